@@ -2,10 +2,10 @@
 
 
 def joined(host: str, port: int) -> str:
-    """The address of a host (a name, an IPv4 or an IPv6 address without brackets) and a port."""
+    """Return the address of a host (a name, an IPv4 or an IPv6 address without brackets) and a port."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def host_of(address: str) -> str:
-    """The host of an address, without brackets."""
+    """Return the host of an address, without brackets."""
     return address.rpartition(":")[0].removeprefix("[").removesuffix("]")

@@ -13,7 +13,7 @@ from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.schemas.shapes import Rule, document_name, shape_of, text
 
 ADOPTED_BY_ANNOTATION = "fairlead.dev/adopted-by"
-"""Annotation of an adopted pod: the uid of the pool that selects it. At most one pool adopts a pod at a time."""
+"""The annotation of an adopted pod: the uid of the pool that adopted it. At most one pool adopts a pod at a time."""
 
 MOST_BY_DEFAULT = 64
 """The default of `roles[].maxReplicas`."""
@@ -28,21 +28,21 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Whether the pool adopts running pods, that is, whether its roles have selectors; either all roles have one or
-    none has.
+    """Return whether the pool adopts running pods, that is, whether its roles have selectors. Either all roles of a
+    pool have a selector or no role has one.
     """
     return any(role.selector is not None for role in spec.roles)
 
 
 def is_scaled(spec: Any) -> bool:
-    """Whether Fairlead sets the number of instances: of the pool's own pods, or by scaling the workloads that the spec
-    names.
+    """Return whether Fairlead sets the number of instances, either of the pool's own pods or by scaling the workloads
+    that the spec names.
     """
     return not adopts(spec) or all(role.scale_target_ref is not None for role in spec.roles)
 
 
 def _as_by_default(section: type[Any], path: str) -> str:
-    """CEL that holds while every field of a section with defaults has its default."""
+    """Return CEL that holds while every field of a section with defaults has its default."""
     told = []
     for item in fields(section):
         shape, here = shape_of(item), f"{path}.{document_name(item)}"

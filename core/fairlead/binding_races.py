@@ -1,12 +1,12 @@
-"""Decides which router wins when several bind or move one session at the same time. Pure.
+"""Decides which router wins when several routers bind or move one session at the same time. Pure.
 
-The first writer wins: a change counts only if its router knew the binding that it replaces. A router knows a binding in
-one of two ways: it has the version from the API, or the binding is the router's previous change, whose version has not
-come back yet (`after`). So when a router's change loses, every later change that the router built on it loses too, in
-the same report or in a later one, and the loser need not be remembered. Two cases are not races: a change that names
-the instance which already holds the session (a sign of life), and a change that claims a session no instance holds. On
-an instance with data-parallel ranks, one of them holds it; a change that names another rank is a move, unless the old
-or the new binding names no rank.
+The first writer wins: a change counts only if its router knew the binding that the change replaces. A router knows a
+binding in one of two ways: it has the binding's version from the API, or the binding is the router's own previous
+change, whose version the API has not returned yet (`after`). So when a router's change loses, every later change that
+the router built on it loses too, in the same report or in a later one; the loser need not be remembered. Two cases are
+not races: a change that names the instance which already holds the session (a sign of life), and a change that claims a
+session which no instance holds. On an instance with data-parallel ranks, one rank holds the session; a change that
+names another rank is a move, unless the old or the new binding names no rank.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fairlead.reports.bindings import BindingChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The instance that holds a session now, and which of its ranks; `instance` None = nobody holds it.
+    """The instance that holds a session now, and which of its ranks; `instance` None = no instance holds the session.
 
     `version` 0 = never bound. `change` is the id of the change that created this binding.
     """
@@ -40,9 +40,9 @@ class Verdict(Enum):
 def judge(change: BindingChange, held: Held) -> Verdict:
     """Decide whether a change binds the session, only confirms its binding, or lost the race.
 
-    A session that the database has never seen accepts any version its router knows, because the database may have been
-    restored from a backup older than the session. For a session the database does know, a version above the stored one
-    is not trusted.
+    A session that the database has never seen accepts any version that its router knows, because the database may have
+    been restored from a backup older than the session. For a session in the database, a version above the stored
+    version is not trusted.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT
@@ -54,7 +54,7 @@ def judge(change: BindingChange, held: Held) -> Verdict:
 
 
 def next_version(change: BindingChange, held: Held) -> int:
-    """The version for a change that binds: the stored version plus one. For a session unknown here, it is one more than
-    the version its router knew.
+    """Return the version for a change that binds: the stored version plus one. For a session that the database does not
+    know, it is the version that the router knew, plus one.
     """
     return (held.version or change.based_on) + 1

@@ -2,7 +2,7 @@
 
     measured > fitted > declared > unknown
 
-A figure of a better source replaces one of a worse source. Only observed figures (measured on this pool's own
+A figure from a better source replaces a figure from a worse source. Only observed figures (measured on this pool's own
 instances, or fitted to its own requests) may be a reason to refuse a request, move a session or scale a pool. Declared
 figures and guesses may only rank choices: a wrong ranking costs little, and the requests then measure the right figure.
 """
@@ -46,7 +46,8 @@ class Spread:
 class Figure:
     """One figure of an engine. `value` is None exactly when the source is unknown.
 
-    It rests on `samples` observations, the newest of them `age_seconds` old; 0 and None if nothing was observed.
+    The figure is based on `samples` observations, the newest of them `age_seconds` old; these are 0 and None if nothing
+    was observed.
     """
 
     value: float | None = None
@@ -74,27 +75,27 @@ UNKNOWN = Figure()
 
 
 def declared(value: float | None) -> Figure:
-    """The figure in the spec; unknown if the spec has none."""
+    """Return the figure in the spec; unknown if the spec has none."""
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
 def value_of(figure: Figure) -> float:
-    """The value of a figure that is known. Raises ValueError for an unknown one."""
+    """Return the value of a figure that is known. Raises ValueError for an unknown one."""
     if figure.value is None:
         raise ValueError("a figure is needed that is not known")
     return figure.value
 
 
 def recalled(figure: Figure, seconds: float) -> Figure:
-    """The same figure, `seconds` older."""
+    """Return the same figure, `seconds` older."""
     return figure if figure.age_seconds is None else replace(figure, age_seconds=figure.age_seconds + max(0.0, seconds))
 
 
 def agreed(figures: Sequence[Figure]) -> Figure:
-    """Combines what several observers measured on the same engines: the mean, weighed by samples.
+    """Combine what several observers measured on the same engines: the mean, weighted by samples.
 
-    The spread is that of the observer with the most samples, the age that of the newest observation. Unknown if no
-    observer measured anything.
+    The spread is taken from the observer with the most samples, the age from the newest observation. The result is
+    unknown if no observer measured anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:
@@ -110,8 +111,8 @@ def agreed(figures: Sequence[Figure]) -> Figure:
 
 
 def source_words(figure: Figure, sample: str) -> str:
-    """Where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s ago`,
-    `declared, not measured yet`.
+    """Return where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s
+    ago`, `declared, not measured yet`.
     """
     match figure.source:
         case Source.MEASURED:
@@ -131,23 +132,25 @@ def _age(seconds: float) -> str:
 
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-"""The words for an age, in the largest unit of which it has at least two."""
+"""Units for the words of an age. The largest unit of which the age has at least two is used."""
 
 
 def best(*figures: Figure) -> Figure:
-    """The figure of the best source; the first among equal sources. Unknown without any."""
+    """Return the figure from the best source, the first among equal sources; an unknown figure if there are no
+    figures.
+    """
     return min(figures, key=lambda figure: _RANKS[figure.source], default=UNKNOWN)
 
 
 def newest(*figures: Figure) -> Figure:
-    """The figure of the best source; of equal sources the one that was observed last."""
+    """Return the figure from the best source; among equal sources, the figure that was observed last."""
     return min(figures, key=lambda one: (_RANKS[one.source], inf if one.age_seconds is None else one.age_seconds), default=UNKNOWN)
 
 
 def spread_of(weighed: Iterable[tuple[float, float]]) -> Spread | None:
-    """The quantiles of values, each with its weight; None without a finite value of positive weight.
+    """Return the quantiles of values, each with its weight; None without a finite value of positive weight.
 
-    For example, prefill seconds per token weighed by tokens: half of all tokens took at most `p50` each.
+    For example, prefill seconds per token weighted by tokens: half of all tokens took at most `p50` each.
     """
     kept = sorted((value, weight) for value, weight in weighed if isfinite(value) and weight > 0)
     if not kept:
@@ -206,7 +209,7 @@ the name of one sample.
 
 
 def in_words(known: EngineCapability) -> list[FigureWords]:
-    """All figures as text, with their sources."""
+    """Return all figures as text, with their sources."""
     return [_words(getattr(known, field), name, form, unit, times, sample) for field, name, form, unit, times, sample in _WORDINGS]
 
 
@@ -218,7 +221,7 @@ def _words(figure: Figure, name: str, form: str, unit: str, times: float, sample
 
 
 def joined(*found: EngineCapability) -> EngineCapability:
-    """Each figure from the best source; among equal sources the first one counts."""
+    """Combine capabilities: for each figure, take the figure from the best source; among equal sources, the first."""
     return EngineCapability(
         **{one.name: best(*(getattr(capability, one.name) for capability in found)) for one in fields(EngineCapability)}
     )

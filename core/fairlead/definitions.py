@@ -17,7 +17,7 @@ def definition(
     rules: Mapping[str, str],
     columns: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """A whole CRD object, ready to be applied.
+    """Return a whole CRD object, ready to be applied.
 
     `spec` is a schema, `status` the properties of a schema; `rules` are CEL rules over the object and the message of
     each.
@@ -59,7 +59,7 @@ def definition(
 
 
 def column(name: str, kind: str, path: str, description: str, *, wide: bool = False) -> dict[str, Any]:
-    """A column of `kubectl get`; a wide one is shown with `-o wide` only."""
+    """Return a column of `kubectl get`; a wide one is shown with `-o wide` only."""
     return {"name": name, "type": kind, "jsonPath": path, "description": description, **({"priority": 1} if wide else {})}
 
 
@@ -67,12 +67,12 @@ _AGE = column("Age", "date", ".metadata.creationTimestamp", "Time since creation
 
 
 def text(description: str, **more: Any) -> dict[str, Any]:
-    """The schema of a text; `more` are further keywords."""
+    """Return the schema of a text; `more` are further keywords."""
     return {"type": "string", "description": description, **more}
 
 
 def count(description: str) -> dict[str, Any]:
-    """The schema of a whole number."""
+    """Return the schema of a whole number."""
     return {"type": "integer", "description": description}
 
 

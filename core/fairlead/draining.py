@@ -7,7 +7,7 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 
 
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether every live router knows the state last reported for the instance.
+    """Return whether every live router knows the state last reported for the instance.
 
     True without live routers, because then no router can send requests. False if the API does not answer, because then
     it is unknown.
@@ -20,7 +20,7 @@ def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def is_drained(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether a draining instance is empty: no router may still choose it, and no router has a request there."""
+    """Return whether a draining instance is empty: no router may still choose it, and no router has a request there."""
     if not acknowledged(observations, instance):
         return False
     in_flight = 0
@@ -30,10 +30,10 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """The observations to plan with when the control API has just started to answer.
+    """Return the observations to plan with when the control API has just started to answer.
 
-    Some routers may not have reported to it yet and still be routing. So if it has no live router yet, draining
-    instances count as unacknowledged; otherwise the observations are returned unchanged.
+    Some routers may still route although they have not reported to the control API yet. So if no router counts as live
+    yet, draining instances count as unacknowledged; otherwise the observations are returned unchanged.
     """
     if observations.live_routers > 0:
         return observations
@@ -42,8 +42,8 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
-    """The observations to plan with when the control API has just started to answer. A router that has not reported yet
-    may have had requests all the time, so the pool's idle time is treated as unknown.
+    """Return the observations to plan with when the control API has just started to answer. A router that has not
+    reported yet may have had requests all the time, so the pool's idle time is treated as unknown.
     """
     if observations.demand is None:
         return observations
@@ -51,9 +51,10 @@ def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
 
 
 def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_second: float) -> float:
-    """The cost of removing an instance, in disturbed requests: bound sessions × cache value + requests in flight.
+    """Return the cost of removing an instance, in disturbed requests: bound sessions × cache value + requests in
+    flight.
 
-    A session's cache value is 1 (it has to move) plus the seconds of prefill that its cached tokens save it.
+    A session's cache value is 1 (the session has to move) plus the seconds of prefill that its cached tokens save.
     """
     if observation is None:
         return 0.0
@@ -64,10 +65,10 @@ def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_secon
 
 
 def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
-    """Instances with their cost, cheapest first.
+    """Return the instances with their cost, cheapest first.
 
-    Equal costs are ordered by id, which says nothing about age. Removing the newest first would lose fresh capacity to
-    keep full caches; removing the oldest first would do the reverse.
+    Equal costs are ordered by id, which is unrelated to age. Removing the newest instance first would lose fresh
+    capacity to keep full caches; removing the oldest first would do the reverse.
     """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)

@@ -5,7 +5,9 @@ import re
 from fairlead.errors import InvalidInput
 
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"
-"""Pattern of a duration. The CRD has it too, so that a bad duration is refused when the pool is applied."""
+"""The pattern of a duration. The CRD has the same pattern, so that a bad duration is refused when the pool is
+applied.
+"""
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _WHOLE = re.compile(DURATION_PATTERN)
@@ -13,7 +15,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def parse_duration(text: object, field: str) -> float:
-    """The seconds in a duration such as `1h30m`.
+    """Return the seconds in a duration such as `1h30m`.
 
     Raises InvalidInput naming `field` for anything else, including plain numbers except `0`.
     """
@@ -24,7 +26,7 @@ def parse_duration(text: object, field: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`.
+    """Return the shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`.
 
     Parsing the result gives the same value back, to the microsecond.
     """

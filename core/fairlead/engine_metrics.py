@@ -1,7 +1,7 @@
-"""An engine's metrics page for people: families in groups, histograms as counts, means and percentiles.
+"""Reads an engine's metrics page for people: families in groups, histograms as counts, means and percentiles.
 
-Everything read is bounded (`fairlead.plausibility`), each line is looked at once, and what cannot be read is counted
-instead of passed on. The format is Prometheus' text exposition; what the names mean was read in vLLM 0.32
+Everything read is bounded (`fairlead.plausibility`), each line is read once, and unreadable lines are counted instead
+of passed on. The format is Prometheus' text exposition; the meanings of the names were read in vLLM 0.32
 (`vllm/v1/metrics/loggers.py`) and on its page. Pure.
 """
 
@@ -15,17 +15,19 @@ from fairlead.plausibility import shown
 
 MOST_FAMILIES = 500
 MOST_SAMPLES = 40
-"""Samples of one family that are listed, the first ones."""
+"""Maximum number of samples listed per family; the first ones are listed."""
 MOST_LABELS = 16
 MOST_LINES = 50_000
-"""Lines that are read, the first ones: each may take a kilobyte of memory. A page of 4 MiB has as many, at 84 bytes."""
+"""Maximum number of lines read, from the start: each may take a kilobyte of memory. A page of 4 MiB has this many lines
+of 84 bytes.
+"""
 LONGEST_LINE = 4096
-"""Characters of a line; longer ones are not read."""
+"""Maximum length of a line in characters; longer lines are not read."""
 LONGEST_HELP = 300
 MOST_VALUE = 1e21
-"""The floating point operations of a GPU in years."""
+"""Largest plausible value of a sample: about the floating point operations of a GPU in years."""
 _CREATED = "_created"
-"""Ending of the gauges with the moments at which counters were made."""
+"""Name ending of the gauges that hold the creation times of counters."""
 _PARTS = ("_bucket", "_sum", "_count")
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{(.*)\})?[ \t]+([^ \t]{1,64})(?:[ \t]+-?[0-9]{1,20})?[ \t]*")
 _LABEL = re.compile(r'[ ,]*([a-zA-Z_][a-zA-Z0-9_]{0,99})="((?:[^"\\]|\\.)*)"')
@@ -45,13 +47,13 @@ _GROUP_OF = (
 MEANINGS = {
     "vllm:num_requests_running": "Requests in the batches that the engine computes now.",
     "vllm:num_requests_waiting": "Requests that the engine holds in its own queue; routers queue before it, so it should be near 0.",
-    "vllm:num_requests_waiting_by_reason": "The same, by what they wait for.",
+    "vllm:num_requests_waiting_by_reason": "Requests in the engine's own queue, by what they wait for.",
     "vllm:engine_sleep_state": "1 for the state in which the engine is: awake, or asleep without its weights or without its cache.",
     "vllm:kv_cache_usage_perc": "Used share of the KV cache, 0 to 1. Near 1, requests wait or are preempted.",
     "vllm:prefix_cache_queries": "Prompt tokens that were looked up in the prefix cache.",
-    "vllm:prefix_cache_hits": "Those of them that were there; divided by the queries it is the engine's own hit rate.",
+    "vllm:prefix_cache_hits": "Looked-up prompt tokens that were in the prefix cache; divided by the queries, they give the engine's own hit rate.",
     "vllm:external_prefix_cache_queries": "Prompt tokens that were looked up at other engines or in a store.",
-    "vllm:external_prefix_cache_hits": "Those of them that were fetched from there.",
+    "vllm:external_prefix_cache_hits": "Looked-up prompt tokens that were fetched from other engines or the store.",
     "vllm:num_preemptions": "Requests thrown out of a batch because the KV cache was full; each of them is computed again.",
     "vllm:prompt_tokens": "Prompt tokens that were prefilled, cached ones included.",
     "vllm:prompt_tokens_cached": "Prompt tokens that were not computed, as their blocks were cached.",
@@ -76,15 +78,16 @@ MEANINGS = {
     "process_resident_memory_bytes": "Main memory of the HTTP server's process; the GPU's is not in it.",
     "process_cpu_seconds": "Processor time of the HTTP server's process.",
 }
-"""What the best known metrics say, by their names without `_total`."""
+"""Meanings of the best known metrics, keyed by their names without `_total`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSample:
-    """A value by its labels; of a histogram or summary `value` is the number of observations.
+    """A value with its labels. For a histogram or summary, `value` is the number of observations.
 
-    `p50` and `p95` are upper ends of the histogram's buckets in which these percentiles are: at most so much; None
-    beyond the last bucket with an end. `value` is None for what is not a finite number that can be true.
+    `p50` and `p95` are the upper ends of the histogram's buckets that contain these percentiles, so the percentiles are
+    at most this large; None beyond the last bucket with an end. `value` is None if it is not a finite, plausible
+    number.
     """
 
     labels: dict[str, str]
@@ -97,7 +100,8 @@ class MetricSample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFamily:
     """A metric under the engine's own name. `kind` is counter, gauge, histogram, summary or untyped; `told` is the
-    engine's own sentence, `meaning` ours, if the metric is known. Of very many samples the first are listed.
+    engine's own description, `meaning` ours if the metric is known. If the family has very many samples, only the first
+    are listed.
     """
 
     name: str
@@ -111,8 +115,8 @@ class MetricFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsPage:
-    """The families of a page, grouped; `unreadable` lines, those beyond MOST_LINES included, and the families beyond
-    MOST_FAMILIES are left out.
+    """The families of a page, grouped. `unreadable` counts the lines left out, including those beyond MOST_LINES and
+    the families beyond MOST_FAMILIES.
     """
 
     families: list[MetricFamily]
@@ -122,7 +126,9 @@ class MetricsPage:
 
 @dataclass(slots=True)
 class _Family:
-    """What was read of a family: samples by labels, and of a histogram its parts by the labels without `le`."""
+    """The content of a family as read so far: samples by labels, and a histogram's parts by their labels without
+    `le`.
+    """
 
     kind: str = "untyped"
     told: str = ""
@@ -136,7 +142,9 @@ class _Family:
 
 
 def read_metrics(page: bytes, search: str = "") -> MetricsPage:
-    """The families of a metrics page that have the text in their name, sentence or labels, in either case."""
+    """Return the families of a metrics page whose name, description or labels contain the searched text, ignoring
+    case.
+    """
     found: dict[str, _Family] = {}
     lines = [line for line in page.decode(errors="replace").split("\n") if line]
     unreadable = sum(not _read(line, found) for line in lines[:MOST_LINES]) + len(lines[MOST_LINES:])
@@ -148,7 +156,7 @@ def read_metrics(page: bytes, search: str = "") -> MetricsPage:
 
 
 def _read(line: str, found: dict[str, _Family]) -> bool:
-    """Note a line of the page; False if it is none of the format's, or too long."""
+    """Record a line of the page; return False if the line is not in the format or too long."""
     line = line.rstrip("\r")
     if not line.strip():
         return True
@@ -165,7 +173,7 @@ def _read(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _note(line: str, found: dict[str, _Family]) -> bool:
-    """Note what a comment says of a family; any other comment is fine."""
+    """Record what a comment says about a family; any other comment is ignored."""
     about = _ABOUT.fullmatch(line)
     if about is None:
         return True
@@ -178,7 +186,7 @@ def _note(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """The labels; None if the text is not a list of them."""
+    """Return the labels; None if the text is not a list of them."""
     found, place, end = dict[str, str](), 0, len(text.rstrip(", "))
     while place < end:
         label = _LABEL.match(text, place)
@@ -197,7 +205,7 @@ def _number(text: str) -> float:
 
 
 def _keep(name: str, labels: dict[str, str], value: float, found: dict[str, _Family]) -> None:
-    """Note a sample, as a part of its histogram if it is one."""
+    """Record a sample, as a part of its histogram if it belongs to one."""
     for ending in _PARTS:
         whole = found.get(name.removesuffix(ending)) if name.endswith(ending) else None
         if whole is not None and whole.has_parts:
@@ -240,7 +248,7 @@ def _histogram(key: tuple[tuple[str, str], ...], family: _Family) -> MetricSampl
 
 
 def _edge(buckets: Iterable[tuple[float, float]], count: float, share: float) -> float | None:
-    """The end of the bucket in which this share of the observations is reached."""
+    """Return the upper end of the bucket in which this share of the observations is reached."""
     found = next((edge for edge, until in buckets if until >= share * count), math.inf)
     return found if math.isfinite(found) else None
 
@@ -254,7 +262,7 @@ def _shown_labels(labels: dict[str, str]) -> dict[str, str]:
 
 
 def group_of(name: str) -> str:
-    """The group of a metric by its name without `_total`."""
+    """Return the group of a metric by its name without `_total`."""
     _, colon, rest = name.partition(":")
     if not colon:
         return "Server" if name.startswith(("http", "api_")) else "Process" if name.startswith(("process_", "python_")) else "Others"
@@ -262,7 +270,9 @@ def group_of(name: str) -> str:
 
 
 def _is_wanted(family: MetricFamily, wanted: str) -> bool:
-    """Whether the family has the text; without one, whether it is more than the moments at which counters were made."""
+    """Return whether the family contains the searched text; without a text, whether the family is anything but the
+    creation times of counters.
+    """
     if not wanted:
         return not family.name.endswith(_CREATED)
     texts = (family.name, family.told, family.meaning, *(text for one in family.samples for pair in one.labels.items() for text in pair))

@@ -12,7 +12,7 @@ MAX_ADAPTERS = 256
 
 
 def adapter_names() -> Any:
-    """The field `adapters` of a pool and of a file that serves one."""
+    """Return the field `adapters` of a pool and of a file that serves one."""
     return texts(
         (
             "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in "

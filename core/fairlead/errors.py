@@ -17,22 +17,22 @@ LONGEST_SHOWN = 120
 """Characters of a value that an error message repeats."""
 
 _CREDENTIALS = re.compile(r"(?<=//)\S*@")
-"""What stands before the host of a URL: a user, and often a password."""
+"""The user, and often a password, before the host of a URL."""
 _PARAMETERS = re.compile(r"(?<=//)([^\s?'\"]*)\?[^\s'\"]+")
-"""What stands behind its path, where tokens may be."""
+"""The query after the path of a URL, which may contain tokens."""
 
 
 def shown(value: object) -> str:
-    """A value as an error message repeats it: not longer than a line, and without the credentials of a URL in it."""
+    """Return a value as an error message repeats it: at most one line long, and without the credentials in a URL."""
     text = _PARAMETERS.sub(r"\1?…", _CREDENTIALS.sub("…@", repr(value.value if isinstance(value, Enum) else value)))
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} … ({len(text):,} characters)"
 
 
 class InvalidInput(FairleadError):
-    """A value that a person gave cannot be used.
+    """A value that a person gave and that cannot be used.
 
-    `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there
-    (None when there is none to show), `remedy` says what to write instead, and `told` says what is wrong.
+    `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found in the
+    field (None if there is no text to show), `remedy` says what to write instead, and `told` says what is wrong.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
@@ -48,7 +48,7 @@ class InvalidInput(FairleadError):
         return self.field.rpartition(".")[2]
 
     def __reduce__(self) -> tuple[type["InvalidInput"], tuple[str, object, str]]:
-        """Makes the error picklable, so that it arrives complete from another process."""
+        """Make the error picklable, so that it arrives complete from another process."""
         return type(self), (self.field, self.value, self.remedy)
 
 

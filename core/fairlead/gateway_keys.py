@@ -1,4 +1,4 @@
-"""Keys of the gateway's clients: what a key gives access to, until when, and its limits per minute."""
+"""Keys of the gateway's clients: the access that a key gives, its expiry, and its limits per minute."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ MINUTE_SECONDS = 60.0
 
 
 class KeyRefusal(StrEnum):
-    """Why a request is refused because of its key. For a limit it is also the answer's code."""
+    """Why a request is refused because of its key. For a limit, the reason is also the code in the response."""
 
     MISSING = "key-missing"
     UNKNOWN = "key-unknown"
@@ -23,14 +23,14 @@ class KeyRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyFacts:
-    """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret itself is not
-    stored.
+    """The facts that a router knows about a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret
+    itself is not stored.
 
-    A key has 256 random bits, too many to guess. So a fast hash protects it as well as a slow password hash would, and
-    every request pays for the hash.
+    A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would,
+    and every request pays for the hash.
 
-    `pools` (as `namespace/name`) and `models` are what the key opens; empty = all. `expires_at` is in Unix seconds. A
-    limit that is None does not apply.
+    `pools` (as `namespace/name`) and `models` are those that the key gives access to; empty = all. `expires_at` is in
+    Unix seconds. A limit that is None does not apply.
     """
 
     id: str
@@ -41,17 +41,17 @@ class GatewayKeyFacts:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     priority_class: str | None = None
-    """The class of its requests in pools that declare it; its requests may ask for a lower one. None = the pool's
+    """The class of the key's requests in pools that declare it; a request may name a lower class. None = the pool's
     default class.
     """
     explain: bool = False
-    """Whether its requests may ask for their decisions to be kept (`x-fairlead-explain`)."""
+    """Whether the key's requests may ask to keep their decisions (`x-fairlead-explain`)."""
 
     budget_ends_at: float | None = None
-    """Until when it is refused because its budget is used up, in Unix seconds of the API's clock."""
+    """The time until which the key is refused because its budget is used up, in Unix seconds of the API's clock."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
-        """Whether the key gives access to this pool, which serves this model."""
+        """Return whether the key gives access to this pool, which serves this model."""
         return (not self.pools or str(pool) in self.pools) and (not self.models or model in self.models)
 
 
@@ -59,8 +59,8 @@ class RateLimit:
     """A token bucket that holds a minute's worth and is full at first.
 
     In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, plus the last amount, if every caller
-    checks first (`take_if_any`). `take` does not check, because an answer's tokens are only known at its end; it may
-    leave a debt, and later requests wait until it is repaid.
+    checks first (`take_if_any`). `take` does not check, because the number of a response's tokens is only known at its
+    end; `take` may leave a debt, and later requests wait until the debt is repaid.
     """
 
     __slots__ = ("_at", "_level", "_most", "_per_second")
@@ -71,14 +71,16 @@ class RateLimit:
         self._level = self._most = max(1.0, per_minute)
 
     def change(self, per_minute: float, now: float) -> None:
-        """Change the limit. What was left under the old limit stays, up to the new one."""
+        """Change the limit. What was left under the old limit remains, up to the new limit."""
         self._refill(now)
         self._per_second = per_minute / MINUTE_SECONDS
         self._most = max(1.0, per_minute)
         self._level = min(self._level, self._most)
 
     def wait_seconds(self, now: float, *, returning: float = 0.0) -> float:
-        """Seconds until one unit can be taken, assuming `returning` were given back now; 0 if one can be taken now."""
+        """Return the seconds until one unit can be taken, assuming that `returning` is given back now; 0 if one can be
+        taken now.
+        """
         self._refill(now)
         missing = 1.0 - (min(self._most, self._level + returning) if returning else self._level)
         return 0.0 if missing <= 1e-9 else missing / self._per_second

@@ -1,8 +1,8 @@
-"""`spec.gateway`: a pool to which gateways send requests through an InferencePool of the Gateway API Inference
+"""`spec.gateway`: how gateways may send requests to the pool through an InferencePool of the Gateway API Inference
 Extension.
 
-That project (GAIE) has a kind of the same name in another API group. Gateways read from it which pods they may send to,
-and which endpoint picker chooses one of them for each request; in Fairlead, the routers are the endpoint picker.
+That project (GAIE) has a kind of the same name in another API group. Gateways read from that kind which pods they may
+send to, and which endpoint picker chooses a pod for each request; in Fairlead, the routers are the endpoint picker.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -49,4 +49,4 @@ ONLY_ROUTERS_DIVIDE = Rule(
     field="gateway.failureMode",
     message="gateway.failureMode FailOpen needs the role both: only routers know which instances decode; write FailClose",
 )
-"""A rule of the pool's spec."""
+"""The rule that the failure mode FailOpen needs the role `both`."""

@@ -1,25 +1,29 @@
-"""What becomes of the caches of instances that leave: what their sessions are expected to keep of them, by what was
-measured before, and what they kept.
+"""Predicts how much of the caches of leaving instances their sessions keep, from earlier measurements.
 
-A session keeps its hits if another instance has its prompt before its next turn comes: it fetched the blocks while its
-old instance was kept for that, or has computed the prompt within the budget. Turns are taken to come evenly over the
-next `SOON_SECONDS`, and each session's tokens to be as likely to be asked for as any other's.
+A session keeps its hits if another instance has its prompt before its next turn arrives: that instance fetched the
+blocks while the session's old instance was kept for that purpose, or has computed the prompt within the budget. Turns
+are assumed to arrive evenly over the next `SOON_SECONDS`, and all tokens are assumed to be equally likely to be
+requested.
 """
 
 from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead.values import value
 
 HOLD_SECONDS = 10.0
-"""An instance that drains is kept for this long at most, so that its sessions can fetch their blocks there."""
+"""Maximum number of seconds for which a draining instance is kept so that its sessions can fetch their blocks from
+it.
+"""
 FETCHES_AT_ONCE = 8
-"""Sessions of a pool whose blocks one router lets fetch at a time: each takes a place in two engines, mostly waiting
-for its turn.
+"""Number of a pool's sessions whose blocks one router lets instances fetch at the same time: each fetch takes a place
+in two engines, mostly waiting for its turn.
 """
 
 
 @value
 class Transfers:
-    """The transfers of KV blocks in a pool's records: how many were tried, how many came, and the seconds of each."""
+    """The transfers of KV blocks in a pool's records: the number tried, the number that succeeded, and the seconds of
+    each.
+    """
 
     tried: int
     came: int
@@ -28,8 +32,8 @@ class Transfers:
 
 @value
 class Leaving:
-    """The instances that leave, one after another: how many, their sessions that had a turn of late and these sessions'
-    tokens, of `all_tokens` of the pool.
+    """The instances that leave, one after another: their number, the number of their sessions that had a turn recently,
+    and these sessions' tokens, out of `all_tokens` of the pool.
     """
 
     instances: int
@@ -40,8 +44,9 @@ class Leaving:
 
 @value
 class Means:
-    """What can be done for them. `transfers` None: the pool's engines hand on no blocks. `tokens_per_second` are all
-    prompt tokens that the instances that stay compute, of which `budget` (0-1) goes into it.
+    """The means of keeping sessions' caches. `transfers` None: the pool's engines hand on no blocks.
+    `tokens_per_second` are the prompt tokens that the remaining instances compute; the share `budget` (0-1) of them may
+    be used for the sessions.
     """
 
     tokens_per_second: float
@@ -52,7 +57,7 @@ class Means:
 
 @value
 class HandOver:
-    """The share (0-1) of the pool's hits that is kept, the seconds that it takes longer for that, and the work in parts
+    """The share (0-1) of the pool's hits that is kept, the extra seconds that this takes, and the extra work as a share
     of what the pool computes in `SOON_SECONDS`.
     """
 
@@ -62,7 +67,7 @@ class HandOver:
 
 
 def expected(leaving: Leaving, means: Means) -> HandOver:
-    """What sessions keep when instances leave."""
+    """Return what sessions are expected to keep when instances leave."""
     moved, seconds = (0.0, 0.0) if means.transfers is None else _moved(leaving, means.routers, means.transfers)
     left = leaving.tokens * (1 - moved)
     speed = means.budget * means.tokens_per_second
@@ -73,7 +78,9 @@ def expected(leaving: Leaving, means: Means) -> HandOver:
 
 
 def _moved(leaving: Leaving, routers: int, transfers: Transfers) -> tuple[float, float]:
-    """The share of the tokens that is fetched in time, and the seconds that each instance is kept for it."""
+    """Return the share of the tokens that is fetched in time, and the seconds for which each instance is kept for
+    that.
+    """
     if not (leaving.sessions and transfers.came):
         return 0.0, 0.0
     each = leaving.sessions / leaving.instances
@@ -83,5 +90,7 @@ def _moved(leaving: Leaving, routers: int, transfers: Transfers) -> tuple[float,
 
 
 def _in_time(seconds: float) -> float:
-    """The share of turns, even over SOON_SECONDS, that come after their prompt was computed, if all take `seconds`."""
+    """Return the share of turns, spread evenly over SOON_SECONDS, that arrive after their prompt was computed, if
+    computing all prompts takes `seconds`.
+    """
     return 1 - seconds / (2 * SOON_SECONDS) if seconds <= SOON_SECONDS else SOON_SECONDS / (2 * seconds)

@@ -1,5 +1,5 @@
-"""Labels and annotations on an instance's pod that the control API writes or queries by, and that the
-operator obeys.
+"""Labels and annotations on an instance's pod that the control API writes or queries by, and that the operator
+follows.
 """
 
 POOL_LABEL = "fairlead.dev/pool"

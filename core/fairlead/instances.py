@@ -2,14 +2,14 @@
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
-A drained instance that changes its role goes from Draining to Warming, and one that is kept asleep from Draining to
-Asleep; woken, it goes from there to Starting. An instance has ring anchors exactly in Warming and Serving, and only
+A drained instance that changes its role goes from Draining to Warming. A drained instance that is kept asleep goes from
+Draining to Asleep and, when woken, to Starting. An instance has ring anchors exactly in Warming and Serving, and only
 then may it get new work.
 
-Its name is a pure function of the pool, the role and a number, so two operators that see the same pods make the same
-names. Each instance has an ordinal, one more than any seen before in its pool. The five characters of its name are a
-permutation of the ordinals (an affine map modulo 27^5, shifted by a hash of pool and role), so no two instances of a
-pool share a name until 14 million have been made.
+An instance's name is a pure function of the pool, the role and a number, so two operators that see the same pods make
+the same names. Each instance has an ordinal, one more than the largest seen before in its pool. The five characters of
+its name are a permutation of the ordinals (an affine map modulo 27^5, shifted by a hash of pool and role), so no two
+instances of a pool share a name until 14 million have been made.
 """
 
 from enum import StrEnum
@@ -46,7 +46,7 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
-"""States of an instance that is not one of the desired ones: it leaves, or sleeps until it is needed."""
+"""States in which an instance does not count towards the desired number: it leaves, or sleeps until it is needed."""
 
 MAX_REPLICAS = 4096
 """Maximum number of instances of a role; bounds every number of instances in a pool's spec."""
@@ -56,8 +56,8 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 
 
 def weight_of(written: str | None) -> float:
-    """The weight that a person set for an instance; 1 if none was set or the value is not a number
-    within the bounds.
+    """Return the weight that a person set for an instance; 1 if none was set or the value is not a number within the
+    bounds.
     """
     try:
         weight = float(written) if written is not None else 1.0
@@ -67,15 +67,17 @@ def weight_of(written: str | None) -> float:
 
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels, as in the names that Kubernetes generates, so that no words appear."""
+"""The letters of instance names: no vowels, as in the names that Kubernetes generates, so that no words appear."""
 _LENGTH = 5
 _NAMES: int = len(_LETTERS) ** _LENGTH
 _STRIDE = 8_869_087
-"""About 0.618 of all names, so that neighbours look different; not a multiple of 3, so that every name is reached."""
+"""The step between the names of consecutive ordinals: about 0.618 of all names, so that neighbours look different, and
+not a multiple of 3, so that every name is reached.
+"""
 
 
 def instance_name(pool: str, pool_uid: str, role: Role, ordinal: int) -> str:
-    """The name of the pool's instance with this ordinal: `<pool>-<role letter><5 characters>`."""
+    """Return the name of the pool's instance with this ordinal: `<pool>-<role letter><5 characters>`."""
     number = (xxh3_64_intdigest(f"{pool_uid}/{role.value}".encode()) + ordinal * _STRIDE) % _NAMES
     letters = []
     for _ in range(_LENGTH):

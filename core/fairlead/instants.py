@@ -7,11 +7,11 @@ _WRITTEN = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d)(:\d\d(?::\d\d(?:[.,]\d+)
 
 
 def read_instant(text: str) -> datetime:
-    """The instant that a text names.
+    """Return the instant that a text names.
 
-    It has no time zone if the text has none; a date alone means its midnight. Raises ValueError for any other text and
-    for an instant that does not exist, such as hour 24 (RFC 3339, section 5.6), which newer interpreters would read as
-    the next day.
+    The instant has no time zone if the text has none; a date alone means its midnight. Raises ValueError for any other
+    text and for an instant that does not exist, such as hour 24 (RFC 3339, section 5.6), which newer interpreters would
+    read as the next day.
     """
     found = _WRITTEN.fullmatch(text)
     if found is None or found[2] == "24":
@@ -26,9 +26,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def read_time(text: str, now: datetime) -> datetime:
-    """The time in UTC that people mean by `now-15m`, or by an instant, in UTC where it names no zone.
+    """Return the time in UTC that people mean by `now-15m` or by an instant, which is read as UTC if it names no zone.
 
-    Raises ValueError or OverflowError for what is neither.
+    Raises ValueError or OverflowError for any other text.
     """
     text = text.strip()
     if relative := _RELATIVE.fullmatch(text):
@@ -38,7 +38,7 @@ def read_time(text: str, now: datetime) -> datetime:
 
 
 def is_usual(instant: datetime) -> bool:
-    """Whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or later does
-    not exist, and neither does the same hour in another time zone.
+    """Return whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or
+    later does not exist, and neither does the same hour in another time zone.
     """
     return 2000 <= instant.year < 2200

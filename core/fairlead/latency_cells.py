@@ -13,10 +13,10 @@ _MANTISSAS = (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 25, 28, 30, 33, 36, 40, 45
 _SMALLEST, _DECADES = -4, 7  # the mantissas are tenths: 10e-4 is a millisecond
 
 EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for decade in range(_DECADES) for mantissa in _MANTISSAS)
-"""Where steps end, in seconds, ascending. Step 0 is below the first, step `n` from `EDGES[n - 1]` on."""
+"""Upper ends of the steps, in seconds, ascending. Step 0 is below the first edge; step `n` begins at `EDGES[n - 1]`."""
 
 NO_TPOT = 255
-"""The TPOT step of an answer of one token, which has no TPOT and is never late by it."""
+"""The TPOT step of an answer of one token, which has no TPOT and is never late by TPOT."""
 WIDTH = 256
 """Number of TPOT steps per TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
 
@@ -31,12 +31,12 @@ class InTime:
 
 
 def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
-    """The cell of a request, 0 to 65,535."""
+    """Return the cell of a request, 0 to 65,535."""
     return bisect_right(EDGES, ttft_seconds) * WIDTH + (NO_TPOT if tpot_seconds is None else bisect_right(EDGES, tpot_seconds))
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """The requests of `counts` (by cell) whose TTFT and TPOT lie strictly below the targets, in seconds."""
+    """Return the requests of `counts` (by cell) whose TTFT and TPOT lie strictly below the targets, in seconds."""
     ttft_least, ttft_most = _steps_below(ttft_seconds)
     tpot_least, tpot_most = _steps_below(tpot_seconds)
     requests = least = most = 0
@@ -51,7 +51,8 @@ def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float)
 
 
 def quantile(steps: Mapping[int, int], share: float) -> float | None:
-    """The latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without requests.
+    """Return the latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without
+    requests.
 
     Within its step it is interpolated as if the requests were spread evenly, so its error is less than a step: a tenth
     of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge is
@@ -67,8 +68,8 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
 
 
 def latency_within(step: int, part: float) -> float:
-    """The latency in seconds below which this part (0-1) of a step's requests lie, if they are spread evenly over the
-    step.
+    """Return the latency in seconds below which this part (0-1) of a step's requests lie, if they are spread evenly
+    over the step.
     """
     low = EDGES[min(step, len(EDGES)) - 1] if step else 0.0
     high = EDGES[step] if step < len(EDGES) else low
@@ -76,7 +77,7 @@ def latency_within(step: int, part: float) -> float:
 
 
 def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Counts of several classes or times as one."""
+    """Add up the counts of several classes or periods."""
     total: dict[int, int] = {}
     for part in parts:
         for cell, count in part.items():
@@ -85,12 +86,14 @@ def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def is_edge(seconds: float) -> bool:
-    """Whether a target of this many seconds gets an exact answer."""
+    """Return whether a target of this many seconds gets an exact answer."""
     least, most = _steps_below(seconds)
     return least == most
 
 
 def _steps_below(target: float) -> tuple[int, int]:
-    """Two steps: the first that does not lie entirely below the target, and the first that lies entirely above it."""
+    """Return two steps: the first that does not lie entirely below the target, and the first that lies entirely above
+    it.
+    """
     step = bisect_right(EDGES, target)
     return step, step if step and target == EDGES[step - 1] else step + 1

@@ -2,5 +2,5 @@
 
 
 def percentage(share: float) -> str:
-    """A share from 0 to 1 as a percentage with one decimal: 0.834 → `83.4 %`."""
+    """Return a share from 0 to 1 as a percentage with one decimal: 0.834 → `83.4 %`."""
     return f"{share * 100:.1f} %"

@@ -1,9 +1,9 @@
-"""What can be true of an engine: the bounds of everything that an engine says, in this one place.
+"""The bounds of everything that an engine may plausibly report, in one place.
 
-Engines are trusted with the prompts that they compute, not with numbers, names or sizes. What is beyond a bound is not
-used, the rest is, and the pool's condition says so (`EngineTrouble.REPORTS_IMPLAUSIBLE`). Bounds are far above what any
-engine has today: they hold back what would cost a router its memory, files or time, or would leave it as a number that
-JSON cannot carry.
+Engines are trusted with the prompts that they compute, not with numbers, names or sizes. A value beyond a bound is not
+used, the other values are, and the pool's condition says so (`EngineTrouble.REPORTS_IMPLAUSIBLE`). The bounds are far
+above what any engine has today: they keep out values that would cost a router its memory, files or time, or that JSON
+cannot carry.
 """
 
 import re
@@ -13,85 +13,85 @@ from math import isfinite
 from typing import NamedTuple
 
 MOST_INTEGER = 2**53
-"""The largest whole number that leaves a process: the largest that JSON carries exactly."""
+"""The largest whole number that a process sends: the largest that JSON carries exactly."""
 
 # ── an engine as a whole ──
 
 MOST_RANKS = 1024
-"""Data-parallel ranks of one engine."""
+"""Maximum number of data-parallel ranks of one engine."""
 MOST_RANK_NAME = 65_535
-"""An engine may name its ranks from another number than 0 on, as one of several nodes does."""
+"""Largest number of a rank. An engine may number its ranks from another number than 0, as one of several nodes does."""
 MOST_MODELS = 4096
-"""Models and adapters of one engine."""
+"""Maximum number of models and adapters of one engine."""
 LONGEST_NAME = 512
-"""Characters of a model's name, or of an id."""
+"""Maximum number of characters of a model's name, or of an id."""
 
 # ── its metrics ──
 
 MOST_REQUESTS = 1_000_000
-"""Requests that run or wait in one engine."""
+"""Maximum number of requests that run or wait in one engine."""
 LEAST_CACHE_TOKENS, MOST_CACHE_TOKENS = 256, 2**32
-"""Tokens of one rank's KV cache."""
+"""Least and largest number of tokens of one rank's KV cache."""
 MOST_BLOCKS = 2**32
 MOST_COUNT = 1e15
-"""Whatever an engine counts over its life: tokens, steps, bytes."""
+"""Largest value of anything that an engine counts over its lifetime: tokens, steps, bytes."""
 
 # ── its answers ──
 
 MOST_TOKENS = 2**24
-"""Tokens of one prompt or answer: more than any model's context holds."""
+"""Maximum number of tokens of one prompt or answer: more than any model's context holds."""
 HEAD_BYTES = 64 * 1024
-"""The head of an answer, with all heads of interim answers (1xx) before it; also the trailers after it, and what stands
-between two pieces of its body (sizes and extensions of chunks).
+"""Maximum size of a response's head, with the heads of all interim responses (1xx) before it. Also of the trailers
+after the response, and of the bytes between two pieces of its body (sizes and extensions of chunks).
 """
 MOST_HEADERS = 256
 MOST_INTERIM = 16
-"""Interim answers (1xx) before the answer."""
+"""Maximum number of interim responses (1xx) before the response."""
 HANDOVER_BYTES = 1024 * 1024
-"""`kv_transfer_params`: a prompt of a million tokens has 65,536 blocks of 16."""
+"""Maximum size of `kv_transfer_params`: a prompt of a million tokens has 65,536 blocks of 16."""
 HANDOVER_LEVELS = 16
 PREFILL_BYTES = 4 * 1024 * 1024
-"""An answer of one token, which has the prompt's token ids where its client asked for them."""
+"""Maximum size of a response with one token, which contains the prompt's token ids if its client asked for them."""
 
 # ── its KV events ──
 
 MOST_SOURCES = 64
-"""Sources of KV events of one engine, one for each data-parallel rank."""
+"""Maximum number of sources of KV events of one engine, one for each data-parallel rank."""
 LONGEST_TOPIC = 1024
 MOST_BLOCK_TOKENS = 65_536
 LONGEST_HASH = 64
-"""Bytes of a block's hash: SHA-512's."""
+"""Maximum number of bytes of a block's hash: the size of SHA-512."""
 MOST_GROUPS = 64
-"""Groups of layers with blocks of their own."""
+"""Maximum number of groups of layers with blocks of their own."""
 LONGEST_WORD = 64
-"""Characters of a tier's or group's kind."""
+"""Maximum number of characters of the name of a tier, or of a group's kind."""
 MESSAGE_BYTES = 4 * 1024 * 1024
-"""One message: 800,000 tokens in one step of the engine."""
+"""Maximum size of one message of KV events: 800,000 tokens in one step of the engine."""
 MOST_SECONDS = 1e12
-"""Unix seconds of an engine's clock, however wrong."""
+"""Largest time in Unix seconds by an engine's clock, however wrong the clock is."""
 
 # ── the pages that are asked of it ──
 
 METRICS_BYTES = 4 * 1024 * 1024
-"""vLLM's page of 64 ranks has about 2.3 MB."""
+"""Maximum size of an engine's metrics page. vLLM's page of 64 ranks has about 2.3 MB."""
 PAGE_BYTES = 1024 * 1024
-"""Its lists of models and of sources of KV events."""
+"""Maximum size of an engine's lists of models and of sources of KV events."""
 PAGE_LEVELS = 64
 
 
 class Bound(NamedTuple):
-    """The least and the largest plausible value, both included, and what they are of."""
+    """The least and the largest plausible value, both included, and the quantity that they bound."""
 
     least: float
     most: float
     what: str
 
     def holds(self, value: float) -> bool:
-        """Whether the value can be true. Not so what is not a number."""
+        """Return whether the value is plausible. A value that is not a number is not plausible."""
         return self.least <= value <= self.most
 
     def words(self, name: str, value: float) -> str:
-        """What is wrong with a value that cannot be true, for a person."""
+        """Say for a person what is wrong with an implausible value."""
         return f"{name} is {value:.6g}, and {self.what} are {self.least:g} to {self.most:g}"
 
 
@@ -108,18 +108,18 @@ _UNSEEN = re.compile(r"[^\x20-\x7e\xa1-\ud7ff\ue000-\U0010ffff]")
 
 
 def shown(text: str, longest: int = 100) -> str:
-    """A text of an engine as others may get it: at most so long, on one line, and valid UTF-8."""
+    """Return an engine's text as it may be passed on: at most this long, on one line, and valid UTF-8."""
     return _UNSEEN.sub("?", text[:longest])
 
 
 def is_time(stamp: float) -> bool:
-    """Whether these may be Unix seconds by some clock."""
+    """Return whether this number may be a time in Unix seconds by some clock."""
     return isfinite(stamp) and -MOST_SECONDS <= stamp <= MOST_SECONDS
 
 
 class Hosts:
-    """The hosts besides its own that an engine may name as places of its own: names, `*.` with the end of a name,
-    addresses and networks. Raises ValueError for a word that is none of these.
+    """The other hosts besides its own that an engine may name as its own: names, `*.` with the end of a name, addresses
+    and networks. Raises ValueError for a word of any other form.
     """
 
     def __init__(self, words: Sequence[str] = ()) -> None:
@@ -132,7 +132,7 @@ class Hosts:
         self._ends = tuple(name[1:] for name in names if name.startswith("*."))
 
     def allow(self, host: str) -> bool:
-        """Whether an engine may name this host."""
+        """Return whether an engine may name this host."""
         host = host.strip("[]").lower()
         if _is_address(host):
             return any(_contains(network, host) for network in self._networks)

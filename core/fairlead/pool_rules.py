@@ -18,14 +18,14 @@ NEEDS_PREFILL_ROLE = (
 
 
 def _scheduled_roles(spec: Any) -> Iterator[tuple[str, ScheduledRole]]:
-    """The roles in all schedules, each with its path below the spec."""
+    """Yield the roles in all schedules, each with its path below the spec."""
     for place, schedule in enumerate(spec.scaling.schedules):
         for row, bounds in enumerate(schedule.roles):
             yield f"scaling.schedules[{place}].roles[{row}]", bounds
 
 
 def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each schedule's section ratio, with its path."""
+    """Yield each schedule's section `ratio`, with its path."""
     return (
         (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -34,7 +34,7 @@ def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each schedule's section earlyRejection that refuses after the prefill, with its path."""
+    """Yield each schedule's section `earlyRejection` that refuses after the prefill, with its path."""
     return (
         (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -43,13 +43,13 @@ def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _unknown_roles(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each role in a schedule that the pool does not have, with its path."""
+    """Yield each role in a schedule that the pool does not have, with its path."""
     known = {role.name for role in spec.roles}
     return ((f"{path}.name", bounds.name.value) for path, bounds in _scheduled_roles(spec) if bounds.name not in known)
 
 
 def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each bound in a schedule outside its role's own bounds, with its path."""
+    """Yield each bound in a schedule outside its role's own bounds, with its path."""
     of_role = {role.name: range(role.min_replicas, role.max_replicas + 1) for role in spec.roles}
     for path, bounds in _scheduled_roles(spec):
         given = (("replicas", bounds.replicas), ("minReplicas", bounds.min_replicas), ("maxReplicas", bounds.max_replicas))

@@ -17,7 +17,7 @@ from fairlead.schedules.windows import Window
 from fairlead.tables import CanaryFacts, EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
-"""Longest message, in bytes; a Postgres index entry holds no more than 2,704."""
+"""Maximum length of a message, in bytes; a Postgres index entry holds no more than 2,704."""
 
 INSTANCES_STARTING = "InstancesStarting"
 """Ready's reason while instances start and nothing is wrong: advice and pages show it as a notice, not as an alarm."""
@@ -67,8 +67,8 @@ class PoolState:
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
     argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
-    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role,
-    repeated in each state; each is stored once.
+    in force and nothing that serves is changed. `scaling_decisions` are the newest decisions of each controller and
+    role, repeated in each state; each decision is stored once.
     """
 
     uid: str
@@ -79,19 +79,19 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """The field manager of each member of the spec that has one: who changed what the record lacks."""
+    """The field manager of each member of the spec that has one, to attribute changes that the record lacks."""
     last_writer: str = ""
-    """The field manager that wrote any of the spec last; empty from operators that do not report it."""
+    """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
     problem: str | None = None
     conditions: tuple[dict[str, Any], ...] = ()
     schedules: SchedulesInForce | None = None
-    """None: no spec was ever in force, or the pool is being deleted."""
+    """The schedules' effect; None if no spec was ever in force, or the pool is being deleted."""
     desired: dict[str, int] = field(default_factory=dict)
     """Desired instances per role, from the object's status; empty before it has one."""
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """When instances will be desired again (Unix seconds), as in the routing table."""
+    """Time when instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """More classes of requests, from InferenceObjectives."""
@@ -101,7 +101,9 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryVerdict:
-    """What the control API's judge says of the step of this name: `go`, `wait` or `back`, and why, in words."""
+    """The verdict of the control API's judge on the step of this name (`go`, `wait` or `back`), with the reason in
+    words.
+    """
 
     step: str
     verdict: str
@@ -110,7 +112,7 @@ class CanaryVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """What the routers and the database know about one instance.
+    """The knowledge of the routers and the database about one instance.
 
     `acknowledged` = every live router routes by a table in which the instance has the state last reported. `in_flight`
     is summed over live routers. `cache_tokens` estimates the cached tokens that sessions would lose.
@@ -125,15 +127,15 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTrouble:
-    """How an instance's engine, as routers see it, differs from the spec: a `fairlead.reports.engines.EngineTrouble`,
-    or the word of a newer router.
+    """A difference between an instance's engine, as routers see it, and the spec: a
+    `fairlead.reports.engines.EngineTrouble`, or the name of a trouble that only newer routers know.
     """
 
     instance: str
     trouble: str
     words: str
     seconds: float = 0.0
-    """Seconds that the trouble has lasted, if that matters; routers' smallest value."""
+    """Seconds that the trouble has lasted, if the duration matters; the smallest value of all routers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +164,11 @@ class PoolObservations:
     """The answer to a PoolState.
 
     `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
-    shares (0-1) of requests of the last 5 minutes: those with a first token are judged by TTFT, finished ones by TPOT
-    and by both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is needed.
-    `demand` None = no router reports it. `figures_behind_seconds` is how far the control API's roll-ups lag where that
-    is too far to judge by, else 0: then attainments and signals are None, and nobody knows how long the pool has been
-    idle.
+    shares (0-1) of requests of the last 5 minutes: requests with a first token are judged by TTFT, finished requests by
+    TPOT and by both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is
+    needed. `demand` None = no router reports it. `figures_behind_seconds` is the lag of the control API's roll-ups if
+    it is too long to judge by them, else 0. If it is not 0, attainments and signals are None, and the pool's idle time
+    is unknown.
     """
 
     table_version: int
@@ -184,15 +186,17 @@ class PoolObservations:
     capability: EngineCapability | None = None
     """What an instance can do; None: the control API does not report it."""
     ended: tuple[EndedInstance, ...] = ()
-    """The instances that the state ended, as it lacks them."""
+    """The instances that this state ended, because it no longer lists them."""
     departed: str = ""
-    """How demand is outside of the pool's forecast, so that schedules that follow it are suspended; else empty."""
+    """How demand departs from the pool's forecast, so that schedules that follow the forecast are suspended; empty if
+    it does not depart.
+    """
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None: there is none yet."""
     tasks: tuple[TaskObservation, ...] = ()
     """By priority class; empty without targets of tasks, and without tasks that were over."""
     record_lacks: str = ""
-    """What people must know if the control API's database lost commits within a day; empty otherwise."""
+    """What people must know if the control API's database lost commits less than a day ago; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,18 +208,18 @@ class HeldPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnheardPools:
-    """The pools without a recent state, except those that `fairlead serve` reports."""
+    """The pools without a recent state, except pools that `fairlead serve` reports."""
 
     pools: tuple[PoolKey, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """An action that the operator took or refused, for history and audit: a scale step, a drain, a
-    replacement, a policy change.
+    """An action that the operator took or refused, for history and audit: a scale step, a drain, a replacement, a
+    policy change.
 
-    Only the first `LONGEST_MESSAGE` bytes of a longer message are kept, such as one of several admission webhooks, as
-    in a Kubernetes Event.
+    Only the first `LONGEST_MESSAGE` bytes of a message are kept. A message may be longer, such as that of several
+    admission webhooks.
     """
 
     at: float

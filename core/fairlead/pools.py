@@ -1,8 +1,8 @@
 """The typed spec of an InferencePool.
 
-This is the only definition: the CRD is generated from these classes, and `parse_spec` reads documents by them. Sections
-of some length have a module each: `role_specs`, `engine_specs`, `routing_specs` and so on.
-Attribute names are the document's names in snake_case; durations are in seconds and their names end in `_seconds`.
+This is the only definition: the CRD is generated from these classes, and `parse_spec` reads documents by them. Long
+sections have a module each: `role_specs`, `engine_specs`, `routing_specs` and so on. Attribute names are the document's
+names in snake_case; durations are in seconds and their names end in `_seconds`.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -45,11 +45,11 @@ PLURAL = "inferencepools"
 KIND = "InferencePool"
 
 MAX_NAME = 52
-"""Longest pool name: pod names and label values (at most 63 characters) are built from it."""
+"""Maximum length of a pool's name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_NAME_OF_GROUPS = 43
-"""Longest name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods have as a label,
-adds 20 characters to it.
+"""Maximum length of the name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods
+have as a label, adds 20 characters to it.
 """
 
 
@@ -153,7 +153,9 @@ class PoolSpec:
 
     @property
     def adopts(self) -> bool:
-        """Whether the instances are running pods that the roles select, and the operator creates and deletes none."""
+        """Whether the instances are running pods that the roles select; the operator then creates and deletes no
+        pods.
+        """
         return adoption_specs.adopts(self)
 
     @property
@@ -162,21 +164,25 @@ class PoolSpec:
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
 
     def price_of(self, role: RoleSpec) -> tuple[int, str] | None:
-        """The price of an hour of an instance of a role, in micro-units, and its currency; None without a price."""
+        """Return the price of an hour of an instance of a role, in micro-units, and its currency; None without a
+        price.
+        """
         if self.cost is None:
             return None
         written = role.cost_per_instance_hour or self.cost.per_instance_hour
         return micros_of("spec.cost.perInstanceHour", written), self.cost.currency
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
-        """The `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
+        """Yield the `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
         yield "ratio", self.ratio
         for place, schedule in enumerate(self.scaling.schedules):
             if schedule.ratio is not None:
                 yield f"scaling.schedules[{place}].ratio", RatioSpec(**overridden(self.ratio, schedule.ratio))
 
     def facts(self) -> TableFacts:
-        """The facts that routers must know; the prefill speed is multiplied by a simulated engine's time scale."""
+        """Return the facts that routers must know; the prefill speed is multiplied by a simulated engine's time
+        scale.
+        """
         time_scale = self.simulated.time_scale if self.simulated else 1.0
         return TableFacts(
             model=self.model,

@@ -1,8 +1,8 @@
-"""Priority classes of a pool: their order, and which clients may claim one. Pure.
+"""Priority classes of a pool: their order, and which clients may use which class. Pure.
 
 A pool declares up to eight (`spec.priorityClasses`). A request that names no declared class belongs to `default`, which
 has priority 0 and may use all of every limit unless the pool declares it differently; so a pool without classes has one
-class. The priorities are those of llm-d's InferenceObjectives: higher first, 0 if nothing is said.
+class. The priorities are those of llm-d's InferenceObjectives: higher first, 0 if no priority is given.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from fairlead.tables import DEFAULT_CLASS, PriorityClass
 
 
 class PriorityClasses:
-    """The classes of one table. Equal ones are interchangeable."""
+    """The priority classes of one routing table. Equal instances are interchangeable."""
 
     __slots__ = ("_by_name", "_ranks", "are_declared")
 
@@ -23,18 +23,18 @@ class PriorityClasses:
         self._ranks = {name: priorities.index(one.priority) for name, one in self._by_name.items()}
 
     def __getitem__(self, name: str) -> PriorityClass:
-        """The class of this name; the default for a name that is not known."""
+        """Return the class of this name; the default class for an unknown name."""
         return self._by_name.get(name) or self._by_name[DEFAULT_CLASS]
 
     def rank(self, name: str) -> int:
-        """0 for the classes of the highest priority, 1 for those of the next."""
+        """Return the rank of a class: 0 for the classes of the highest priority, 1 for the classes of the next."""
         return self._ranks[self[name].name]
 
     def granted(self, asked: str | None, ceiling: str | None) -> str:
-        """The class that a request gets: `asked`, unless it is higher than the client's `ceiling`.
+        """Return the class that a request gets: `asked`, unless it is higher than the client's `ceiling`.
 
-        Without a ceiling the client is trusted. A client that asks for no class, or for one above its ceiling, gets the
-        ceiling.
+        Without a ceiling the client is trusted. A client that asks for no class, or for a class above its ceiling, gets
+        the ceiling.
         """
         if ceiling is None:
             return self[asked or DEFAULT_CLASS].name

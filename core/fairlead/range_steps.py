@@ -1,4 +1,4 @@
-"""The time range that a page shows, in whole steps: its figures are counted and its charts drawn by these steps.
+"""The time range that a page shows, in whole steps: the page counts its figures and draws its charts by these steps.
 
 Pure. Tiles, bars and sentences of one range agree only if they count the same requests. So all of them use the range
 computed here: it begins and ends with a whole step, and every chart's steps divide the range's steps.
@@ -10,16 +10,18 @@ from datetime import UTC, datetime, timedelta
 STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
 """Lengths of steps, ascending."""
 MOST_COVERED = 100
-"""Maximum number of steps of a range, except that a range of years may have more of the longest step."""
+"""Maximum number of steps of a range, except that a range of years may have more of the longest steps."""
 BY_MINUTES = timedelta(hours=6)
-"""Longer ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
+"""Length above which ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
 MINUTES_KEPT = timedelta(hours=25)
 _MINUTE, _HOUR = 60, 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """From `start` to `end`, in whole steps of `seconds`. A range up to the present ends up to a step later."""
+    """The range from `start` to `end`, in whole steps of `seconds`. A range that reaches the present ends up to a step
+    later.
+    """
 
     start: datetime
     end: datetime
@@ -32,13 +34,15 @@ class Covered:
 
 
 def rollup_of(seconds: int) -> str:
-    """The coarsest rollups that add up to steps of this length: 10s, 1m or 1h, as their tables' names end."""
+    """Return the coarsest rollups that add up to steps of this length: 10s, 1m or 1h, as in the names of their
+    tables.
+    """
     return "10s" if seconds < _MINUTE else "1m" if seconds < _HOUR else "1h"
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """The whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps: at
-    least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
+    """Return the whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps:
+    at least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

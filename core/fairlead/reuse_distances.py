@@ -1,14 +1,14 @@
-"""Reuse distances: which share of the prompt tokens a cache of any size would serve.
+"""Reuse distances: the share of the prompt tokens that a cache of any size would serve.
 
-A cache that gives up the block used longest ago holds a block until it has met as many other blocks as it has room for.
-So one pass over recorded prompts tells the hits of all sizes at once: those of each reference whose distance, the
-number of distinct blocks since the block was used last, is below the size. To bound the work only blocks are followed
-whose hash is below a threshold, and their distances are scaled up (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
+A cache that evicts the least recently used block holds a block until it has met as many other blocks as it has room
+for. So one pass over recorded prompts gives the hits of all sizes at once: a reference is a hit if its distance, the
+number of distinct blocks since the block's last use, is below the size. To bound the work, only blocks whose hash is
+below a threshold are followed, and their distances are scaled up (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
 "Efficient MRC Construction with SHARDS", FAST 2015).
 
-In a pool, every block is taken to be at one instance: with `n` of them each meets an n-th of the blocks. Prefixes that
-many instances hold take more room than that, and running requests take room from a GPU's cache, so an estimate is to be
-tried by a simulation before anybody acts on it.
+In a pool, every block is assumed to be at one instance: with `n` instances, each meets an n-th of the blocks. Prefixes
+that many instances hold take more room than that, and running requests take room from a GPU's cache, so an estimate
+must be confirmed by a simulation before anybody acts on it.
 """
 
 from bisect import bisect_left
@@ -20,9 +20,11 @@ from typing import Protocol
 from xxhash import xxh3_64_intdigest
 
 MOST_REFERENCES = 50_000
-"""References to blocks that are followed at most, about a second's work; of more, a sample of the blocks."""
+"""Maximum number of references to blocks that are followed, about a second's work. If there are more, a sample of the
+blocks is followed.
+"""
 GROUPS = 10
-"""Groups of sessions by which an estimate's error is known."""
+"""Number of groups of sessions from which an estimate's error is computed."""
 _TWENTIETH = 2.26
 """Student's t of nine degrees of freedom: the error is exceeded in one of twenty cases."""
 _HASHES = 1 << 64
@@ -40,8 +42,8 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitShare:
-    """The share (0-1) of prompt tokens that a cache serves; in nineteen of twenty cases within `error` of `value`, as
-    far as the recorded sessions stand for others.
+    """The share (0-1) of prompt tokens that a cache serves. In nineteen of twenty cases the true share is within
+    `error` of `value`, as far as the recorded sessions represent others.
     """
 
     value: float
@@ -51,8 +53,8 @@ class HitShare:
 class ReuseDistances:
     """The distances of the references of some prompts, in order of time.
 
-    `sessions` names what prompts belong together, as they are not independent of each other; a prompt without a name
-    belongs to those with the same first block.
+    `sessions` names the session of each prompt, because the prompts of a session are not independent. A prompt without
+    a name is grouped with the prompts that have the same first block.
     """
 
     def __init__(self, prompts: Iterable[Prompt], block_tokens: int, sessions: Sequence[str | None] = ()) -> None:
@@ -64,8 +66,9 @@ class ReuseDistances:
         self._tokens = [0] * GROUPS
         self._distances: list[list[int]] = [[] for _ in range(GROUPS)]
         self._lacking = [0.0] * GROUPS
-        """References that a sample of the mean size would have beyond those followed. They count as hits: what a sample
-        has too few or too many of are the few blocks that nearly all prompts begin with (SHARDS-adj).
+        """By group, the references that a sample of average size would have in addition to those followed. They count
+        as hits: a sample has too few or too many references mainly to the few blocks that nearly all prompts begin with
+        (SHARDS-adj).
         """
         self._last: dict[int, int] = {}
         self._times = _Counted(sum(map(len, full)))
@@ -84,7 +87,7 @@ class ReuseDistances:
             distances.sort()
 
     def hit_share(self, capacity_tokens: int, instances: int = 1) -> HitShare:
-        """The share of the tokens that caches of this size at each of the instances serve."""
+        """Return the share of the tokens that caches of this size, one at each instance, serve."""
         most = capacity_tokens // self._block_tokens * instances * self.sample_rate
         tokens, per_reference = sum(self._tokens), self._block_tokens / self.sample_rate
         if not tokens or most <= 0:
@@ -96,13 +99,15 @@ class ReuseDistances:
         return HitShare(value=value, error=max(_TWENTIETH * error, self._error_of_sampling(most, value, tokens)))
 
     def _hits(self, most: float) -> list[float]:
-        """References of each group that a cache of this many followed blocks serves."""
+        """Return, for each group, the number of references that a cache of this many followed blocks serves."""
         return [bisect_left(distances, most) + lacking for distances, lacking in zip(self._distances, self._lacking, strict=True)]
 
     def _error_of_sampling(self, most: float, value: float, tokens: int) -> float:
-        """A distance counted on a sample of the blocks is off by up to twice the square root of their number in
-        nineteen of twenty cases; so the share is as uncertain as it differs at sizes that far apart. What was added for
-        the first blocks is as uncertain as it is large.
+        """Return the error of the share because only a sample of the blocks is followed.
+
+        A distance counted on a sample is wrong by up to twice the square root of its number of blocks in nineteen of
+        twenty cases. So the share's error is its difference between cache sizes that far apart. The references added
+        for the first blocks have an error as large as their number.
         """
         if self.sample_rate >= 1.0:
             return 0.0
@@ -112,7 +117,9 @@ class ReuseDistances:
 
     @property
     def distinct_tokens(self) -> int:
-        """Tokens of all distinct blocks: a pool whose caches hold as many serves all that can be reused."""
+        """Number of tokens of all distinct blocks: a pool whose caches hold this many serves everything that can be
+        reused.
+        """
         return ceil(len(self._last) / self.sample_rate) * self._block_tokens
 
     def _followed(self, blocks: Sequence[int]) -> list[int]:
@@ -122,11 +129,15 @@ class ReuseDistances:
         return [block for block in blocks if xxh3_64_intdigest(b"%d" % block) < threshold]
 
     def _distances_of(self, blocks: Sequence[int]) -> list[int]:
-        """The distances of a prompt's blocks that were used before. All are looked up before any is used."""
+        """Return the distances of a prompt's blocks that were used before. All blocks are looked up before any is
+        used.
+        """
         return [self._times.after(self._last[block]) for block in blocks if block in self._last]
 
     def _use(self, blocks: Sequence[int]) -> None:
-        """The first block is the freshest then: no block outlives the one before it."""
+        """Record a use of the blocks. The first block becomes the most recently used, so no block outlives the block
+        before it.
+        """
         last, times = self._last, self._times
         for block in reversed(blocks):
             before = last.get(block)
@@ -138,7 +149,7 @@ class ReuseDistances:
 
 
 class _Counted:
-    """How many blocks were used last after a time: a Fenwick tree over the times of references."""
+    """Counts the blocks that were last used after a given time: a Fenwick tree over the times of references."""
 
     def __init__(self, size: int) -> None:
         self._sums = [0] * (size + 1)

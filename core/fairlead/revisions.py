@@ -1,6 +1,6 @@
-"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to roll back to one.
+"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to roll back to a revision.
 
-The operator keeps the last ones as ControllerRevision objects; their `data` is the result of `revision_data`.
+The operator keeps the last revisions as ControllerRevision objects; their `data` is the result of `revision_data`.
 """
 
 import hashlib
@@ -9,27 +9,30 @@ from collections.abc import Mapping
 from typing import Any
 
 _TEMPLATES = ("template", "nodes", "workerTemplate")
-"""What a role's pods are made from."""
+"""The fields of a role from which its pods are created."""
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles": […]}`."""
+    """Return the engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles":
+    […]}`.
+    """
     roles = [{name: role[name] for name in ("name", *_TEMPLATES) if name in role} for role in spec.get("roles") or ()]
     return {"engine": dict(spec.get("engine") or {}), "roles": roles}
 
 
 def revision_hash(data: Mapping[str, Any]) -> str:
-    """A hash of ten characters that identifies the data."""
+    """Return a hash of ten characters that identifies the data."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
 
 
 def revision_name(pool: str, data: Mapping[str, Any]) -> str:
-    """The name of the pool's ControllerRevision with this data."""
+    """Return the name of the pool's ControllerRevision with this data."""
     return f"{pool}-{revision_hash(data)}"
 
 
 def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | None = None) -> dict[str, Any]:
-    """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds.
+    """Return the spec with the engine and the templates of a revision; everything else stays, such as numbers and
+    bounds.
 
     `only` names a role: then only its template is rolled back, and the pool's engine stays.
     """

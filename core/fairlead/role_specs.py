@@ -60,8 +60,8 @@ class WarmSpec:
     """Instances that sleep instead of being deleted, and wake in seconds."""
 
     asleep: int = whole(
-        "How many instances that are too many sleep instead of being deleted: they keep their pods, and their weights in "
-        "the host's memory. The next ones that are needed are woken. 0: none.",
+        "How many surplus instances sleep instead of being deleted: they keep their pods, and their weights in the host's "
+        "memory. When more instances are needed, sleeping ones are woken. 0: no instance sleeps.",
         minimum=0,
         maximum=MAX_ASLEEP,
     )

@@ -41,7 +41,7 @@ _STEPS = (CanaryStepSpec(share=10), CanaryStepSpec(share=25), CanaryStepSpec(sha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanarySpec:
-    """A rollout by steps, each of which gives whole sessions to the new revision and is judged by them."""
+    """A rollout in steps. Each step sends whole sessions to the new revision and is judged by these sessions."""
 
     RULES: ClassVar = (
         Rule(
@@ -60,7 +60,7 @@ class CanarySpec:
         max_items=8,
     )
     judge: bool = truth(
-        "Whether a step is judged by its sessions: it goes on once nothing is worse, and back once something is. false: it goes on after its hold.",
+        "Whether a step is judged by its sessions: it goes on once no metric is worse, and back once one is. false: it goes on after its hold.",
         True,
     )
     stop_above: float = number(

@@ -10,7 +10,7 @@ from fairlead.tables import RoutingFacts, SessionFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmingSpec:
-    """How a new instance gets its part of the keys while other instances have full caches."""
+    """How a new instance gets its share of the keys while other instances have full caches."""
 
     duration_seconds: float = duration(
         "Time from the first keys to the full weight, in four steps; 0s gives all at once.", "20s", minimum=0.0, maximum=3600.0
@@ -20,7 +20,7 @@ class WarmingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingSpec(RoutingFacts):
-    """How requests find their instance."""
+    """How requests are assigned to instances."""
 
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)

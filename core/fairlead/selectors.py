@@ -40,7 +40,7 @@ class ExpressionSpec:
     values: tuple[str, ...] = texts("Values of the label.", pattern=VALUE, max_length=63, max_items=64, convert=str)
 
     def holds(self, found: Mapping[str, str]) -> bool:
-        """Whether these labels meet the requirement; a pod without the label meets NotIn, as in Kubernetes."""
+        """Return whether these labels meet the requirement; a pod without the label meets NotIn, as in Kubernetes."""
         match self.operator:
             case "In":
                 return found.get(self.key) in self.values
@@ -80,13 +80,15 @@ class SelectorSpec:
     )
 
     def holds(self, found: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is selected."""
+        """Return whether a pod with these labels is selected."""
         return self.match_labels.items() <= found.items() and all(one.holds(found) for one in self.match_expressions)
 
     def bad_name(self) -> str | None:
-        """A name in `matchLabels` that no label can have; None if all are valid. A schema cannot check a map's keys."""
+        """Return a name in `matchLabels` that no label can have; None if all are valid. A schema cannot check a map's
+        keys.
+        """
         return next((name for name in self.match_labels if re.search(_NAME[:-1] + r"\Z", name) is None), None)
 
     def __str__(self) -> str:
-        """The selector as the Kubernetes API takes it in a query: `app=vllm,tier in (a,b)`."""
+        """Return the selector as the Kubernetes API takes it in a query: `app=vllm,tier in (a,b)`."""
         return ",".join([*(f"{name}={value}" for name, value in self.match_labels.items()), *map(str, self.match_expressions)])

@@ -1,10 +1,11 @@
-"""Session trees: how the sessions of agents belong together, and what a task of theirs cost. Pure.
+"""Session trees: how the sessions of agents are related, and what each of their tasks cost. Pure.
 
-An agent's work is rarely one conversation: it asks sub-agents, forks a conversation, and compacts one that grew too
-long. A session's *parent* is the session that it came from; all sessions with one *root* are a tree. A *task* is what
-its client calls one, or else the whole tree. Clients say these things (`Evidence.SENT`), or prompts show them
-(`Evidence.PREFIX`): a session whose prompt goes on from what another one said is its fork, and a session whose prompt
-becomes much shorter behind the same system text was compacted. Where nothing shows it, a session is a root of its own.
+An agent's work is rarely one conversation: the agent asks sub-agents, forks a conversation, and compacts a conversation
+that grew too long. A session's *parent* is the session from which it started; all sessions with one *root* are a tree.
+A *task* is what the client names as a task, or else the whole tree. Clients send these facts (`Evidence.SENT`), or
+prompts show them (`Evidence.PREFIX`): a session whose prompt continues the conversation of another session is its fork,
+and a session whose prompt becomes much shorter after the same system text was compacted. Without any evidence, a
+session is a root of its own.
 
 Blocks are ids of 512 prompt tokens (`reports.traffic`): equal ids mean equal text up to and including that block.
 """
@@ -17,25 +18,25 @@ from typing import NamedTuple, Protocol
 from fairlead.values import value
 
 COMPACTED_SHARE = 0.5
-"""A compacted prompt has at most this share of the tokens of the prompt before it."""
+"""Maximum size of a compacted prompt, as a share of the tokens of the prompt before it."""
 
 
 class Link(StrEnum):
-    """How a session belongs to its parent."""
+    """How a session is related to its parent."""
 
     SUB_AGENT = "sub-agent"
-    """The parent asked it; its prompt begins in its own way."""
+    """The parent asked this session; its prompt has a beginning of its own."""
     FORK = "fork"
-    """Its first prompt goes on from the parent's conversation."""
+    """The session's first prompt continues the parent's conversation."""
 
 
 class Evidence(StrEnum):
-    """How something is known."""
+    """The source of a fact about a session's relations."""
 
     SENT = "sent"
-    """The client said it."""
+    """The client sent the fact."""
     PREFIX = "prefix"
-    """The prompts show it."""
+    """The prompts show the fact."""
 
 
 class TaskVerdict(StrEnum):
@@ -52,11 +53,12 @@ class TaskVerdict(StrEnum):
 
 @value
 class Lineage:
-    """What a client says with one request about its session's place; None where it says nothing.
+    """A client's statements, in one request, about how its session is related to others; a field is None without a
+    statement.
 
-    `parent` is the name of the session that this one came from, `task` what its client calls the task. `tool` is the
-    tool whose result is the newest part of the prompt: the session waited for it since its last answer. `window` counts
-    the compactions of the session's context, as its client does.
+    `parent` is the name of the session from which this session started, `task` the client's name for the task. `tool`
+    is the tool whose result is the newest part of the prompt: the session waited for that result since its last answer.
+    `window` is the client's count of the compactions of the session's context.
     """
 
     parent: str | None = None
@@ -66,8 +68,8 @@ class Lineage:
 
 
 class Reach(NamedTuple):
-    """How far a session's conversation reaches: the number of blocks of its first and of its newest prompt, and the id
-    of the last block of the newest one. That block stands for the whole prompt up to it.
+    """The extent of a session's conversation: the number of blocks of its first and of its newest prompt, and the id of
+    the newest prompt's last block. That block stands for the whole prompt up to it.
     """
 
     first_blocks: int
@@ -76,15 +78,15 @@ class Reach(NamedTuple):
 
     @property
     def is_beyond_beginning(self) -> bool:
-        """Whether the last block has a part of an answer: it lies behind what the session began with, so that no
-        other session has it but by going on from this one.
+        """Return whether the last block contains a part of an answer: it lies after the session's first prompt, so
+        another session has that block only if it continues this one.
         """
         return self.last_block is not None and self.last_blocks > self.first_blocks
 
 
 def reach_after(reach: Reach, blocks: Sequence[int]) -> Reach:
-    """How far the conversation reaches after a turn with this prompt. A prompt that does not go on from the last one
-    is a new beginning; one of less than a block changes nothing.
+    """Return the extent of the conversation after a turn with this prompt. A prompt that does not continue the previous
+    prompt is a new beginning; a prompt of less than a block changes nothing.
     """
     if not blocks:
         return reach
@@ -94,11 +96,11 @@ def reach_after(reach: Reach, blocks: Sequence[int]) -> Reach:
 
 
 NOWHERE = Reach(0, 0, None)
-"""The reach of a session of which no prompt is known."""
+"""The extent of a session without a known prompt."""
 
 
 def goes_on_from(blocks: Sequence[int], reach: Reach) -> bool:
-    """Whether a prompt has the whole conversation of another session, and not only the same scaffold."""
+    """Return whether a prompt contains the whole conversation of another session, and not only the same scaffold."""
     return reach.is_beyond_beginning and len(blocks) >= reach.last_blocks and blocks[reach.last_blocks - 1] == reach.last_block
 
 
@@ -116,18 +118,19 @@ class Prompted(Protocol):
 
 
 def may_be_compacted(before: Prompted, after: Prompted) -> bool:
-    """Whether a session's next prompt is much shorter than the one before, and begins with the same block. A request
-    beside the conversation can look like that too, until a later one goes on from the longer prompt.
+    """Return whether a session's next prompt is much shorter than the previous prompt and begins with the same block. A
+    request beside the conversation can look like that too, until a later prompt continues the longer one.
     """
     shorter = after.prompt_tokens <= COMPACTED_SHARE * before.prompt_tokens
     return shorter and bool(after.blocks) and bool(before.blocks) and after.blocks[0] == before.blocks[0]
 
 
 def compactions(turns: Sequence[Prompted]) -> dict[int, Evidence]:
-    """The places of the turns that begin with a compacted context, of one session's turns in order of arrival.
+    """Return the positions of the turns that begin with a compacted context, given one session's turns in order of
+    arrival.
 
-    The client's own count decides where it sends one. Otherwise a turn counts that `may_be_compacted`, unless a later
-    turn goes on from the prompt before it.
+    The client's own count decides if the client sends one. Otherwise a turn counts if it `may_be_compacted`, unless a
+    later turn continues the prompt before it.
     """
     found: dict[int, Evidence] = {}
     suspects: dict[int, Prompted] = {}
@@ -160,16 +163,17 @@ class Span(Protocol):
 
     @property
     def at(self) -> float:
-        """Its arrival."""
+        """The turn's arrival."""
 
     @property
     def ended_at(self) -> float:
-        """The end of its answer, or of the try."""
+        """The end of the turn's answer, or of the attempt."""
 
 
 def gaps(turns: Sequence[Span]) -> list[float | None]:
-    """For each turn of one session, in order of arrival: the seconds since the session's answers before it had all
-    ended, in which its tools ran or its user thought. None for the first turn, and for one that came before that end.
+    """Return, for each turn of one session in order of arrival, the seconds since all earlier answers of the session
+    had ended. In this time the session's tools ran or its user thought. None for the first turn, and for a turn that
+    arrived before that end.
     """
     found: list[float | None] = []
     end: float | None = None
@@ -181,12 +185,12 @@ def gaps(turns: Sequence[Span]) -> list[float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What some turns were in all. Sums of turns: adding two of them gives those of all their turns, in any order.
+    """The totals of some turns. Adding the totals of two groups of turns gives the totals of both, in any order.
 
-    The time in the model is from when a request was sent to its engine until it ended, the time in queues the one
-    before, both in whole microseconds, whose sums are exact. `cached_tokens` are the part of `prompt_tokens` that was
-    not computed again, both only of turns that an engine got. `refusals` and `failures` are turns without an answer,
-    for the reasons of `RequestOutcome`.
+    The time in the model is from the sending of a request to its engine until its end, the time in queues is the time
+    before; both are in whole microseconds, whose sums are exact. `cached_tokens` is the part of `prompt_tokens` that
+    was not computed again; both count only turns that an engine received. `refusals` and `failures` are turns without
+    an answer, for the reasons of `RequestOutcome`.
     """
 
     turns: int = 0
@@ -206,19 +210,19 @@ FIGURE_NAMES = tuple(one.name for one in fields(Figures))
 
 
 def microseconds(seconds: float) -> int:
-    """A duration as `Figures` add it up."""
+    """Convert a duration in seconds to the whole microseconds of `Figures`."""
     return round(seconds * 1e6)
 
 
 def total(parts: Iterable[Figures]) -> Figures:
-    """The figures of all parts together."""
+    """Return the totals of all parts together."""
     return sum(parts, Figures())
 
 
 def root_of(session: str, parent: str, roots: Mapping[str, str]) -> str | None:
-    """The root of a session with this parent, given the roots of the sessions that are known; a parent that is not
-    known yet is a root until it comes. None where that would be a cycle, as made-up parents may form: such a parent
-    does not count.
+    """Return the root of a session with this parent, given the roots of the known sessions. A parent that is not known
+    yet counts as a root until it is known. None if the result would be a cycle, which invented parents may form; such a
+    parent is ignored.
     """
     root = roots.get(parent, parent)
     return None if session in (parent, root) else root

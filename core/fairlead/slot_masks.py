@@ -6,21 +6,21 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Up to this many bits, reading them one by one is cheaper."""
+"""Number of bits up to which reading them one by one is cheaper."""
 KEPT_MASKS = 64
-"""This many masks with more bits are cached with their slots: prefixes that many instances hold recur often."""
+"""Number of masks with more bits that are cached with their slots: prefixes that many instances hold recur often."""
 
 SlotVector = npt.NDArray[np.int64]
 
 
 def bits_of(mask: int, width: int) -> SlotVector:
-    """Positions of the set bits of a mask of at most `width` bits, ascending."""
+    """Return positions of the set bits of a mask of at most `width` bits, ascending."""
     octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
 
 
 def slots_of(mask: int) -> Iterator[int]:
-    """The slots of a mask, one by one."""
+    """Yield the slots of a mask, one by one."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -36,11 +36,11 @@ class SlotPlaces:
         self._kept: dict[int, SlotVector] = {}
 
     def of(self, slot: int) -> int:
-        """The position of one slot."""
+        """Return the position of one slot."""
         return self._one_by_one[slot]
 
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
-        """For each (mask, value) in turn, write the value at the place of every slot of the mask."""
+        """For each (mask, value) in turn, write the value at the position of every slot of the mask."""
         places = self._one_by_one
         for mask, value in rows:
             left = mask

@@ -28,7 +28,7 @@ class MirroredFacts:
 
     table: TableFacts
     scales: bool = False
-    """Whether signals decide numbers of instances, if only in a window, so that they are worth measuring."""
+    """Whether signals decide numbers of instances, at least in a window, so that they must be measured."""
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
@@ -36,7 +36,7 @@ class MirroredFacts:
         return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
-        """The facts, with the SLO and early rejection that open windows set at that time."""
+        """Return the facts, with the SLO and early rejection that open windows set at that time."""
         if schedules is None:
             return self
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
@@ -54,7 +54,8 @@ def table_of(
     objectives: Iterable[PriorityClass] = (),
     canary: CanaryFacts | None = None,
 ) -> RoutingTable:
-    """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go.
+    """Return a table without a version (0): the reachable instances by id, with ring anchors only for instances that
+    may get new work.
 
     `objectives` are classes of requests in addition to the spec's.
     """
@@ -97,7 +98,7 @@ def table_of(
 
 
 def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) -> EngineFacts:
-    """The engine figures with which routers calculate: the mean speed and cache size of the instances that take
+    """Return the engine figures with which routers calculate: the mean speed and cache size of the instances that take
     requests.
 
     These equal the declared figures except during a rollout that changes them.
@@ -110,7 +111,7 @@ def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) ->
 
 
 def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:
-    """Ids of instances that were added, removed or changed between two tables."""
+    """Return ids of instances that were added, removed or changed between two tables."""
     old = {entry.id: entry for entry in before.instances} if before else {}
     new = {entry.id: entry for entry in after.instances}
     return {name for name in {*old, *new} if old.get(name) != new.get(name)}
@@ -128,7 +129,7 @@ def outlook(
     stuck: frozenset[str],
     now: float,
 ) -> tuple[Outlook, float | None]:
-    """The outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
+    """Return the outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
     first. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone they
@@ -145,7 +146,7 @@ def outlook(
 
 
 def _may_serve(spec: PoolSpec, declared: Mapping[Role, int], instant: datetime) -> bool:
-    """Whether the pool has instances at that time, or in mode SLO gets some once they are needed."""
+    """Return whether the pool has instances at that time, or in mode SLO gets some once they are needed."""
     windows = in_force(spec.scaling.schedules, instant).bounds
     for role in spec.roles:
         number = role.most if spec.scaling.mode is ScalingMode.SLO else declared[role.name]

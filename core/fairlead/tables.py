@@ -40,7 +40,7 @@ class PoolKey:
 
     @staticmethod
     def parse(text: str) -> "PoolKey":
-        """`namespace/name` → key. Raises ValueError when there is no slash."""
+        """Parse `namespace/name`. Raises ValueError if there is no slash."""
         namespace, slash, name = text.partition("/")
         if not slash or not namespace or not name:
             raise ValueError(f"{text!r} is not namespace/name")
@@ -48,7 +48,7 @@ class PoolKey:
 
     @staticmethod
     def named(text: str) -> "PoolKey":
-        """Reads what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
+        """Read what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
         remedy.
         """
         namespace, slash, name = text.rpartition("/")
@@ -61,7 +61,7 @@ class PoolKey:
 class InstanceEngine:
     """The engine of one instance that was made from another template than the present one; see `EngineFacts`.
 
-    Its port is in the instance's address. All other fields are the pool's (docs/rollouts.md says why).
+    The engine's port is in the instance's address. All other facts are the pool's (docs/rollouts.md says why).
     """
 
     type: str
@@ -78,7 +78,7 @@ class InstanceEntry:
 
     `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
     same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine. `stays`: nothing is known that takes it away soon; without it, it takes requests, but is nobody's heir.
+    engine. `stays` False: the instance is known to leave soon, so it takes requests but inherits no sessions.
     """
 
     id: str
@@ -92,8 +92,8 @@ class InstanceEntry:
     stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
-        """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
-        KV blocks differently.
+        """Return whether one of the two instances can decode what the other prefilled: engines of different revisions
+        may lay out their KV blocks differently.
         """
         return not self.revision or not other.revision or self.revision == other.revision
 
@@ -112,7 +112,7 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
-"""Every way in which engines hand KV blocks to each other that has a place here; the second one is refused."""
+"""Every known way in which engines hand KV blocks to each other; the second way is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -122,8 +122,8 @@ COPIES_THAT_PAY = "Pays"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTransferFacts:
-    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a session takes its blocks
-    along.
+    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a moving session's blocks are
+    transferred.
     """
 
     RULES: ClassVar = (
@@ -191,7 +191,7 @@ class KvTransferFacts:
         maximum=1e9,
     )
     store_tokens: int | None = whole(
-        "Tokens that the store of kind SharedStore holds: of what was computed, routers take the newest that fit as held there.",
+        "Tokens that the store of kind SharedStore holds: routers assume that the newest computed tokens that fit are in the store.",
         None,
         minimum=1,
         maximum=10**12,
@@ -206,7 +206,7 @@ class KvTransferFacts:
 
     @property
     def is_store(self) -> bool:
-        """Whether engines read one store; otherwise routers ask them to hand blocks on."""
+        """Whether engines read one store; otherwise routers ask engines to hand blocks on."""
         return self.kind == SHARED_STORE
 
     longest_seconds: float = duration(
@@ -263,17 +263,17 @@ class EngineFigures:
 
     @property
     def handing_on(self) -> KvTransferFacts | None:
-        """`kv_transfer` where routers ask engines to hand blocks on."""
+        """`kv_transfer` if routers ask engines to hand blocks on, else None."""
         return None if self.kv_transfer is None or self.kv_transfer.is_store else self.kv_transfer
 
     @property
     def shared_store(self) -> KvTransferFacts | None:
-        """`kv_transfer` where all engines read one store."""
+        """`kv_transfer` if all engines read one store, else None."""
         return None if self.kv_transfer is None or not self.kv_transfer.is_store else self.kv_transfer
 
     @property
     def declared(self) -> EngineCapability:
-        """The declared capability of an instance, used where no better figure is known."""
+        """The declared capability of an instance, used if no better figure is known."""
         return EngineCapability(
             prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
             bytes_per_token=declared(self.bytes_per_token),
@@ -317,7 +317,7 @@ class ModelledFacts:
     """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        """Time of one decode step over these requests; 0 when decode times are not known."""
+        """Return the time of one decode step over these requests; 0 if decode times are not known."""
         return (
             self.decode_base_seconds + self.decode_seconds_per_context_token * context_tokens + self.decode_seconds_per_request * requests
         )
@@ -350,15 +350,15 @@ class EngineFacts(EngineSpecFacts):
 
     @property
     def copies_prefixes(self) -> bool:
-        """Whether prefixes that many sessions share are copied ahead of them."""
+        """Whether prefixes that many sessions share are copied before such sessions arrive."""
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
-        """The facts that may differ for one instance."""
+        """Return the facts that may differ for one instance."""
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """The facts with this engine's figures in place of the pool's; None = unchanged."""
+        """Return the facts with this engine's figures in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
@@ -508,10 +508,10 @@ class PriorityClass:
 
 
 class Outlook(StrEnum):
-    """What to expect of a pool while none of its instances accepts requests."""
+    """The expectation for a pool while none of its instances accepts requests."""
 
     UNKNOWN = "Unknown"
-    """Its instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
+    """The pool's instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
     COMING = "Coming"
     """An instance is starting, or will be started for the first request that a router holds."""
     CLOSED = "Closed"
@@ -528,7 +528,9 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy that is asked beside the deciding one, and decides nothing."""
+    """An entry of `spec.routing.shadows`: a policy that makes choices beside the deciding policy, without any
+    effect.
+    """
 
     policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)
     parameters: dict[str, Any] = free("Parameters of that policy; checked against its own schema (see the pool's Ready condition).")
@@ -595,7 +597,7 @@ class RoutingFacts:
     shadows: tuple[ShadowPolicy, ...] = listing(
         ShadowPolicy,
         "Policies that only advise: for a sample of the requests a router also asks these where they would send it, and "
-        "records the answer with the decision (fairlead pools shadows). They decide nothing. Empty: nobody is asked.",
+        "records the answer with the decision (fairlead pools shadows). They decide nothing. Empty: no policy is asked.",
         (),
         key="policy",
         max_items=2,
@@ -604,8 +606,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary: `share` (0-1) of the sessions without a home get one among `instances`, the others
-    elsewhere. `step` names the step, for the record of its requests.
+    """The step of a canary: the share `share` (0-1) of the sessions without a home get a home among `instances`, the
+    others elsewhere. `step` names the step, for the record of its requests.
     """
 
     step: str

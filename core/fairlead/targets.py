@@ -18,7 +18,9 @@ from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
-"""Names are divided several times for each request; all of a router's are remembered."""
+"""Maximum number of target names whose parts are cached, enough for all names of a router: each name is divided several
+times per request.
+"""
 LOST_SECONDS = 10.0
 """An engine that has reported nothing about a rank for this many seconds, while it reported others, no longer has that
 rank.
@@ -28,30 +30,30 @@ Ranks = tuple[int, ...]
 
 
 def target_of(instance: str, rank: int | None) -> str:
-    """The target for this rank of the instance; with None, the whole instance."""
+    """Return the target for this rank of the instance; with None, the whole instance."""
     return instance if rank is None else f"{instance}{_SIGN}{rank}"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def instance_of(target: str) -> str:
-    """The instance to which the target belongs."""
+    """Return the instance to which the target belongs."""
     return target.partition(_SIGN)[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def rank_of(target: str) -> int | None:
-    """The target's rank; None if it is a whole instance."""
+    """Return the target's rank; None if it is a whole instance."""
     rank = target.partition(_SIGN)[2]
     return int(rank) if rank else None
 
 
 def is_part(target: str, of: str) -> bool:
-    """Whether the target is a rank of the whole instance `of`."""
+    """Return whether the target is a rank of the whole instance `of`."""
     return target != of and instance_of(target) == of
 
 
 def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
-    """An entry for each target of these instances; `ranks` has the ranks of those with several."""
+    """Return an entry for each target of these instances; `ranks` has the ranks of instances with several."""
     return tuple(
         replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
         for entry in instances
@@ -60,8 +62,8 @@ def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -
 
 
 def chosen_rank(key: str, targets: Sequence[str]) -> str:
-    """One of an instance's targets by rendezvous hashing: every process chooses the same one for a key, and another
-    only if that target disappears.
+    """Return one of an instance's targets by rendezvous hashing: every process chooses the same target for a key, and
+    another target only if that one disappears.
     """
     return max(targets, key=lambda target: (xxh3_64_intdigest(f"{key}\n{target}".encode()), target))
 
@@ -82,8 +84,8 @@ class RanksSeen:
         """Ranks in the order in which the request header numbers them; empty while at most one rank is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
-        """The engine reported these as its only ranks, at `now` (seconds of any clock); returns whether `ranks`
-        changed.
+        """Record that the engine reported these names as its only ranks, at `now` (seconds of any clock); return
+        whether `ranks` changed.
         """
         if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:
             return False
@@ -96,6 +98,6 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """The rank with the engine's name; None if the engine has only one rank, or no rank of this name."""
+        """Return the rank with the engine's name; None if the engine has only one rank, or no rank of this name."""
         rank = name - self._first
         return rank if rank in self.ranks else None

@@ -17,7 +17,9 @@ unavailable or busy.
 
 
 def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
-    """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
+    """Return the base URL and the transport of a client for one address or several; `transport` replaces the
+    network.
+    """
     addresses = (urls,) if isinstance(urls, str) else tuple(urls)
     if transport is None:  # where nothing is encrypted, no certificates are read: that takes 25 ms
         is_plain = all(url.startswith("http://") for url in addresses)
@@ -70,7 +72,7 @@ class SeveralAddresses(httpx.AsyncBaseTransport):
 
 
 class _Watched(httpx.AsyncByteStream):
-    """An answer's body; if it breaks off or stalls, its address is no longer used."""
+    """A response's body. If it breaks off or stalls, its address is no longer used."""
 
     def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
         self._addresses = addresses

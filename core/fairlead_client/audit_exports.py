@@ -1,7 +1,7 @@
-"""Exports of the audit log, which anybody can verify without the API: the hash chain of their entries, and the
-signature of its end. Pure.
+"""Exports of the audit log, which anybody can verify without the API: the hash chain of their entries, and a signature
+of the chain's end. Pure.
 
-An export is a file of JSON lines: a head with the hash before the first entry, the entries as their hashes cover them,
+An export is a file of JSON lines: a head with the hash before the first entry, the entries in the form that is hashed,
 and an end with the number of entries and a signature. Each hash covers its entry and the hash before it, so the
 signature of head and last hash covers every entry.
 """
@@ -17,16 +17,16 @@ from typing import Any
 FORMAT = "fairlead-audit/1"
 SEED_BYTES = 32
 DEEPEST = 64
-"""Levels of lists and objects in an entry; those of the API have fewer."""
+"""Maximum number of nested lists and objects in an entry; the API's entries have fewer."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportVerdict:
-    """What an export shows: how many entries it has, from which id and time to which, and who signed it.
+    """The result of verifying an export: its number of entries, their first and last id and time, and the signer.
 
-    `fault` is the first thing that is wrong, in words; None if nothing is. `key` is the signer's public key in
-    hexadecimal, None for an export without a signature.
+    `fault` is the first error found, in words; None if there is none. `key` is the signer's public key in hexadecimal,
+    None for an export without a signature.
     """
 
     entries: int = 0
@@ -39,31 +39,31 @@ class ExportVerdict:
 
 
 Checks = Callable[[str, str, bytes], bool]
-"""Whether a public key (hexadecimal) made a signature (hexadecimal) of a message."""
+"""A function that checks whether a public key (hexadecimal) made a signature (hexadecimal) of a message."""
 
 
 def chained(previous: str, content: dict[str, Any]) -> str:
-    """The hash of an entry after the one before."""
+    """Return the hash of an entry, given the hash of the previous entry."""
     return hashlib.sha256(f"{previous}\n{canonical(content)}".encode()).hexdigest()
 
 
 def canonical(content: dict[str, Any]) -> str:
-    """A document in the one form that is hashed."""
+    """Return a document in the canonical form that is hashed."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def signed_message(head: dict[str, Any], last: str) -> bytes:
-    """What is signed of an export: its head, and the hash of its last entry."""
+    """Return the message that is signed for an export: its head, and the hash of its last entry."""
     return f"{canonical(head)}\n{last}".encode()
 
 
 def genesis_of(day: str) -> str:
-    """The hash before the log's first entry, which was made on this day (YYYY-MM-DD)."""
+    """Return the hash before the log's first entry, which was made on this day (YYYY-MM-DD)."""
     return hashlib.sha256(f"fairlead audit {day}".encode()).hexdigest()
 
 
 def verified(lines: Iterable[bytes], checks: Checks, key: str | None = None) -> ExportVerdict:
-    """Checks an export line by line; `key` is the public key that must have signed it."""
+    """Check an export line by line; `key` is the public key that must have signed it."""
     documents = _documents(lines)
     head = next(documents, None)
     if head is None or head.get("format") != FORMAT:
@@ -91,7 +91,7 @@ def _fault_of_end(head: dict[str, Any], end: dict[str, Any], last: str | None, c
     if end.get("entries") != count:
         return f"the file has {count} entries, and was made with {end.get('entries')}"
     if end.get("last") != last:
-        return "its end is not that of its last entry"
+        return "its end does not have the hash of its last entry"
     signer, signature = head.get("key"), end["signature"]
     if key is not None and signer != key:
         return f"it was signed by {signer or 'nobody'}, not by {key}"
@@ -118,7 +118,9 @@ def _documents(lines: Iterable[bytes]) -> Iterator[Any]:
 
 
 def _nests_deeper(line: bytes) -> bool:
-    """Whether a line nests deeper than any entry: how deep it may, differs between interpreters."""
+    """Return whether a line nests deeper than any entry may; the depth that a JSON parser accepts differs between
+    interpreters.
+    """
     level = 0
     for byte in _STRING.sub(b"", line):
         level += (byte in b"[{") - (byte in b"]}")
@@ -128,7 +130,7 @@ def _nests_deeper(line: bytes) -> bool:
 
 
 def seed_of(text: str) -> bytes | None:
-    """The 32 bytes of a signing key written in base64; None for any other text."""
+    """Return the 32 bytes of a signing key written in base64; None for any other text."""
     try:
         seed = b64decode(text.strip(), validate=True)
     except ValueError:

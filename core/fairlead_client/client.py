@@ -21,7 +21,7 @@ from fairlead_client.public.pools import PoolCalls
 from fairlead_client.public.webhooks import WebhookCalls
 
 LARGEST_EVENT = 16 * 1024 * 1024
-"""Bytes of one live event."""
+"""Maximum size of a live event, in bytes."""
 
 
 class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
@@ -30,7 +30,7 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
     ) -> AsyncIterator[LiveEvent]:
-        """Server-sent events, decoded; ends when the API closes the stream.
+        """Yield server-sent events, decoded; ends when the API closes the stream.
 
         A first event `poll` means that too many streams are open: poll instead.
         """
@@ -50,16 +50,16 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 fields = {}
 
     async def live_bytes(self, query: Query, *, last_event_id: str | None = None) -> AsyncIterator[bytes]:
-        """The same stream as raw bytes, for a proxy such as the web UI."""
+        """Yield the live stream as raw bytes, for a proxy such as the web UI."""
         headers = {"last-event-id": last_event_id} if last_event_id else {}
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
             async for chunk in response.aiter_raw():
                 yield chunk
 
     async def relayed(self, method: str, path: str, body: bytes | None) -> httpx.Response:
-        """The API's answer to a request that somebody wrote, as it is: a problem document too.
+        """Send a request that somebody wrote and return the API's response unchanged, even if it is a problem document.
 
-        `path` has its query, `body` is JSON. Raises ApiUnreachable when there is no answer.
+        `path` includes its query, `body` is JSON. Raises ApiUnreachable if there is no response.
         """
         headers = {**self._headers(), "accept": "*/*", **({} if body is None else {"content-type": "application/json"})}
         try:
@@ -68,14 +68,14 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
             raise unreachable(error) from error
 
     async def export(self, path: str, filters: Query | None = None) -> AsyncIterator[bytes]:
-        """A whole list as the API streams it; `path` such as `/v1/migrations.csv`."""
+        """Yield a whole list as the API streams it; `path` such as `/v1/migrations.csv`."""
         async with self._streaming(path, filters or {}, httpx.Timeout(10.0, read=60.0), {"accept": "*/*"}) as response:
             async for chunk in response.aiter_raw():
                 yield chunk
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
-    """The lines of a stream of events. Raises ApiUnreachable for an event that is too long."""
+    """Yield the lines of a stream of events. Raises ApiUnreachable for an event that is too long."""
     begun, of_event = bytearray(), 0
     async for piece in response.aiter_bytes():
         begun += piece

@@ -1,8 +1,9 @@
-"""HTTP clients that keep no more of an answer than a bound, whoever sent it.
+"""HTTP clients that keep no more of a response than a bound, whoever sent it.
 
-Every httpx client is made here (`tests/unit/project/test_bounded_clients.py`). An answer that is larger than the bound,
-or compressed although nobody asked for that, ends as a broken connection does. Streams are read by pieces and have no
-end; each says so with `BY_PIECES`, and its refusals (400 and above) are bounded like any answer.
+Every httpx client is made here (`tests/unit/project/test_bounded_clients.py`). A response that is larger than the
+bound, or compressed although nobody asked for compression, ends as a broken connection does. Streams are read in pieces
+and have no end; each stream request is marked with `BY_PIECES`, and its refusals (400 and above) are bounded like any
+response.
 """
 
 from collections.abc import AsyncIterator
@@ -15,28 +16,28 @@ import msgspec
 from fairlead_process.json_documents import decode_json
 
 LARGEST_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer of our own control API."""
+"""Maximum size of a response of our own control API, in bytes."""
 BY_PIECES = {"fairlead_by_pieces": True}
-"""`extensions` of a request whose answer is read by pieces, none of which is kept."""
+"""The `extensions` of a request whose response is read in pieces that are not kept."""
 
 DEEPEST = 512
-"""Levels of an answer. Only what has more brackets is looked at for it."""
+"""Maximum nesting depth of a response. The depth is checked only if a response has more brackets than this."""
 
 Answer = TypeVar("Answer")
 
 
 class UnboundedAnswer(httpx.ReadError):
-    """An answer that is not read to its end; `str(error)` says what it does, as in `answers with more than 5 bytes`."""
+    """A response that was not read to its end; `str(error)` says why, as in `answers with more than 5 bytes`."""
 
 
 class NotReadable(Exception):
-    """An answer that is not JSON of the type; `str(error)` says why in one line."""
+    """A response that is not JSON of the expected type; `str(error)` says why in one line."""
 
 
 class BoundedClient(httpx.AsyncClient):
-    """An httpx client that reads at most `largest` bytes of an answer; `options` are httpx's.
+    """An httpx client that reads at most `largest` bytes of a response; `options` are httpx's.
 
-    Raises UnboundedAnswer where an answer is read. Proxies of the environment are used with `trust_env` only.
+    Reading a larger response raises UnboundedAnswer. Proxies of the environment are used only with `trust_env`.
     """
 
     def __init__(self, largest: int, **options: Any) -> None:
@@ -53,7 +54,9 @@ class BoundedClient(httpx.AsyncClient):
 
 
 class _Bounded(httpx.AsyncByteStream):
-    """What is wrong with an answer is said where it is read: who wants only its status gets that."""
+    """A response's body with bounds. An error is raised when the body is read, so a caller that needs only the status
+    gets it.
+    """
 
     def __init__(self, inner: httpx.AsyncByteStream, largest: int, *, compresses: bool) -> None:
         self._inner = inner
@@ -75,7 +78,7 @@ class _Bounded(httpx.AsyncByteStream):
 
 
 def decoded(content: bytes, answer: type[Answer]) -> Answer:
-    """The JSON document as this type. Raises NotReadable, also where it nests too deeply."""
+    """Decode a JSON document as this type. Raises NotReadable, also if the document nests too deeply."""
     kind: Any = answer  # a cache wants what can be hashed, which mypy does not know of each type
     decoder: msgspec.json.Decoder[Answer] = _decoder(kind)
     try:

@@ -25,7 +25,7 @@ from fairlead_client.report_posts import post_body
 from fairlead_client.resources.problems import Problem
 
 SILENCE_SECONDS = 7.0
-"""The API sends a heartbeat every 2 s; a stream that is silent for this long counts as dead."""
+"""Seconds without data after which a stream counts as dead; the API sends a heartbeat every 2 s."""
 REPORT_SECONDS = 30.0
 """Time limit for a post of reports."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
@@ -33,10 +33,10 @@ REFUSED_FOR_EVER = frozenset({400, 413, 422})
 
 
 class SystemApi:
-    """Client of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
+    """A client of the control API at `urls` (one address, or several of the same API), authenticated by `token`.
 
-    `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport`
-    replaces the network in tests.
+    `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport` replaces the
+    network in tests.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class SystemApi:
     # ── as the operator ──
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Send everything observed about a pool, and get the routers' observations of it. Sending it again changes
-        nothing.
+        """Send everything observed about a pool, and get the routers' observations of the pool. Repeating the call
+        changes nothing.
         """
         outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
         return _read(outcome, PoolObservations)
@@ -83,11 +83,11 @@ class SystemApi:
         return _done(await self._send("POST", _of(pool, internal_paths.POOL_EVENTS), body))
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), HeldPools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
         return _read(await self._send("GET", path, b""), UnheardPools)
 
@@ -98,7 +98,7 @@ class SystemApi:
     # ── as a router ──
 
     async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
-        """Tables and bindings: a snapshot, SyncedLine, then every change.
+        """Yield tables and bindings: a snapshot, SyncedLine, then every change.
 
         Ends only by raising StreamLost, also after `silence_seconds` without a line.
         """
@@ -123,8 +123,8 @@ class SystemApi:
     async def post_reports(
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send neighbouring batches (of `encode_batch`) of one router, at least one; returns a
-        receipt for each, in order. `behind` is that of `post_body`.
+        """Send neighbouring batches (of `encode_batch`) of one router, at least one; return a receipt for each, in
+        order. `behind` is that of `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.
@@ -138,7 +138,7 @@ class SystemApi:
         return _done(await self._send("POST", internal_paths.PREDICTOR_MODELS, msgspec.json.encode(model)))
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest model of a pool, regardless of the router that trained it."""
+        """Return the newest model of a pool, regardless of the router that trained it."""
         path = f"{internal_paths.PREDICTOR_MODELS}?{urlencode({'namespace': pool.namespace, 'name': pool.name})}"
         return _read(await self._send("GET", path, b""), SharedModel)
 
@@ -175,7 +175,7 @@ class SystemApi:
 
 
 def _words(response: httpx.Response) -> str:
-    """The status and the problem document's text, else the beginning of the body; in one line."""
+    """Return the status and the problem document's text, else the beginning of the body, in one line."""
     try:
         problem = decoded(response.content, Problem)
         words = f"{problem.type}: {told(problem)}"
@@ -204,7 +204,7 @@ def _done(outcome: Outcome[bytes]) -> Outcome[None]:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds of a Retry-After header; None without one, or when it is a date."""
+    """Return seconds of a Retry-After header; None without one, or when it is a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""The lines of the stream that routers follow: one JSON object per line; its member `type` says which kind it is.
+"""The lines of the stream that routers follow: one JSON object per line; its member `type` names the kind of line.
 
 The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A
 kind of line, or a member, that this version does not know is skipped: a router may be older than the API, or newer.
@@ -21,7 +21,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
-    """A pool's routing table, the first or a newer version, and the figures of its engines observed so far, if any: by
+    """A pool's routing table (the first or a newer version), and the figures observed of its engines so far, if any: by
     all routers, or by a fit to the pool's requests.
     """
 
@@ -49,19 +49,19 @@ class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
     keys: tuple[GatewayKeyFacts, ...] = ()
     begins: bool = False
-    """Whether a snapshot begins with this line, which ends with `synced`."""
+    """Whether this line begins a snapshot, which ends with `synced`."""
 
 
 class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="others"):
     """Other routers' requests in flight for a pool, sent to a router that decides alone. Each line replaces the pool's
-    previous one; one comes every second while there is work to report.
+    previous line; a line is sent every second while there is work to report.
     """
 
     share: OthersShare
 
 
 class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session whose decisions are all kept until then (Unix seconds)."""
+    """A session whose decisions are all kept until a time (Unix seconds)."""
 
     pool: PoolKey
     session: str
@@ -77,12 +77,12 @@ class KeptSessionsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
 class SyncedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synced"):
     """The snapshot is complete and changes follow.
 
-    It comes again after the API lost its database and found it again.
+    The line is sent again after the API lost its database and reached it again.
     """
 
 
 class HeartbeatLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat"):
-    """Nothing changed. One comes every 2 s, so that silence means a dead connection."""
+    """Nothing changed. A heartbeat is sent every 2 s, so that silence means a dead connection."""
 
 
 StreamLine = TableLine | PoolDeletedLine | BindingsLine | GatewayKeysLine | KeptSessionsLine | OthersLine | SyncedLine | HeartbeatLine
@@ -99,12 +99,14 @@ _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(StreamLine))
 
 
 def encode_line(line: StreamLine) -> bytes:
-    """The line with its line break."""
+    """Return the line with its line break."""
     return _encoder.encode(line) + b"\n"
 
 
 def decode_line(line: bytes | bytearray) -> StreamLine | None:
-    """One line without its line break; None for a kind that this version does not know. Raises UnreadableLine."""
+    """Decode a line without its line break; return None for a kind that this version does not know. Raises
+    UnreadableLine.
+    """
     try:
         return _lines.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -128,9 +130,9 @@ class LineCutter:
         self._begun = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[StreamLine]:
-        """The lines that this piece completes, known kinds only.
+        """Yield the lines of known kinds that this piece completes.
 
-        Raises UnreadableLine, also for one longer than `longest` bytes.
+        Raises UnreadableLine, also for a line longer than `longest` bytes.
         """
         self._begun += piece
         if b"\n" in piece:

@@ -31,21 +31,21 @@ class Cause(Enum):
     """Why a call was not taken now."""
 
     UNREACHABLE = "unreachable"
-    """No connection, or it broke before the answer."""
+    """No connection could be made, or it broke before the answer."""
     TIMED_OUT = "timed-out"
-    """Sent, but not answered in time. The API may still be working on it."""
+    """The call was sent, but not answered in time. The API may still be working on it."""
     FAULT = "fault"
-    """Answered 500: the API failed at this particular body, or at everything."""
+    """The API answered 500: it failed at this particular body, or at everything."""
     UNAVAILABLE = "unavailable"
-    """Answered 429, or 5xx other than 500: the API or its database is unavailable or busy."""
+    """The API answered 429, or 5xx other than 500: it or its database is unavailable or busy."""
     DECLINED = "declined"
     """Any other answer of the API, such as 401 for an unknown token or 409 for a state older than the stored one."""
     UNREADABLE = "unreadable"
-    """The API accepted the body, but this version cannot read its answer."""
+    """The API accepted the body, but this version cannot read the answer."""
 
 
 OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAVAILABLE})
-"""Causes that lie with the API, so that other calls would fail as well."""
+"""Causes in the API itself, with which other calls would fail as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 def told(problem: Problem) -> str:
-    """What is wrong and what to do about it, in one line; a remedy that the detail already contains is not repeated."""
+    """Say what is wrong and what to do about it, in one line; a remedy that the detail already contains is not
+    repeated.
+    """
     text = problem.detail or problem.title
     return f"{text}; {problem.remedy}" if problem.remedy and problem.remedy not in text else text
 
 
 class ClientError(Exception):
-    """Root of what the client raises on purpose; `str(error)` is one line fit for a user."""
+    """The root of the errors that the client raises on purpose; `str(error)` is one line fit for a user."""
 
 
 class ApiProblem(ClientError):
@@ -56,4 +58,4 @@ class StreamLost(ClientError):
 
 
 class UnreadableLine(ClientError):
-    """No version of the API sends such a line; the message says what is wrong with it."""
+    """A line of the stream that no version of the API sends; the message says what is wrong with the line."""

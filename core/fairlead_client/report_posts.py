@@ -1,9 +1,9 @@
 """A post of reports: consecutive batches, each encoded once when recorded, and the router's state at the time of
 sending.
 
-A batch may wait on a router's disk through an outage. Its records stay true meanwhile, but counts of requests in
-flight would not, and would mislead an operator that waits for an instance to fall idle. So a batch is kept without
-those counts; they are inserted, as bytes, when it is sent.
+A batch may wait on a router's disk through an outage. Its records stay true in that time, but counts of requests in
+flight would become wrong, and would mislead an operator that waits for an instance to fall idle. So a batch is kept
+without those counts; they are inserted, as bytes, when the batch is sent.
 """
 
 import re
@@ -21,20 +21,20 @@ _batch = msgspec.json.Decoder(ReportBatch)
 
 
 def encode_batch(batch: ReportBatch) -> bytes:
-    """A batch as JSON, the form in which it waits on disk. A row that JSON cannot carry is left out."""
+    """Encode a batch as JSON, the form in which it waits on disk. A row that JSON cannot carry is left out."""
     return _encoded(batch)
 
 
 def decode_batch(content: bytes) -> ReportBatch:
-    """Decodes a batch that `encode_batch` of this version or an earlier one wrote. Raises msgspec.DecodeError."""
+    """Decode a batch that `encode_batch` of this version or an earlier one wrote. Raises msgspec.DecodeError."""
     return _batch.decode(content)
 
 
 def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[float] = ()) -> bytes:
-    """A JSON list of Reports from encoded batches: the first has the whole state, the others only the time.
+    """Return a JSON list of Reports from encoded batches: the first has the whole state, the others only the time.
 
-    `behind` is by how many seconds the clock that dated each batch is behind the state's; empty = all are of one clock,
-    as the first must be.
+    `behind` is by how many seconds the clock that dated each batch is behind the state's clock. Empty = all batches
+    were dated by the state's clock, as the first batch must be.
     """
     heads = [_encoded(state, _has_plausible_numbers)[1:-1]]
     heads += [b'"sent_at":' + _encoder.encode(state.sent_at - seconds) for seconds in behind[1:] or (0.0,) * (len(batches) - 1)]
@@ -42,7 +42,9 @@ def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[flo
 
 
 def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
-    """As JSON, without the rows that JSON cannot carry or that do not fit: one row must not cost a whole report."""
+    """Encode a record as JSON, without the rows that JSON cannot carry or that do not fit: one row must not cost a
+    whole report.
+    """
     encoded = _tried(record)
     if fits(encoded):
         return encoded
@@ -55,7 +57,7 @@ def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
 
 
 def _tried(record: Any) -> bytes:
-    """Empty if it has half of a pair of surrogates."""
+    """Encode a record as JSON; return empty bytes if it contains half of a pair of surrogates."""
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError:
@@ -63,5 +65,5 @@ def _tried(record: Any) -> bytes:
 
 
 def _has_plausible_numbers(encoded: bytes) -> bool:
-    """Whether it was written, and has no whole number beyond 64 bits."""
+    """Return whether the record could be encoded, and has no whole number beyond 64 bits."""
     return bool(encoded) and _HUGE.search(encoded) is None

@@ -45,9 +45,9 @@ class Autoscaled:
 class PoolChange:
     """The change of a pool when half of the requests have arrived; None leaves a value unchanged.
 
-    `role` gets `replicas` instances, new ones serving after `startup_seconds`. In that role, the instance at place
-    `drained` in the order of its cost of leaving, cheapest first, is drained, and `is_replaced` by a new one.
-    `autoscaled` applies from the beginning.
+    `role` gets `replicas` instances; new instances serve after `startup_seconds`. In that role, the instance at
+    position `drained` in the order of its cost of leaving, cheapest first, is drained; `is_replaced` says whether a new
+    instance replaces it. `autoscaled` applies from the beginning.
     """
 
     role: Role = Role.BOTH
@@ -81,8 +81,9 @@ class JobRun:
     seed: int | None = None
     change: PoolChange | None = None
     host_cache_tokens: int | None = None
-    """Instead of a policy's figures, what a cache of this size in each instance's host memory would add is asked for
-    (`RunFigures.host_cache`)."""
+    """Size of a cache in each instance's host memory, in tokens. If given, the run computes what such a cache would add
+    (`RunFigures.host_cache`) instead of a policy's figures.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ class SimulatedTarget:
     """Source of the prefill speed, in words."""
     decode_step_seconds: float | None = None
     """Measured seconds per token after the first, with `decoding_instances`, for the requests that are simulated; None
-    if it was not measured, or other requests are simulated.
+    if the time was not measured, or other requests are simulated.
     """
     decode_source: str = ""
     """Source of the decode step time, in words."""
@@ -123,8 +124,8 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """The common part of all runs. `weight` is the number of requests that each one represents, because only a share of
-    sessions may have been recorded; `hash_ids` may leave out the last, partial block.
+    """The common part of all runs. `weight` is the number of requests that each request of the job represents, because
+    only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial block.
     """
 
     requests: list[TraceRequest]
@@ -168,25 +169,27 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Sessions that changed their home at least once after the run's change, times the number that each represents;
-    None without a change.
+    """Sessions that changed their home at least once after the run's change, times the number of sessions that each
+    represents; None without a change.
     """
     parts: list[PartFigures] = field(default_factory=list)
     """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
     """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
     host_cache: HostCache | None = None
-    """None where it was not asked for, and of engines whose prefix cache is not on the GPU."""
+    """The effect of a host cache; None if the run did not ask for it, and for engines whose prefix cache is not on the
+    GPU.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """Requests simulated since the previous line; a run's figures when it ends; once, the job's assumptions in words;
-    or why nothing can be simulated.
+    """A line of progress: the requests simulated since the previous line; a run's figures when the run ends; once, the
+    job's assumptions in words; or why nothing can be simulated.
 
     `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an idle
-    instance with every earlier prefix cached; None for one larger than an engine's KV memory. No number of instances
-    serves a request sooner.
+    instance with every earlier prefix cached; None for a request larger than an engine's KV memory. No number of
+    instances serves a request sooner.
     """
 
     done: int = 0
@@ -197,20 +200,20 @@ class JobLine:
 
 
 def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
-    """One line with its line break."""
+    """Return one line with its line break."""
     return msgspec.json.encode(content) + b"\n"
 
 
 def decode_job(line: bytes) -> SimulationJob:
-    """Reads a job. Raises msgspec.DecodeError."""
+    """Read a job. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
 
 
 def decode_run(line: bytes) -> JobRun:
-    """Reads a run. Raises msgspec.DecodeError."""
+    """Read a run. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:
-    """Reads a line. Raises msgspec.DecodeError."""
+    """Read a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobLine)

@@ -1,8 +1,8 @@
-"""How every client of Fairlead judges a server's certificate: chain, dates and host name, as kubectl, curl and Go do.
+"""How every client of Fairlead verifies a server's certificate: chain, dates and host name, as kubectl, curl and Go do.
 
-From Python 3.13 on, `ssl.create_default_context` also refuses authorities that RFC 5280 calls malformed: without key
-usage or without key identifiers, as many clusters and companies have them, and as a plain `openssl req -x509` makes
-them. Only that is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+From Python 3.13 on, `ssl.create_default_context` also refuses authorities that RFC 5280 calls malformed: those without
+key usage or key identifiers, as many clusters and companies have, and as a plain `openssl req -x509` makes. Only that
+check is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
 """
 
 import os
@@ -12,7 +12,7 @@ from fairlead.errors import InvalidInput
 
 
 def client_context() -> ssl.SSLContext:
-    """A context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
+    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
 
     Raises InvalidInput for an `SSL_CERT_FILE` without certificates.
     """
@@ -29,6 +29,6 @@ def client_context() -> ssl.SSLContext:
 
 
 def lenient(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same context without RFC 5280's formalities."""
+    """Switch off RFC 5280's formal checks in the context and return it."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

@@ -21,7 +21,7 @@ from fairlead_client.resources.sessions import SessionDetail
 
 
 class Verifier:
-    """Checks one item at a time and collects the contradictions, in words, with the item's path."""
+    """Checks one item at a time and collects contradictions, each in words with the item's path."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -30,19 +30,19 @@ class Verifier:
         self._sessions: dict[tuple[str, str], SessionDetail] = {}
 
     async def decision(self, decision: RoutingDecision) -> None:
-        """Computes the choice again and compares."""
+        """Compute the choice again and compare it with the recorded one."""
         self.looked_at["decisions"] += 1
         self.rules.setdefault(decision.policy, Counter())[decision.rule.code] += 1
         problems = contradictions(decision, tuple(decision.parts), decision.considered, decision.reason)
         self._note(f"/v1/decisions/{decision.id}", [*problems, *_sentence(decision)])
 
     async def reroute(self, reroute: ReRoute) -> None:
-        """Checks the numbers of a re-route."""
+        """Check the numbers of a re-route."""
         self.looked_at["re-routes"] += 1
         self._note(f"/v1/reroutes/{reroute.id}", _move(reroute, f"Request {reroute.request}"))
 
     async def migration(self, migration: Migration, api: ControlApi) -> None:
-        """Checks a migration's numbers, and that it is a step of the session's history."""
+        """Check a migration's numbers, and that it is a step of the session's history."""
         self.looked_at["migrations"] += 1
         problems = _move(migration, f"Session {migration.session}")
         try:
@@ -65,7 +65,7 @@ class Verifier:
 
 
 def _sentence(decision: RoutingDecision) -> list[str]:
-    """The contradictions between the sentence and the numbers."""
+    """Return the contradictions between the sentence and the numbers."""
     found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence differs from the one that its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
@@ -118,7 +118,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
 
 
 def _step(migration: Migration, detail: SessionDetail) -> list[str]:
-    """The contradictions between a migration and the session's history, which must contain exactly this move."""
+    """Return the contradictions between a migration and the session's history, which must contain exactly this move."""
     history = sorted(detail.history, key=lambda holder: holder.version)
     steps = [index for index, holder in enumerate(history) if holder.migration == migration.id]
     if len(steps) != 1:

@@ -1,6 +1,6 @@
-"""Takes the connections that wait at a listening socket, within the limits of a door.
+"""Accepts the connections that wait at a listening socket, within the limits of a door.
 
-The event loop's own servers take in one turn all that wait, however many files that needs, and do not count
+The event loop's own servers accept all waiting connections in one turn, however many files that needs, and do not count
 a connection during its TLS handshake.
 """
 
@@ -17,27 +17,30 @@ from typing import Any, Protocol
 from fairlead_process.doors import Door, Visitor
 
 BACKLOG = 2048
-"""Connections that may wait at a socket."""
+"""Maximum number of connections that wait at a socket."""
 MOST_A_TURN = 16
-"""Connections taken before other tasks run; this many files may be open beyond those that the door counts."""
+"""Maximum number of connections accepted before other tasks run; this many files may be open beyond those that the door
+counts.
+"""
 HANDSHAKE_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
-"""Pause after no connection could be taken, for example because file descriptors are missing."""
+"""Pause in seconds after no connection could be accepted, for example because file descriptors are missing."""
 
 logger = logging.getLogger(__name__)
 
 
 class VisitingProtocol(Visitor, Protocol):
-    """The protocol of a connection that comes in by a door."""
+    """The protocol of a connection that a door admits."""
 
     def connection_made(self, transport: Any) -> None:
-        """See asyncio."""
+        """Handle a new connection; see asyncio."""
 
 
 class BoundedServer:
-    """Serves at `listener`: each connection gets a protocol from `make`. Those that the door does not let in get what
-    `farewell` returns, and are closed. `lost` is called for these, and where a handshake fails; it must leave the door,
-    and a protocol must call it when its connection is lost. Each connection's TLS is what `tls` returns then.
+    """A server at `listener`: each connection gets a protocol from `make`. A connection that the door does not admit
+    gets what `farewell` returns, and is closed. `lost` is called for such connections, and after a failed handshake; it
+    must leave the door, and a protocol must call it when its connection is lost. `tls` returns the TLS context of each
+    new connection.
     """
 
     def __init__(
@@ -64,28 +67,28 @@ class BoundedServer:
         self._listen()
 
     def close(self) -> None:
-        """Take no more connections; those that are there stay."""
+        """Stop accepting connections; open connections stay open."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._listener.fileno())
             self._listener.close()
 
     async def take_waiting(self) -> None:
-        """Take all connections that wait at the socket, which closing it would reset."""
+        """Accept all connections that wait at the socket, because closing it would reset them."""
         while self._take_some():  # noqa: ASYNC110  # nothing is awaited: others have their turns
             await asyncio.sleep(0)
         if self._meeting:
             await asyncio.wait(self._meeting)
 
     async def wait_closed(self) -> None:
-        """As that of asyncio's servers: it does not wait for the connections."""
+        """Return at once: like asyncio's servers, but without waiting for the connections."""
 
     def _listen(self) -> None:
         if not self._is_closed:
             self._loop.add_reader(self._listener.fileno(), self._take_some)
 
     def _take_some(self) -> bool:
-        """Returns whether more may wait."""
+        """Accept some connections; return whether more may wait."""
         for _ in range(MOST_A_TURN):
             try:
                 accepted, _ = self._listener.accept()

@@ -1,4 +1,4 @@
-"""The certificate of a port with TLS, read again when its files change, and the authorities of its clients."""
+"""The certificate of a TLS port, read again when its files change, and the authorities of its clients."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from fairlead.errors import InvalidInput
 
 LOOK_SECONDS = 60.0
-"""Pause between two looks at the files of a certificate; a Secret that is mounted changes about as often."""
+"""Pause in seconds between two checks of a certificate's files; a mounted Secret changes about as often."""
 
 logger = logging.getLogger(__name__)
 
 
 class Certificate:
-    """TLS with the certificate and key of two files, which `variables` name. Each new connection takes `context` as it
-    is then. `protocols` are those of ALPN. Clients may show certificates of the authorities that `trust` takes.
+    """TLS with the certificate and key in two files, which `variables` name. Each new connection uses the current
+    `context`. `protocols` are offered by ALPN. Clients may show certificates of the authorities given to `trust`.
     """
 
     def __init__(self, certificate: Path, key: Path, variables: str, protocols: Sequence[str]) -> None:
-        """Raises InvalidInput."""
+        """Read the certificate and key. Raises InvalidInput if they cannot be used."""
         self._files = certificate, key
         self._variables = variables
         self._protocols = list(protocols)
@@ -32,13 +32,13 @@ class Certificate:
         self._context = self._made()
 
     def context(self) -> ssl.SSLContext:
-        """The newest one that could be made."""
+        """Return the newest TLS context that could be created."""
         return self._context
 
     def trust(self, authorities: str) -> None:
         """Verify certificates that clients show by these authorities, in PEM, and by no others; a client may show none.
 
-        Raises ssl.SSLError for what is no PEM; nothing changes then.
+        Raises ssl.SSLError for text that is not PEM; nothing changes then.
         """
         if authorities != self._authorities:
             before, self._authorities = self._authorities, authorities
@@ -89,7 +89,9 @@ class Certificate:
 
 
 def _verify_clients(context: ssl.SSLContext, authorities: str) -> None:
-    """A session that is taken up again would bring a certificate that was verified before: there are none."""
+    """Set the context to verify clients. Sessions are not resumed, because a resumed session would carry a certificate
+    that was verified before.
+    """
     context.load_verify_locations(cadata=authorities)
     context.verify_mode = ssl.CERT_OPTIONAL
     context.options |= ssl.OP_NO_TICKET
@@ -97,7 +99,7 @@ def _verify_clients(context: ssl.SSLContext, authorities: str) -> None:
 
 
 def _changed_at(path: Path) -> int:
-    """When the file changed, in nanoseconds; 0 while it is not there."""
+    """Return when the file changed, in nanoseconds; 0 while it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -9,30 +9,34 @@ from typing import ClassVar
 
 
 def utc_now() -> datetime:
-    """The machine's wall clock, in UTC."""
+    """Return the machine's wall clock, in UTC."""
     return datetime.now(UTC)
 
 
 def file_age(modified_at: float) -> float:
-    """Seconds since a file was written: its time is of the wall clock too, which may have been set since."""
+    """Return the seconds since a file was written: its time comes from the wall clock, which may have been set
+    since.
+    """
     return max(0.0, time.time() - modified_at)
 
 
 SET_SECONDS = 1.0
-"""Another process's clock that differs by this much more than before was set, or is another machine's."""
+"""Seconds by which the difference to another process's clock must change before the clock counts as set, or as another
+machine's.
+"""
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
+    """Return the monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 
 class SteadyClock:
-    """Unix seconds at the beginning, to which the monotonic clock adds: never more or less than the seconds that have
-    passed, whatever becomes of the machine's wall clock.
+    """Unix seconds at the start plus the monotonic clock: always advances by exactly the seconds that have passed, even
+    if the machine's wall clock is set.
 
-    So differences of its times are durations. Its times are as wrong as the wall clock was at the beginning; who keeps
-    them corrects them (`OtherClock`, docs/reports.md).
+    So differences of its times are durations. Its times are as wrong as the wall clock was at the start; code that
+    stores them corrects them (`OtherClock`, docs/reports.md).
     """
 
     __slots__ = ("_anchor", "_monotonic")
@@ -45,13 +49,13 @@ class SteadyClock:
         return self._anchor + self._monotonic()
 
     def utc(self) -> datetime:
-        """The same time with its zone."""
+        """Return the same time as a datetime in UTC."""
         return datetime.fromtimestamp(self(), UTC)
 
 
 class OtherClock:
-    """How far another process's clock is ahead of this process's steady clock, so that times which it wrote can be
-    compared with times of here. Until it is heard, both count as equal.
+    """How far another process's clock is ahead of this process's steady clock, so that times written by the other
+    process can be compared with this process's times. Until the other clock is known, both count as equal.
     """
 
     __slots__ = ("ahead_seconds", "is_known")
@@ -61,8 +65,8 @@ class OtherClock:
         self.is_known = False
 
     def hear(self, said: float | None, asked_at: float, answered_at: float) -> bool:
-        """The other process was asked and answered at these times of here, and `said` the time between; None if it
-        says no times. Returns whether this changed what is known.
+        """Record the other process's time `said`, which it sent between these two times of this process; None if it
+        sends no time. Return whether the known difference changed.
         """
         latest, earliest = said - asked_at if said is not None else 0.0, said - answered_at if said is not None else 0.0
         if self.is_known and earliest - SET_SECONDS <= self.ahead_seconds <= latest + SET_SECONDS:
@@ -73,11 +77,11 @@ class OtherClock:
 
 
 class AwakeClock:
-    """Starts at the time of `clock` and then advances only while this process runs: not while it is stopped, swapped
-    out or suspended.
+    """A clock that starts at the time of `clock` and then advances only while this process runs: not while the process
+    is stopped, swapped out or suspended.
 
-    It is used to measure silence, because a process receives nothing while it sleeps. `look` must be called often; of
-    the time between two calls, at most `LONGEST_LOOK_SECONDS` count.
+    It measures silence, because a process receives nothing while it sleeps. `look` must be called often; of the time
+    between two calls, at most `LONGEST_LOOK_SECONDS` count.
     """
 
     __slots__ = ("_clock", "_looked_at", "_seconds")

@@ -1,7 +1,7 @@
-"""How every command of Fairlead is run: one line on standard error for whatever is wrong, and one table of exit codes.
+"""How every command of Fairlead is run: one line on standard error for any error, and one table of exit codes.
 
-`fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: an option, an argument
-or a variable that cannot be used is named with its value (never a secret) and with what to write instead.
+`fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: the message for an
+option, an argument or a variable that cannot be used names it, its value (never a secret) and what to write instead.
 """
 
 import os
@@ -32,7 +32,7 @@ MEANINGS = {
     ExitCode.WRONG: "A command line, an input or a setting that cannot be used; nothing was tried.",
     ExitCode.INTERRUPTED: "Ended by Ctrl-C.",
 }
-"""docs/cli.md has this table."""
+"""The meaning of each exit code; docs/cli.md has this table."""
 
 
 def run_program(command: click.Command, program: str) -> NoReturn:
@@ -77,8 +77,8 @@ def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
 
 
 def require_values(arguments: Sequence[str]) -> None:
-    """Refuse a command line with an empty value, as `--pool "$POOL"` is where the variable is not set, or one not in
-    UTF-8. An empty value is never taken for the default. Raises InvalidInput.
+    """Refuse a command line with an empty value (as from `--pool "$POOL"` if the variable is not set) or with a value
+    that is not in UTF-8. An empty value is never taken for the default. Raises InvalidInput.
     """
     for before, one in zip(("", *arguments), arguments, strict=False):
         name, equals, value = one.partition("=") if one.startswith("--") else (before, "=", one)
@@ -90,7 +90,7 @@ def require_values(arguments: Sequence[str]) -> None:
 
 
 def line_of_click(problem: click.ClickException) -> str:
-    """What click found wrong, in the house's form: name, value and remedy."""
+    """Return click's error in Fairlead's form: name, value and remedy."""
     message = problem.format_message()
     if isinstance(problem, click.MissingParameter):
         return f"{_name(problem)}: is missing; write {_wanted(problem.param)}"
@@ -104,7 +104,7 @@ def line_of_click(problem: click.ClickException) -> str:
 
 
 def _name(problem: click.BadParameter) -> str:
-    """The option or argument that is wrong; its variable, where the value is from there."""
+    """Return the name of the wrong option or argument; the name of its variable if the value comes from there."""
     param, hint = problem.param, problem.param_hint
     if param is None or hint is not None:
         return hint if isinstance(hint, str) else " / ".join(hint or ("input",))
@@ -115,7 +115,7 @@ def _name(problem: click.BadParameter) -> str:
 
 
 def name_of(param: click.Parameter) -> str:
-    """An option as it is written, an argument as help shows it, without the brackets around it."""
+    """Return an option as it is written, or an argument as help shows it, without the surrounding brackets."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return param.metavar if param.metavar and param.metavar.isalpha() else (param.name or "").upper()
@@ -134,7 +134,7 @@ def _wanted(param: click.Parameter | None) -> str:
 
 
 def _without_arguments(problem: click.exceptions.NoArgsIsHelpError, program: str) -> int:
-    """The whole help of the program itself; of a group below it, one line that names its commands."""
+    """Print the whole help of the program itself or, for a group below it, one line that names the group's commands."""
     context = problem.ctx
     assert context is not None
     group = context.command

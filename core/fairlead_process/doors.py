@@ -1,8 +1,8 @@
-"""Shares the files of a process among the ports it listens at, and bounds the connections of each.
+"""Divides the open files of a process among the ports at which it listens, and bounds the connections of each port.
 
-Every connection is a file, and whoever reaches a port may open as many as he likes. So each port has a `Door` with a
-number of its own: when it is full, it turns away who has asked for nothing, and otherwise refuses, and the other ports
-have their files left.
+Every connection is a file, and anybody who reaches a port may open any number of connections. So each port has a `Door`
+with a limit of its own. When a door is full, it closes connections without a request, and otherwise refuses new ones;
+the other ports keep their files.
 """
 
 from __future__ import annotations
@@ -14,35 +14,41 @@ from dataclasses import dataclass
 from typing import Protocol
 
 FILES_KEPT_BACK = 256
-"""Open files reserved for everything but connections: logs, spool, control API, database, listening sockets."""
+"""Number of open files reserved for everything but connections: logs, spool, control API, database, listening
+sockets.
+"""
 
 SIDE_SHARE = 16
-"""When few file descriptors are left, a port other than the main one gets at most this fraction of them (1/N)."""
+"""Divisor for a port other than the main one: when few files are left, it gets at most 1/N of them."""
 
 STRANGER_SECONDS = 1.0
-"""After this long without a whole request a new connection gives its place to another, if the door is full."""
+"""Seconds without a whole request after which a new connection gives its place to another, if the door is full."""
 IDLE_SECONDS = 10.0
-"""After this long between two requests a connection does the same."""
+"""Seconds between two requests after which a connection gives its place to another, if the door is full."""
 
 MOST_LOOKED_AT = 16
-"""Connections looked at for one that may give its place; a flood must not make each refusal a search of all."""
+"""Maximum number of connections examined to find one that may give its place; a flood must not make each refusal a
+search of all connections.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class Visitor(Protocol):
-    """A connection, as its door sees it."""
+    """The interface of a connection to its door."""
 
     def may_go(self) -> bool:
-        """Whether it has been idle long enough for another connection to take its place."""
+        """Return whether the connection has been idle long enough for another connection to take its place."""
 
     def turn_away(self) -> None:
-        """End it, with an answer where it waits for one."""
+        """Close the connection, with a response if its client waits for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorPlan:
-    """How many connections a port should take, and the files that each needs, with those of connections behind it."""
+    """How many connections a port should accept, and the number of files that each needs, including those of
+    connections behind it.
+    """
 
     name: str
     wanted: int
@@ -50,7 +56,9 @@ class DoorPlan:
 
 
 def shares(main: DoorPlan, sides: tuple[DoorPlan, ...], files: int) -> dict[str, int]:
-    """Connections for each port of a process that may open `files`: what is wanted, or fewer where files are short."""
+    """Return the number of connections of each port of a process that may open `files`: as planned, or fewer if files
+    are short.
+    """
     left = files - FILES_KEPT_BACK
     taken: dict[str, int] = {}
     for side in sides:
@@ -64,7 +72,7 @@ def _fitting(plan: DoorPlan, files: int) -> int:
 
 
 def take_files(main: DoorPlan, *sides: DoorPlan) -> Mapping[str, int]:
-    """Raise the process's limit of open files as far as it may for these ports, and return `shares`."""
+    """Raise the process's limit of open files for these ports as far as allowed, and return `shares`."""
     needed = FILES_KEPT_BACK + sum(plan.files * plan.wanted for plan in (main, *sides))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
@@ -88,22 +96,24 @@ class Door:
 
     @property
     def inside(self) -> int:
-        """Connections that are open."""
+        """Number of open connections."""
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Admit a connection, if need be in place of an idle one; False if the caller must refuse it."""
+        """Admit a connection, if necessary in place of an idle one; return False if the caller must refuse it."""
         if len(self._inside) >= self.most and not self._make_room():
             return False
         self._inside[visitor] = None
         return True
 
     def leave(self, visitor: Visitor) -> None:
-        """The connection is gone; does nothing for one that was not let in."""
+        """Remove a closed connection; does nothing for a connection that was not admitted."""
         self._inside.pop(visitor, None)
 
     def _make_room(self) -> bool:
-        """Looks at those who were not looked at for the longest time."""
+        """Close an idle connection; those that were not examined for the longest time are examined first. Return
+        whether one was closed.
+        """
         for _ in range(min(MOST_LOOKED_AT, len(self._inside))):
             visitor = next(iter(self._inside))
             del self._inside[visitor]

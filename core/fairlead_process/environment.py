@@ -21,11 +21,11 @@ S = TypeVar("S")
 
 PREFIX = "FAIRLEAD_"
 NOT_SETTINGS = ("FAIRLEAD_SANDBOX_", "FAIRLEAD_TEST_")
-"""Prefixes of variables for the sandbox and the tests: no process reads these as settings, and none reports them."""
+"""Prefixes of variables for the sandbox and the tests: no process reads these variables as settings or reports them."""
 
 
 class MissingSetting(InvalidInput):
-    """A variable that has no default is not set, or empty."""
+    """Raised if a variable without a default is not set, or empty."""
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         super().__init__(field, value, remedy)
@@ -47,8 +47,8 @@ class Variable:
     default_shown: str = ""
 
     def parse(self, text: str) -> Any:
-        """The value of `text`. Raises InvalidInput naming the variable. No part of a secret appears in it, whatever the
-        parser says was wrong, nor credentials or parameters of a URL.
+        """Return the value of `text`. Raises InvalidInput naming the variable. No part of a secret appears in it,
+        whatever the parser says was wrong, nor credentials or parameters of a URL.
         """
         try:
             return self.kind.parse(text)
@@ -64,25 +64,27 @@ class Variable:
 
 
 def without_credentials(url: str) -> str:
-    """What a person may see of a URL, or of several: no user, no password and no parameters."""
+    """Return what a person may see of one or several URLs: no user, no password and no parameters."""
     before, mark, _ = url.rpartition("@")[2].partition("?")
     return f"{'…@' if '@' in url else ''}{before}{'?…' if mark else ''}"
 
 
 def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *, default_shown: str = "") -> Mapping[str, Any]:
-    """Metadata of a dataclass field that is read from an environment variable. The field's default is the setting's."""
+    """Return metadata of a dataclass field that is read from an environment variable. The field's default is the
+    setting's.
+    """
     return {"variable": Variable(name=name, kind=kind, meaning=meaning, consequence=consequence, default_shown=default_shown)}
 
 
 def group(settings: type[Any]) -> Mapping[str, Any]:
-    """Metadata of a dataclass field whose value is itself a dataclass of settings."""
+    """Return metadata of a dataclass field whose value is itself a dataclass of settings."""
     return {"group": settings}
 
 
 def read(settings: type[S], environment: Mapping[str, str]) -> S:
-    """The settings that the environment gives; an empty variable counts as not set.
+    """Return the settings that the environment gives; an empty variable counts as not set.
 
-    Raises InvalidInput for the first one that cannot be used.
+    Raises InvalidInput for the first variable that cannot be used.
     """
     values: dict[str, Any] = {}
     for one in fields(settings):  # type: ignore[arg-type]  # a type variable cannot say that it is a dataclass
@@ -98,7 +100,9 @@ def read(settings: type[S], environment: Mapping[str, str]) -> S:
 
 
 def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
-    """Each variable of the settings in order of declaration, with its default (dataclasses.MISSING: it must be set)."""
+    """Yield each variable of the settings in order of declaration, with its default (dataclasses.MISSING: it must be
+    set).
+    """
     for one in fields(settings):
         if (inner := one.metadata.get("group")) is not None:
             yield from variables(inner)
@@ -107,12 +111,14 @@ def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
 
 
 def names(*settings: type[Any]) -> frozenset[str]:
-    """Names of the variables from which these settings are read."""
+    """Return names of the variables from which these settings are read."""
     return frozenset(found.name for one in settings for found, _ in variables(one))
 
 
 def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """Fairlead's variables that are set but not among `known`, each with the most similar known name (empty: none)."""
+    """Return Fairlead's variables that are set but not among `known`, each with the most similar known name (empty:
+    none).
+    """
     strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
     return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}
 

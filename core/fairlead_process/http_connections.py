@@ -1,6 +1,6 @@
-"""A client's HTTP connection whose head, body, pauses and number are bounded before its sender is known.
+"""A client's HTTP connection with bounded head, body, pauses and number of requests before its sender is known.
 
-Uvicorn alone accepts a head of any length for any time, a body that never ends, and answers that nobody reads.
+Uvicorn alone accepts a head of any length for any time, a body that never ends, and responses that nobody reads.
 """
 
 import asyncio
@@ -21,28 +21,30 @@ from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 MOST_BYTES = 64 * 1024
 """Maximum number of bytes of the request line and the headers together; one read may exceed it."""
 MOST_SECONDS = 30.0
-"""Seconds from the connection, or from a later request's first byte, until the headers are complete."""
+"""Seconds from the connection's start, or from a later request's first byte, within which the headers must be
+complete.
+"""
 
 BODY_SECONDS = 30.0
 BODY_BYTES = 64 * 1024
-"""A body is complete within `BODY_SECONDS`, or has this many more bytes each time that they are over. So the body of a
-login, which has no more, is complete by then, and a large upload may take its time.
+"""Least bytes of a body in each period of `BODY_SECONDS` until the body is complete. So the body of a login, which is
+smaller, is complete after one period, and a large upload may take its time.
 """
 
 UNREAD_SECONDS = 75.0
-"""A client that takes nothing of an answer for this long is dropped."""
+"""Seconds without reading any of a response after which a client is dropped."""
 CLOSING_SECONDS = 5.0
-"""How long a connection that is being closed may take to send what it still has."""
+"""Seconds that a closing connection may take to send its remaining bytes."""
 
 MOST_PIPELINED = 32
-"""Requests that may wait for the answers to those before them."""
+"""Maximum number of requests that wait for the responses to earlier requests."""
 
 KEEP_ALIVE_SECONDS = 75.0
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn, whose connections come in by `door`. Those beyond it get what `farewell` returns. `tls` gives the TLS of
-    a new connection.
+    """Uvicorn with connections admitted by `door`. Connections beyond its limit get what `farewell` returns. `tls`
+    gives the TLS context of a new connection.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class HttpServer(uvicorn.Server):
 
 
 def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
-    """Uvicorn's configuration of an app whose clients come in by `door`; `more` are further arguments of it."""
+    """Return uvicorn's configuration for an app whose clients are admitted by `door`; `more` are further arguments."""
     bounded = type("BoundedAtDoor", (BoundedConnection,), {"door": door})
     return uvicorn.Config(
         app,
@@ -81,13 +83,13 @@ def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
 
 
 def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
-    """A server of an app, as `http_config` says."""
+    """Return a server of an app, with the configuration of `http_config`."""
     words = refusal(503, f"{door.most} connections are open at this port already; try again", retry=True)
     return HttpServer(http_config(app, door, **more), door, lambda: words)
 
 
 class _BesideServer(HttpServer):
-    """Leaves signals to the process's main server."""
+    """A server that leaves signals to the process's main server."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -98,8 +100,8 @@ class _BesideServer(HttpServer):
 async def serving_beside(
     app: Any, listener: socket.socket, door: Door, name: str, tls: Callable[[], ssl.SSLContext] | None = None
 ) -> AsyncIterator[uvicorn.Server]:
-    """Serve an app on `listener` while the block runs, beside what the process mainly serves. Clients may show
-    certificates where `tls` asks for them: the verified one is `state["client_certificate"]` of a request.
+    """Serve an app on `listener` while the block runs, in addition to the process's main server. Clients may show
+    certificates if `tls` asks for them: the verified certificate is `state["client_certificate"]` of a request.
     """
     made = type("BesideAtDoor", (_Certified,), {"door": door})
     config = http_config(app, door, http=made, ws="none", lifespan="off", timeout_graceful_shutdown=1)
@@ -114,7 +116,7 @@ async def serving_beside(
 
 
 class TooManyWaiting(Exception):
-    """A client sent more requests than may wait for the answers to those before them."""
+    """Raised if a client sent more requests than may wait for the responses to earlier requests."""
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -130,7 +132,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._has_asked = False
         self._waiting_since = self.loop.time()
         self._answered: RequestResponseCycle | None = None
-        """The request that is being answered; `cycle` is the one that came last."""
+        """The request that is being answered; `cycle` is the request that arrived last."""
         self._overdue: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -142,16 +144,16 @@ class BoundedConnection(HttpToolsProtocol):
     # ── its door ──
 
     def may_go(self) -> bool:
-        """Whether it has waited for long enough without a request."""
+        """Return whether the connection has waited long enough without a request."""
         if self.transport is None or self._is_asking():
             return False
         is_idle = self._has_asked and self._in_head and not self._head_bytes
         return self.loop.time() - self._waiting_since >= (IDLE_SECONDS if is_idle else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Give its place to another."""
+        """Close, to give the place to another connection."""
         if self._in_head and self._head_bytes:
-            self._refuse(503, "this port is full, and your request did not come; try again", retry=True)
+            self._refuse(503, "this port is full, and your request did not arrive; try again", retry=True)
         else:
             self._close()
 
@@ -250,14 +252,14 @@ class BoundedConnection(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, why: str, *, retry: bool = False) -> None:
-        """Answer, unless that would be read as part of another answer, and close."""
+        """Send a response, unless it would be read as part of another response, and close."""
         if self._may_answer():
             self.transport.write(refusal(status, why, retry=retry))
         self._tell_apps()
         self._close()
 
     def _tell_apps(self) -> None:
-        """The apps that answer, or would, learn that their client is gone; uvicorn tells only the last."""
+        """Notify all apps that answer, or would answer, that their client is gone; uvicorn notifies only the last."""
         for cycle in (self.cycle, self._answered):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -275,7 +277,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Closing waits until everything was sent; a client that reads nothing would make it wait permanently."""
+        """Drop the connection later: closing waits until everything was sent, and a client that reads nothing would
+        make it wait permanently.
+        """
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
 
@@ -290,7 +294,9 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class _Certified(BoundedConnection):
-    """Names the certificate that the client showed, as `ssl.SSLSocket.getpeercert` does; None without one."""
+    """Adds the certificate that the client showed, as `ssl.SSLSocket.getpeercert` returns it; None without a
+    certificate.
+    """
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -301,7 +307,7 @@ _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header 
 
 
 def refusal(status: int, why: str, *, retry: bool = False) -> bytes:
-    """A whole answer in plain text, after which the connection ends."""
+    """Return a whole response in plain text, after which the connection ends."""
     body = why.encode()
     again = b"retry-after: 1\r\n" if retry else b""
     head = b"HTTP/1.1 %d %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % (status, _PHRASES[status], len(body))

@@ -20,10 +20,10 @@ Kind = TypeVar("Kind")
 
 
 def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepest: int = DEEPEST) -> Kind:
-    """The document that the bytes are.
+    """Decode the document in these bytes.
 
-    Raises msgspec.DecodeError if it is not JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
-    ValidationError if it does not fit the decoder's type.
+    Raises msgspec.DecodeError if the bytes are not JSON in UTF-8 or nest deeper than `deepest` levels, and its subclass
+    ValidationError if the document does not fit the decoder's type.
     """
     if nests_deeper(content, deepest):
         raise msgspec.DecodeError(too_deep(deepest))
@@ -34,7 +34,8 @@ def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepes
 
 
 def read_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]") -> Kind:
-    """As `decode_json`, for long documents of which little is read: how deep they may nest depends on the interpreter.
+    """Decode like `decode_json`, for long documents of which little is read. The depth limit depends on the
+    interpreter.
 
     Raises msgspec.DecodeError.
     """
@@ -47,10 +48,10 @@ def read_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]") -> Kind:
 
 
 def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
-    """Whether JSON, or what begins as JSON, nests deeper than `deepest` levels.
+    """Return whether JSON, or the beginning of JSON, nests deeper than `deepest` levels.
 
-    It examines the bytes, because the depth that decoders accept depends on the interpreter. It takes a microsecond if
-    there are few brackets, otherwise about 10 ms per MB.
+    The function examines the bytes, because the depth that decoders accept depends on the interpreter. It takes a
+    microsecond if there are few brackets, otherwise about 10 ms per MB.
     """
     if content.count(b"[") + content.count(b"{") <= deepest:
         return False
@@ -69,10 +70,10 @@ def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
 
 
 def too_deep(deepest: int = DEEPEST) -> str:
-    """Words for a document that nests too deeply."""
+    """Return the message for a document that nests too deeply."""
     return f"it is nested deeper than {deepest} levels"
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Words for a text that is not UTF-8."""
+    """Return the message for a text that is not UTF-8."""
     return f"it is not UTF-8: byte {error.start} cannot be read"

@@ -29,7 +29,9 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone is not a sufficient remedy."""
+        """Return the value in `text`. Raises ValueError, or InvalidInput if `wanted` alone is not a sufficient
+        remedy.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """The value that `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
+    """A value that `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
 
     parser: Callable[[str], T]
     wanted: str
@@ -117,7 +119,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several words."""
+    """One of several fixed words."""
 
     words: tuple[str, ...]
     secret: bool = field(default=False, init=False)
@@ -154,8 +156,8 @@ class Switch:
 class Address:
     """An http or https URL of a server; a slash at its end is dropped.
 
-    It is judged whole here, so that no later use of it fails: host and port must be possible, and it has no user, query
-    or fragment, which no server of ours is named by.
+    The whole URL is checked here, so that no later use of it fails: host and port must be possible, and it has no user,
+    query or fragment, because no server of ours has such an address.
     """
 
     example: str
@@ -176,7 +178,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Addresses of the same server, at least one, separated by commas; none twice."""
+    """Addresses of the same server, at least one, separated by commas, without repetition."""
 
     example: str
     secret: bool = field(default=False, init=False)
@@ -230,13 +232,15 @@ class File:
 
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
-"""A part of a host's name; underscores occur, though DNS has none."""
+"""The pattern of one part of a host's name. Underscores are allowed, though DNS has none."""
 
 PORT = Whole("port", 0, 65535)
 
 
 def _is_host(name: str) -> bool:
-    """Whether it is an IP address or could be a host's name. Raises ValueError for a name that IDNA cannot write."""
+    """Return whether the name is an IP address or could be a host's name. Raises ValueError for a name that IDNA cannot
+    write.
+    """
     if ":" in name:
         return bool(ip_address(name.partition("%")[0]))
     return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.encode("idna").decode("ascii").removesuffix(".").split("."))

@@ -29,12 +29,12 @@ _document = msgspec.json.Decoder(dict[str, Any])
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LARGEST_ANSWER = 256 * 1024 * 1024
-"""Bytes of one answer: 20,000 pods are about 200 MB."""
+"""Maximum size of a response in bytes: 20,000 pods are about 200 MB."""
 
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
 LONGEST_RETRY_AFTER = 60.0
-"""Seconds that a server may have its caller wait: a wrong answer must not stop a caller for a day."""
+"""Maximum seconds that a server may ask its caller to wait, so that a wrong answer does not stop a caller for a day."""
 
 
 class ClusterError(Exception):
@@ -50,8 +50,8 @@ class ClusterError(Exception):
 class ClusterUnavailable(ClusterError):
     """No usable answer; the call may or may not have had its effect.
 
-    `status` is None if there was no answer; `is_late` then says whether a write was sent and only its answer came too
-    late. `retry_after` are the seconds that the server asks its caller to wait, at most LONGEST_RETRY_AFTER.
+    `status` is None if there was no answer; `is_late` then says whether a write was sent and only its answer was too
+    late. `retry_after` is the number of seconds that the server asks its caller to wait, at most LONGEST_RETRY_AFTER.
     """
 
     def __init__(self, message: str, status: int | None = None, *, is_late: bool = False, retry_after: float = 0.0) -> None:
@@ -66,8 +66,8 @@ class ClusterNotConfigured(ClusterUnavailable):
 
 
 class ClusterRefused(ClusterError):
-    """Refused, with the HTTP status, the server's reason word, its message `text` and the first `field` it names (empty
-    if none).
+    """A refusal with the HTTP status, the server's reason code, its message `text` and the first `field` that it names
+    (empty if none).
     """
 
     def __init__(self, status: int, reason: str, message: str, text: str = "", field: str = "") -> None:
@@ -79,8 +79,8 @@ class ClusterRefused(ClusterError):
 
 
 class BoundedResponse(aiohttp.ClientResponse):
-    """An answer that is read up to LARGEST_ANSWER; one that is larger ends as a broken one does. Streams are read by
-    pieces, and not here.
+    """A response that is read up to LARGEST_ANSWER; a larger response fails like a broken connection. Streams are read
+    in pieces, without this class.
     """
 
     async def read(self) -> bytes:
@@ -102,8 +102,8 @@ class BoundedResponse(aiohttp.ClientResponse):
 
 
 class _Login:
-    """Credentials, and the connections opened with them. When it is left, these close with the last call that uses
-    them: no call ends since another one failed.
+    """Credentials, and the connections opened with them. When it is replaced, its connections close with the last call
+    that uses them, so that no call is cut off by the failure of another.
     """
 
     def __init__(self, api: client.ApiClient) -> None:
@@ -153,7 +153,7 @@ class KubernetesApi:
         return cls(await _log_in(kubeconfig), kubeconfig, write_seconds)
 
     async def close(self) -> None:
-        """Close all connections; those with calls in progress when the calls have ended."""
+        """Close all connections; those with calls in progress close when the calls have ended."""
         await self._login.leave()
 
     async def call(
@@ -167,10 +167,10 @@ class KubernetesApi:
         absent: int | None = None,
         decoder: "msgspec.json.Decoder[dict[str, Any]]" = _document,
     ) -> dict[str, Any] | None:
-        """Make one request, within ten seconds if it reads, and return its answer; None when the answer's status is
-        `absent`.
+        """Make one request, with a limit of ten seconds for reads, and return its answer; None if the answer's status
+        is `absent`.
 
-        A `decoder` for a TypedDict skips fields that the caller does not read, which is most of a list of pods.
+        A `decoder` for a TypedDict skips fields that the caller does not read, which are most of a list of pods.
 
         Raises ClusterUnavailable, ClusterRefused.
         """
@@ -189,7 +189,7 @@ class KubernetesApi:
     async def _asked(
         self, method: str, path: str, query: Sequence[tuple[str, str]], content: str, body: bytes | None, absent: int | None
     ) -> tuple[int, bytes | None]:
-        """The status and content of an answer; no content when the status is `absent`."""
+        """Return the status and content of an answer; no content when the status is `absent`."""
         headers = {"Accept": "application/json", "Content-Type": content}
         login = self._login
         status, data, retry_after = await self._send(login, method, path, query, headers, body)
@@ -206,7 +206,7 @@ class KubernetesApi:
         raise ClusterRefused(status, reason, line, text, field)
 
     async def _later_than(self, refused: _Login) -> _Login:
-        """Log in again, unless another call has done so since that login."""
+        """Log in again, unless another call has logged in again since the login `refused`."""
         async with self._logging_in:
             if self._login is refused:
                 self._login = _Login(await _log_in(self._kubeconfig))
@@ -245,13 +245,13 @@ class KubernetesApi:
 
 
 def _retry_after(text: str) -> float:
-    """Seconds of a Retry-After header; 0 without one, or when it is a date."""
+    """Return seconds of a Retry-After header; 0 without one, or when it is a date."""
     return min(float(text), LONGEST_RETRY_AFTER) if text.isdecimal() and text.isascii() else 0.0
 
 
 def as_go_writes(document: Mapping[str, Any]) -> bytes:
-    """The document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and line
-    separators escaped.
+    """Return the document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and
+    line separators escaped.
 
     A ControllerRevision's `data` may never change, and the API server compares texts: it rewrites an object at every
     patch, and refuses the patch (422) when the text differs.
@@ -274,10 +274,10 @@ def _session(api: client.ApiClient) -> aiohttp.ClientSession:
 async def open_session(
     kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
 ) -> tuple[str, aiohttp.ClientSession]:
-    """The server's address and a session with the same credentials, for a framework that makes its own requests.
+    """Return the server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    The session opens at most `connections` connections and reports its requests to `traces`, after they have passed
-    the `middlewares`. Raises ClusterNotConfigured.
+    The session opens at most `connections` connections and reports its requests to `traces`, after they have passed the
+    `middlewares`. Raises ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -290,7 +290,7 @@ async def open_session(
 
 
 def _require_a_file(kubeconfig: str) -> None:
-    """Raises FileNotFoundError when no file of the list is there: the client reads that as an empty kubeconfig."""
+    """Raise FileNotFoundError if no file of the list exists: the client would read that as an empty kubeconfig."""
     if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
         raise FileNotFoundError("there is no such file")
 
@@ -319,7 +319,7 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
 
 
 def _explain(data: bytes) -> tuple[str, str, str]:
-    """The server's message, reason word and the field of its first cause."""
+    """Return the server's message, reason word and the field of its first cause."""
     try:
         status = read_json(data, _ANY)
     except msgspec.DecodeError:

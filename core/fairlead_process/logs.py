@@ -8,7 +8,7 @@ The event is a fixed sentence; its data are named values (`extra=`), never forma
     {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
      aside", "file": …}
 
-Of warnings and errors that repeat, few are written and the rest is counted (`FloodGate`).
+If warnings and errors repeat, only a few are written and the rest is counted (`FloodGate`).
 
 Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
 namespace/name, `instance`, `router`, `request`, `session`.
@@ -62,7 +62,7 @@ class OnlyLogs:
 
 
 def read_log_settings(environment: Mapping[str, str]) -> OnlyLogs:
-    """Settings from environment variables. Raises InvalidInput for an unusable one."""
+    """Read the settings from environment variables. Raises InvalidInput for an unusable one."""
     return read(OnlyLogs, environment)
 
 
@@ -96,25 +96,25 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """The value as text, quoted if it could otherwise be mistaken for several values."""
+    """Return the value as text, quoted if it could otherwise be mistaken for several values."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)
 
 
 MOST_ALIKE = 10
-"""Lines of one event and subject that are written in `WINDOW_SECONDS`."""
+"""Maximum number of lines of one event and subject that are written in `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 60.0
 MOST_SUBJECTS = 1_000
-"""Events and subjects that are counted apart; more are counted by logger alone."""
+"""Maximum number of events and subjects that are counted separately; beyond it, lines are counted by logger alone."""
 _SUBJECTS = ("pool", "instance", "task")
 
 
 class FloodGate(logging.Filter):
-    """Lets few warnings and errors that are alike through, and counts the rest: a full disk, a stranger or an engine
-    can cause very many. The next line of the kind says how many were left out (`left_out`). `clock` gives seconds.
+    """Lets a few similar warnings and errors through and counts the rest, because a full disk, a stranger or an engine
+    can cause very many. The next similar line says how many were left out (`left_out`). `clock` gives seconds.
 
-    Alike are those of one event and its pool, instance or task.
+    Lines are similar if they have the same event and the same pool, instance or task.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -123,7 +123,7 @@ class FloodGate(logging.Filter):
         self._windows: dict[tuple[object, ...], _Window] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether the line is written."""
         if record.levelno < logging.WARNING:
             return True
         now = self._clock()
@@ -148,7 +148,7 @@ class FloodGate(logging.Filter):
 
 
 class _Window:
-    """What was written of one kind of line since `began`."""
+    """The lines of one kind that were written since `began`."""
 
     __slots__ = ("began", "left_out", "written")
 
@@ -158,7 +158,7 @@ class _Window:
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Sends all logs of this process to `stream`; None = standard error."""
+    """Send all logs of this process to `stream`; None = standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogLines(as_json=settings.format == "json"))
     handler.addFilter(FloodGate())

@@ -1,6 +1,4 @@
-"""Gives memory that is not used any more back to the system, which the C library keeps for later otherwise, and says
-how much a process has.
-"""
+"""Returns unused memory to the system, which the C library would otherwise keep, and measures a process's memory."""
 
 import ctypes
 import os
@@ -9,14 +7,16 @@ from pathlib import Path
 
 
 def give_back() -> None:
-    """Give back free memory. Takes milliseconds, without Python's lock; does nothing where the C library cannot."""
+    """Return free memory to the system. Takes milliseconds, without Python's lock; does nothing if the C library
+    cannot.
+    """
     trim = getattr(_LIBRARY, "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def memory_in_use() -> int:
-    """Bytes of memory that this process has; 0 where the system does not say."""
+    """Return the bytes of memory that this process has; 0 if the system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -17,7 +17,7 @@ from fairlead_process.kinds import Kind
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `-o table|json`, which it gets as `as_json`."""
+    """Add `-o table|json` to a command, which gets it as `as_json`."""
 
     @click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="A table, or JSON for programs."
@@ -38,7 +38,7 @@ class InputUnusable(click.ClickException):
 
 
 class NumberOption(click.FloatRange):
-    """A finite number from `least` on (above it, if `positive`), up to `most`."""
+    """A finite number from `least` (exclusive if `positive`) to `most`."""
 
     def __init__(self, *, least: float = 0, most: float = inf, positive: bool = False) -> None:
         super().__init__(min=least, max=None if most == inf else most, min_open=positive)
@@ -63,7 +63,7 @@ class NumberOption(click.FloatRange):
 
 
 class WholeOption(click.IntRange):
-    """A whole number from `least` to `most`; with None there is no greatest one."""
+    """A whole number from `least` to `most`; `most` None = no maximum."""
 
     def __init__(self, least: int, most: int | None = None) -> None:
         super().__init__(min=least, max=most)
@@ -80,7 +80,7 @@ class WholeOption(click.IntRange):
 
 
 class KindOption(click.ParamType[Any]):
-    """A value of a kind that settings have too, such as an address; see `fairlead_process.kinds`."""
+    """A value of a kind that settings also have, such as an address; see `fairlead_process.kinds`."""
 
     def __init__(self, kind: Kind[Any], name: str = "text") -> None:
         self.name = name
@@ -96,7 +96,7 @@ class KindOption(click.ParamType[Any]):
 
 
 class TimeOption(click.ParamType[str]):
-    """A time as people write it, `now-6h` or RFC 3339; it stays text, for the API to reckon with its own clock."""
+    """A time as people write it, `now-6h` or RFC 3339. It stays text, so that the API evaluates it by its own clock."""
 
     name = "text"
 

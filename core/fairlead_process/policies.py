@@ -16,7 +16,7 @@ GROUP = "fairlead.policies"
 
 @cache
 def installed_policies() -> PolicyCatalogue:
-    """The catalogue, built once per process; a policy's module is loaded when it is first used.
+    """Return the catalogue, built once per process; a policy's module is loaded when it is first used.
 
     Raises InvalidInput when two policies have the same name.
     """

@@ -12,8 +12,8 @@ from fairlead.tables import PoolKey
 
 METAVAR = "[NAMESPACE/]NAME"
 USUAL_NAMESPACE = "fairlead.namespace"
-"""Key of the click context's `meta`: a function that gives the namespace where neither a name nor `-n` has one; without
-it, `default`.
+"""Key of the click context's `meta`: a function that returns the namespace to use if neither a name nor `-n` gives one;
+without this key, `default`.
 """
 
 namespace_option = click.option(
@@ -22,7 +22,7 @@ namespace_option = click.option(
 
 
 def name_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the argument NAME and `-n`, which it gets as one `name`, namespace/name."""
+    """Add the argument NAME and `-n` to a command, which gets them as one `name`, namespace/name."""
 
     @click.argument("name", metavar=METAVAR)
     @namespace_option
@@ -34,8 +34,8 @@ def name_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pool_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command about all pools the argument NAME and `-n`, which it gets as one `pool`, namespace/name; None for
-    all. `--pool NAME` is the older spelling.
+    """Add the argument NAME and `-n` to a command about all pools, which gets them as one `pool`, namespace/name; None
+    = all. `--pool NAME` is the older spelling.
     """
 
     @click.argument("name", metavar=f"[{METAVAR}]", required=False)
@@ -52,7 +52,7 @@ def pool_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def optional_pool(name: str | None, namespace: str | None, option: str = "--pool") -> PoolKey | None:
-    """The pool that is meant, if one is. Raises InvalidInput, also for a namespace without a name."""
+    """Return the named pool; None if none is named. Raises InvalidInput, also for a namespace without a name."""
     if name is not None:
         return pool_named(name, namespace, option)
     if namespace is not None:
@@ -61,7 +61,9 @@ def optional_pool(name: str | None, namespace: str | None, option: str = "--pool
 
 
 def pool_named(name: str, namespace: str | None = None, option: str = "NAME") -> PoolKey:
-    """The pool that `name` means, in `namespace` if it has none itself. Raises InvalidInput, which names `option`."""
+    """Return the pool that `name` names, in `namespace` if the name has none itself. Raises InvalidInput, which names
+    `option`.
+    """
     context = click.get_current_context(silent=True)
     usual = None if context is None else context.meta.get(USUAL_NAMESPACE)
     try:

@@ -1,4 +1,6 @@
-"""Metrics that every process shows of itself: CPU, memory and files, and lines of its log that warn or are errors."""
+"""Metrics that every process reports about itself: CPU, memory and files, and the log's lines that are warnings or
+errors.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -12,20 +14,20 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def process_registry() -> CollectorRegistry:
-    """A registry with the figures of this process; those of its work are added to it."""
+    """Return a registry with the figures of this process, to which a component adds its own."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return registry
 
 
 def count_log_lines(registry: CollectorRegistry) -> None:
-    """From now on, count lines of the log by level. Once in a process."""
+    """Count lines of the log by level from now on. Called once in a process."""
     lines = Counter("fairlead_log_lines_total", "Lines of the process's log at level WARNING and above.", ("level",), registry=registry)
     logging.getLogger().addHandler(_Counting(lines))
 
 
 class _Counting(logging.Handler):
-    """Counts, and writes nothing."""
+    """A log handler that counts lines and writes nothing."""
 
     def __init__(self, lines: Counter) -> None:
         super().__init__(logging.WARNING)

@@ -1,5 +1,5 @@
-"""Which requests go to the proxy that the environment names, by the rules that programs in Go have (such as kubectl):
-`NO_PROXY` may list networks, addresses, names and ports. Python's own `urllib` knows no networks.
+"""Decides which requests go to the proxy that the environment names, by the rules of programs in Go (such as kubectl):
+`NO_PROXY` may list networks, addresses, names and ports. Python's own `urllib` does not know networks.
 
 Source: golang.org/x/net/http/httpproxy, `Config.NoProxy` and `useProxy`.
 """
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
-    """The URL of the proxy for this URL; None without one."""
+    """Return the URL of the proxy for this URL; None without one."""
     parts = urlsplit(url)
     host, port = (parts.hostname or "").removesuffix("."), parts.port or _PORTS.get(parts.scheme, 0)
     if not host or is_direct(host, port, _variable("no_proxy", environment)):
@@ -25,7 +25,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
 
 
 def is_direct(host: str, port: int, no_proxy: str) -> bool:
-    """Whether requests to this host and port go to no proxy. Those to this machine never do."""
+    """Return whether requests to this host and port bypass the proxy. Requests to this machine always do."""
     host = host.lower()
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
@@ -47,7 +47,9 @@ def _address(text: str) -> _IpAddress | None:
 
 
 def _names(entry: str, host: str, address: _IpAddress | None, port: int) -> bool:
-    """Whether an entry is of this host: `*`, a network, an address or a name, the latter two with a port or without."""
+    """Return whether an entry matches this host: `*`, a network, an address or a name, the latter two with or without a
+    port.
+    """
     if entry == "*":
         return True
     if "/" in entry:
@@ -70,7 +72,7 @@ def _has(network: str, address: _IpAddress) -> bool:
 
 
 def _parted(entry: str) -> tuple[str, str]:
-    """Host and port of an entry; the port may be missing."""
+    """Divide an entry into host and port; the port may be missing."""
     if _address(entry) is not None or entry.endswith("]"):
         return entry.removeprefix("[").removesuffix("]"), ""
     host, colon, port = entry.rpartition(":")

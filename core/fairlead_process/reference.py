@@ -28,7 +28,9 @@ class CommandOption:
 
 
 def page(introduction: str, common: Section, sections: Sequence[Section], options: Sequence[CommandOption]) -> str:
-    """The page as Markdown. Variables in `common` are listed only once, and those that must be set first."""
+    """Return the page as Markdown. Variables in `common` are listed only once; variables that must be set are listed
+    first.
+    """
     everywhere = {found.name for settings in common.settings for found, _ in variables(settings)}
     parts = [introduction.strip(), _section(common, set()), *(_section(one, everywhere) for one in sections), _options(options)]
     return "\n".join(parts)

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """How a process, or the command line, reports its own faults."""
+    """How a process or the command line reports its own faults."""
 
     debug: bool = field(
         default=False,
@@ -43,7 +43,7 @@ class FaultSettings:
 
 @contextmanager
 def one_line_errors(program: str) -> Iterator[None]:
-    """Ends the process with one line on standard error when the block raises a FairleadError or OSError.
+    """End the process with one line on standard error if the block raises a FairleadError or OSError.
 
     The exit code is 2 if the error names an input, else 1. Any other error is a bug in Fairlead: it is logged with its
     traceback, and the code is 1.
@@ -62,9 +62,10 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead.
+    """Return one line for a person about an error raised on purpose or by the operating system; None for a bug in
+    Fairlead.
 
-    The first error counts in a group, which tasks that run together end with.
+    For a group of errors, which tasks that run together may raise, the first error counts.
     """
     while isinstance(problem, ExceptionGroup):
         problem = problem.exceptions[0]
@@ -74,7 +75,7 @@ def line_of(problem: Exception) -> str | None:
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Reads the process's settings, sets up its logs, and reports variables that are set but not read by it.
+    """Read the process's settings, set up its logs, and report set variables that it does not read.
 
     Raises InvalidInput.
     """
@@ -85,18 +86,19 @@ def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
 
 
 def report_unread(environment: Mapping[str, str], known: frozenset[str]) -> None:
-    """Logs each Fairlead variable that this process does not read: its name may be misspelt."""
+    """Log each Fairlead variable that this process does not read: its name may be misspelt."""
     for name, similar in unread(environment, known).items():
         logger.warning("a setting is set that this process does not have", extra={"variable": name, "did_you_mean": similar or None})
 
 
 def debug(environment: Mapping[str, str]) -> bool:
-    """Whether tracebacks should be shown."""
+    """Return whether tracebacks should be shown."""
     return read(FaultSettings, environment).debug
 
 
 def bind(options: str, host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A TCP socket bound to an address, ready to listen. `shared` lets other processes bind it too (SO_REUSEPORT).
+    """Return a TCP socket bound to an address, ready to listen. `shared` lets other processes bind it too
+    (SO_REUSEPORT).
 
     Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
     """

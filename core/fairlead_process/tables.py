@@ -8,11 +8,15 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 WIDEST = 100_000
-"""Columns of a line; a terminal breaks longer lines than its own, and a pipe takes them."""
+"""Maximum width of a line in columns: a terminal breaks lines that are longer than its own, and a pipe takes them
+whole.
+"""
 
 
 def plain_table(columns: Sequence[str], right: Collection[str] = ()) -> Table:
-    """A table without lines, for cells that are added row by row; columns in `right` are aligned to the right."""
+    """Return a table without lines, for cells that are added row by row; columns in `right` are aligned to the
+    right.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
@@ -20,14 +24,16 @@ def plain_table(columns: Sequence[str], right: Collection[str] = ()) -> Table:
 
 
 def print_whole(console: Console, table: Table) -> None:
-    """Prints a table as wide as its cells are: a name that is cut cannot be copied."""
+    """Print a table as wide as its cells are: a name that is cut cannot be copied."""
     width = Measurement.get(console, console.options.update(width=WIDEST), table).maximum
     for line in console.render_lines(table, console.options.update(width=width), pad=False):
         console.print(Segments([*line, Segment.line()]), end="", crop=False, soft_wrap=True)
 
 
 def seconds_words(value: float) -> str:
-    """A duration in seconds as three digits in a unit that needs no exponent: 62.2 µs, 3.5 ms, 12.3 s, 1,235 s."""
+    """Return a duration in seconds as three digits in a unit that needs no exponent: 62.2 µs, 3.5 ms, 12.3 s, 1,235
+    s.
+    """
     if not value:
         return "0 s"
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):

@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 RESTART_SECONDS = 1.0
-"""Pause after a failure, so that a permanent fault does not fill the disk with tracebacks."""
+"""Pause in seconds after a failure, so that a permanent fault does not fill the disk with tracebacks."""
 
 LEAST_PAUSE_SECONDS = 0.005
-"""Minimum pause between two runs, left to the event loop, if the work takes longer than its interval."""
+"""Minimum pause in seconds between two runs if the work takes longer than its interval; other tasks run in it."""
 
 LONG_BYTES = 256 * 1024
-"""A document of more bytes is read beside the event loop: pure Python takes about 10 ms for it."""
+"""Size in bytes above which a document is read outside the event loop: pure Python takes about 10 ms for it."""
 
 Taken = ParamSpec("Taken")
 Made = TypeVar("Made")
@@ -32,21 +32,21 @@ class Tasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
-        """Runs `activity`, which normally goes on until it is cancelled.
+        """Run `activity`, which normally goes on until it is cancelled.
 
         If it fails, it is started again; if it returns, it is finished.
         """
         self._tasks[name] = asyncio.create_task(_kept_going(name, activity), name=name)
 
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` at once and then every `seconds`, counted from one start to the next.
+        """Run `work` at once and then every `seconds`, counted from one start to the next.
 
         Runs never overlap; missed ones are skipped.
         """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
     async def stop(self, *names: str) -> None:
-        """Cancels these tasks, or all, and waits until they have ended."""
+        """Cancel these tasks, or all, and wait until they have ended."""
         ending = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
         for task in ending:
             task.cancel()
@@ -60,8 +60,8 @@ class Tasks:
 
 
 async def beside_the_loop(size: int, read: Callable[Taken, Made], *taken: Taken.args, **named: Taken.kwargs) -> Made:
-    """What `read` makes of a foreign document of `size` bytes: of a long one in a thread, while the loop goes on. What
-    it is given must not change meanwhile.
+    """Return what `read` makes of a foreign document of `size` bytes. A long document is read in a thread while the
+    event loop goes on; the document must not change in that time.
     """
     if size <= LONG_BYTES:
         return read(*taken, **named)

@@ -13,7 +13,7 @@ MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
 """Maximum ratio of unpacked to packed size; JSON and CSV reach a tenth of it."""
 _FREE_BYTES = 4 * 1024 * 1024
-"""This many bytes are unpacked before the ratio is checked."""
+"""Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Encodings by byte-order mark, longer ones first."""
@@ -41,7 +41,7 @@ class TextUnreadable(Exception):
 
 
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
-    """The lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
+    """Yield the lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
 
     On reaching the place, raises TextUnreadable for data that is not text, for a line longer than `most_line_bytes`,
     and for more than `most_bytes` in all.
@@ -66,7 +66,7 @@ def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_b
 
 
 def _plain(file: BinaryIO) -> "io.BufferedReader[Any]":
-    """The bytes of the file, unpacked if they are packed by gzip."""
+    """Return the bytes of the file, unpacked if they are packed by gzip."""
     stream: io.BufferedReader[Any] = io.BufferedReader(_Reading(file), _PIECE)
     if stream.peek(2)[:2] == _GZIP:
         stream = io.BufferedReader(_Unpacking(stream), _PIECE)
@@ -128,7 +128,7 @@ class _Unpacking(io.RawIOBase):
         return filled
 
     def _piece(self, most: int) -> bytes:
-        """The next chunk; empty at the end."""
+        """Return the next chunk; empty at the end."""
         piece = b""
         while not piece:
             if self._unpacker.eof and not self._next_member():

@@ -14,8 +14,8 @@ import yaml
 from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
 
 MOST_VALUES = 100_000
-"""Maximum number of values: more than any document here has; with aliases and merges, a few lines
-could make billions.
+"""Maximum number of values: more than any document of Fairlead has; with aliases and merges, a few lines could make
+billions.
 """
 MOST_DIGITS = 100
 """Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to
@@ -24,7 +24,7 @@ read.
 
 
 def read_yaml(content: str | bytes) -> Any:
-    """The document as JSON values: a date stays text, an instant becomes RFC 3339 in UTC.
+    """Return the document as JSON values: a date stays text, an instant becomes RFC 3339 in UTC.
 
     Raises YAMLError, also for a date that does not exist, for data that is not UTF-8, and for a document that contains
     itself, nests deeper than DEEPEST levels, or is made huge by aliases.
@@ -37,7 +37,7 @@ def read_yaml(content: str | bytes) -> Any:
 
 
 def complaint(error: yaml.YAMLError) -> str:
-    """Where and why a document is invalid: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    """Say where and why a document is invalid: `line 2, column 5: expected ',' or ']', but got '}'`."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + (problem or "it has a character that YAML does not allow")
@@ -67,7 +67,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """SafeLoader's value for a number, boolean or date."""
+        """Return SafeLoader's value for a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

@@ -2,6 +2,6 @@
 
 Start reading in `handlers`, which kopf calls. A daemon per pool observes the cluster, asks `fairlead.reconciling` for
 the next actions, and applies them. All its state is in the cluster (annotations, status), so it may die between any two
-calls. It must not route requests or talk to Postgres. Its danger: it is the only part that deletes pods, so every
-deletion goes through draining.
+calls. It must not route requests or talk to Postgres. The danger: no other component deletes pods, so every deletion
+must go through draining.
 """

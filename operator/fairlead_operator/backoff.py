@@ -1,4 +1,4 @@
-"""Decides when to try again: pauses grow while something keeps failing.
+"""Decides when to try again: pauses grow as long as an action or a server keeps failing.
 
 This module reads no clock; times are arguments, in seconds.
 """
@@ -12,13 +12,14 @@ from fairlead_operator.times import format_second
 
 _MOST_DOUBLINGS = 30
 _LONG_SECONDS = 10.0
-"""People hear the time of the next try if the pause is at least this long."""
+"""Least pause in seconds for which messages give the time of the next try."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
     """An action that was refused: how often in a row, why, when to try again, and when that was decided. `told` is the
-    message for people, empty while the refusal may be temporary; `is_news` says whether it still has to be published.
+    message for people, empty while the refusal may be temporary; `is_news` says whether the message must still be
+    published.
     """
 
     times: int
@@ -29,7 +30,7 @@ class FailedAction:
     again_at: float
 
     def with_next_try(self, problem: ActionFailure) -> ActionFailure:
-        """One of its problems, with the time of the next try in its words."""
+        """Add the time of the next try to the words of a problem."""
         is_long = self.again_at - self.decided_at >= _LONG_SECONDS
         when = f"at {format_second(math.ceil(self.again_at))}" if is_long else "within seconds"
         return replace(problem, message=f"{problem.message}; it is tried again {when}, and at once after a change of the pool")
@@ -37,9 +38,9 @@ class FailedAction:
 
 @dataclass(slots=True)
 class ActionBackoff:
-    """Actions of one pool that the Kubernetes API refused.
+    """The actions of one pool that the Kubernetes API refused.
 
-    An action has 1, 2, 4, … seconds of pause, at most `longest`. Its key contains what is done, not only with what: a
+    An action is paused for 1, 2, 4, … seconds, at most `longest`. Its key contains the change as well as the object: a
     corrected template or number is another action.
     """
 
@@ -47,17 +48,17 @@ class ActionBackoff:
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """The refusal whose pause is not over; None if the action may be tried. A clock that was set back ends the
-        pause.
+        """Return the refusal whose pause is not over; None if the action may be tried. A clock that was set back ends
+        the pause.
         """
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
     def add(self, action: Hashable, problem: ActionFailure, now: float, *, took: float = 0.0, is_passing: bool = False) -> FailedAction:
-        """Record a refusal that took this many seconds, or whose server asks for as many.
+        """Record a refusal that took this many seconds, or after which the server asks for a pause of this length.
 
-        The pause is at least that long; otherwise the pool would wait for refusals most of the time. A refusal that
-        `is_passing` is reported only when it recurs.
+        The pause is at least that long; otherwise the pool would spend most of its time waiting for refusals. A refusal
+        that `is_passing` is reported only if it recurs.
         """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1
@@ -69,25 +70,25 @@ class ActionBackoff:
         return refusal
 
     def problem(self, action: Hashable) -> ActionFailure | None:
-        """Why the action was refused last, and when it is tried again; None when it was not refused."""
+        """Return why the action was last refused, and when it is tried again; None if it was not refused."""
         refusal = self._known.get(action)
         return refusal.with_next_try(refusal.problem) if refusal is not None else None
 
     def clear(self, action: Hashable) -> None:
-        """The action succeeded: forget its refusal."""
+        """Forget the refusal of an action that succeeded."""
         self._known.pop(action, None)
 
     def forget(self) -> None:
-        """Forget every refusal, as after a change of what is wanted."""
+        """Forget every refusal, for example after a change of the desired state."""
         self._known.clear()
 
     def keep(self, wanted: set[Hashable]) -> None:
-        """Keep only the refusals of these actions; the others are no longer needed."""
+        """Keep only the refusals of these actions."""
         for action in self._known.keys() - wanted:
             del self._known[action]
 
     def due(self, now: float) -> float | None:
-        """Seconds until the next action may be tried again; None if none was refused."""
+        """Return the seconds until the next action may be tried again; None if none was refused."""
         return min((max(0.0, refusal.again_at - now) for refusal in self._known.values()), default=None)
 
 
@@ -109,19 +110,21 @@ class ServerBackoff:
         self.problem = ""
 
     def left(self) -> float:
-        """Seconds until the server may be asked again; 0 when it may be now."""
+        """Return the seconds until the server may be asked again; 0 if it may be asked now."""
         return max(0.0, self._until - self._monotonic())
 
     def now(self) -> float:
-        """The time at which a call begins; pass it to `failed`."""
+        """Return the time at which a call begins; pass it to `failed`."""
         return self._monotonic()
 
     def answered(self) -> None:
-        """The server answered: the next failure counts as the first."""
+        """Record that the server answered: the next failure counts as the first."""
         self._failures = 0
 
     def failed(self, asked_at: float, problem: str, retry_after: float | None) -> None:
-        """The server did not answer. Calls that were in flight when the pause began count as the same failure."""
+        """Record that the server did not answer. Calls that were in flight when the pause began count as the same
+        failure.
+        """
         self.problem = problem
         if asked_at >= self._since:
             self._failures += 1

@@ -42,7 +42,7 @@ class Resource(Enum):
     ENDPOINT_SLICES = ("/apis/discovery.k8s.io/v1", "endpointslices")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of the namespace's list. Nodes are in no namespace."""
+        """Return the URL path of one object, or of the namespace's list. Nodes have no namespace."""
         prefix, plural = self.value
         place = ("namespaces", namespace) if self is not Resource.NODES else ()
         return "/".join(part for part in (prefix, *place, plural, name, subresource) if part)
@@ -54,32 +54,32 @@ class Cluster(Protocol):
     """
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """The object, or a part of it, as it is now; None if it does not exist."""
+        """Return the object, or a part of it, as it is now; None if it does not exist."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels (all with an empty selector), read consistently (never from a cache). For pods
-        only `PodParts` are returned.
+        """Return all objects with these labels (all objects for an empty selector), read consistently (never from a
+        cache). For pods only `PodParts` are returned.
         """
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
-        """Create the object; False if an object of that name exists."""
+        """Create the object; return False if an object of that name exists."""
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
-        """Merge-patch; False when there is no such object.
+        """Apply a merge patch; return False if the object does not exist.
 
-        A `resourceVersion` in the body must match the object, otherwise the patch is refused (409); so must a `uid`
+        A `resourceVersion` in the body must match the object's, otherwise the patch is refused (409); so must a `uid`
         (422).
         """
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        """Server-side apply, which also creates; returns the object afterwards.
+        """Apply an object by server-side apply, which also creates it; return the object afterwards.
 
-        It is refused (409) when another manager set one of the fields to another value, unless `force`; and where
+        The call is refused (409) if another manager set one of the fields to another value, unless `force`, and if
         `resourceVersion` or `uid` in the body do not match.
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Delete in the background with the usual grace period; False when there is no such object."""
+        """Delete an object in the background with the usual grace period; return False if the object does not exist."""
 
 
 class _Metadata(TypedDict, total=False):
@@ -108,7 +108,7 @@ class _PodSpec(TypedDict, total=False):
 
 
 class PodParts(TypedDict, total=False):
-    """What `find` returns about a pod; all members are optional."""
+    """The parts of a pod that `find` returns; all members are optional."""
 
     metadata: _Metadata
     spec: _PodSpec
@@ -120,8 +120,8 @@ class _Pods(TypedDict):
 
 
 _READ_PARTS = MappingProxyType({Resource.PODS: cast("msgspec.json.Decoder[dict[str, Any]]", msgspec.json.Decoder(_Pods))})
-"""The parts that are read of long lists: without most specs and managedFields, reading 50 pods takes a thirteenth of
-the CPU time.
+"""By resource, a decoder of the parts that are read of long lists: without most specs and managedFields, reading 50
+pods takes a thirteenth of the CPU time.
 """
 
 _WHOLE = msgspec.json.Decoder(dict[str, Any])
@@ -135,9 +135,9 @@ class HttpCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "HttpCluster":
-        """Connect with a kubeconfig file, or with the pod's service account when None.
+        """Connect with a kubeconfig file, or with the pod's service account if it is None.
 
-        Raises ClusterUnavailable when neither can be used.
+        Raises ClusterUnavailable if neither can be used.
         """
         return cls(await KubernetesApi.connect(kubeconfig, write_seconds=_WRITE_SECONDS))
 
@@ -146,12 +146,14 @@ class HttpCluster:
         await self._api.close()
 
     async def serves_pools(self) -> bool:
-        """Whether the server answers and knows our resources. Raises ClusterError."""
+        """Return whether the server answers and knows Fairlead's resources. Raises ClusterError."""
         found = await self._api.call("GET", f"/apis/{GROUP}/{VERSION}", absent=404) or {}
         return {PLURAL, pool_roles.PLURAL} <= {resource.get("name") for resource in found.get("resources") or ()}
 
     async def may_list_definitions(self) -> bool:
-        """Whether this operator has the right to watch which resources come and go. Raises ClusterUnavailable."""
+        """Return whether this operator has the right to watch which resources appear and disappear. Raises
+        ClusterUnavailable.
+        """
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         return await self._api.call("GET", path, query=[("limit", "1")], absent=403) is not None
 

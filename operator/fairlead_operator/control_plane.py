@@ -17,7 +17,7 @@ class ControlPlane(Protocol):
     """The operator's half of the internal protocol, as implemented by `fairlead_client.internal.SystemApi`."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Send everything observed of the pool; returns what the routers reported."""
+        """Send everything observed about the pool; return the routers' observations."""
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
         """Add to the pool's history."""
@@ -26,10 +26,10 @@ class ControlPlane(Protocol):
         """Report that the pool is gone; may be repeated."""
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
 
 
 class PacedControlPlane:

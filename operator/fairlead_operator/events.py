@@ -31,7 +31,7 @@ _BATCH = 100
 
 
 class PostEvent(Protocol):
-    """Posts a Kubernetes Event about a pool, now or later; it handles its failures itself."""
+    """A function that posts a Kubernetes Event about a pool, now or later; it handles its failures itself."""
 
     def __call__(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None: ...
 
@@ -50,7 +50,7 @@ class EventRecorder:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the control API has all events."""
+        """Whether the control API has received all events."""
         return not self._backlog
 
     def record(
@@ -70,7 +70,7 @@ class EventRecorder:
         self._post(identity, type_="Warning" if reason in WARNINGS else "Normal", reason=reason, message=message)
 
     async def deliver(self) -> None:
-        """Send what is queued, oldest first; stop at the first failure and keep the rest.
+        """Send the queued events, oldest first; stop at the first failure and keep the rest.
 
         A batch that is refused permanently is dropped.
         """

@@ -1,10 +1,11 @@
 """The handlers that kopf calls, a few lines each.
 
 A daemon reconciles each pool, and the deletion handler finalizes it; kopf adds and removes the finalizer. Events of
-pods and of other children wake the pool's worker. The operator's own writes (status, annotations) are not news, or
-every step would cause the next: an object's essence is kept in kopf's memo of it, which disappears with the object.
+pods and of other children wake the pool's worker. The operator's own writes (status, annotations) are ignored, because
+otherwise every step would cause the next: an object's essence is kept in kopf's memo of it, which disappears with the
+object.
 
-They hold no other logic, because it could only be tested with kopf.
+The handlers contain no other logic, because it could only be tested with kopf.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
-    """The worker of the pool with this memo, created at the pool's first event."""
+    """Return the worker of the pool with this memo, created at the pool's first event."""
     if "worker" not in memo:
         memo.worker = memo.workers.add(_key(body))
     worker: PoolWorker = memo.worker
@@ -58,7 +59,7 @@ def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
 async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Reconcile the pool's instances with its spec as long as the pool lives.
 
-    Kopf cancels it when the pool is deleted.
+    Kopf cancels this daemon when the pool is deleted.
     """
     with contextlib.suppress(asyncio.CancelledError):
         await worker_of(body, memo).run()
@@ -66,7 +67,9 @@ async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.delete(*POOLS)
 async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Drain the deleted pool's instances and tell the control API; then kopf removes the finalizer."""
+    """Drain the deleted pool's instances and report the deletion to the control API; then kopf removes the
+    finalizer.
+    """
     await worker_of(body, memo).finalize()
 
 
@@ -86,7 +89,7 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
 
 
 def of_a_pool(meta: kopf.Meta, **_: Any) -> bool:
-    """Whether a pod is a pool's, also one whose label somebody removed."""
+    """Return whether a pod belongs to a pool, even if somebody removed its label."""
     return pool_of(meta) is not None
 
 
@@ -102,7 +105,7 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
 @kopf.on.event(GROUP, VERSION, ROLES, labels={POOL_LABEL: kopf.PRESENT})
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
-    """Let the pool's worker check the Service, budgets and roles after a change of one of them.
+    """Let the pool's worker check the Service, budgets and roles after a change of such a child.
 
     A scaled InferencePoolRole is such a change.
     """
@@ -119,13 +122,13 @@ Document = Mapping[str, Any]
 
 
 def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
-    """Whether the object is gone, or its `essence` differs from the last one seen."""
+    """Return whether the object is gone, or its `essence` differs from the last one seen."""
     seen, memo.seen = memo.get("seen"), essence(event["object"])
     return event["type"] == "DELETED" or memo.seen != seen
 
 
 def pool_essence(pool: Document) -> Hashable:
-    """The parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
+    """Return the parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
     metadata = pool["metadata"]
     return (
         metadata.get("generation"),
@@ -137,8 +140,8 @@ def pool_essence(pool: Document) -> Hashable:
 
 
 def pod_essence(pod: Document) -> Hashable:
-    """The parts of a pod that matter: health, what keeps it from running, address, restarts, what people ask of
-    it, deletion, and whether it has its marks.
+    """Return the parts of a pod that matter: health, reasons that keep it from running, address, restarts, people's
+    marks, deletion, and whether it has the operator's marks.
     """
     status = pod.get("status") or {}
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
@@ -151,6 +154,6 @@ def pod_essence(pod: Document) -> Hashable:
 
 
 def child_essence(child: Document) -> Hashable:
-    """The parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
+    """Return the parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
     metadata = child["metadata"]
     return json.dumps([child.get("spec"), metadata.get("labels"), metadata.get("ownerReferences")], sort_keys=True)

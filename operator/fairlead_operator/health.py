@@ -23,11 +23,11 @@ FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0
 
 CONNECTIONS = 64
 VISIT_SECONDS = 30.0
-"""How long one connection lasts: who asks for health asks once and leaves, or connects again."""
+"""Maximum seconds that one connection lasts: a client asks for health once and leaves, or connects again."""
 
 
 class _Visit(asyncio.Protocol):
-    """A connection that lasts for a bounded time, whatever its protocol would wait for."""
+    """A connection that lasts for a bounded time, however long its protocol would wait."""
 
     def __init__(self, inner: asyncio.Protocol, door: Door) -> None:
         self._inner = inner
@@ -67,8 +67,8 @@ class _Visit(asyncio.Protocol):
 
 
 class RefusedReads:
-    """Paths that the Kubernetes API does not let kopf list or watch (403), until they succeed. Kopf retries, and events
-    of that namespace are not seen until then.
+    """Paths that the Kubernetes API does not let kopf list or watch (403), until it does. Kopf retries, and events of
+    that namespace are not received until then.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,9 @@ class RefusedReads:
 
 
 class Health:
-    """The operator's health and metrics. `waiting_for` names what keeps it from working; empty if nothing does."""
+    """The operator's health and metrics. `waiting_for` names what keeps the operator from working; empty if nothing
+    does.
+    """
 
     def __init__(self, metrics: OperatorMetrics | None = None) -> None:
         self.metrics = metrics or OperatorMetrics()
@@ -99,10 +101,10 @@ class Health:
         self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """The document that both paths return.
+        """Return the document of both paths.
 
-        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools it reconciles, what
-        it may not read, and why it could not lead.
+        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools the operator
+        reconciles, what it may not read, and why it could not lead.
         """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
@@ -113,7 +115,7 @@ class Health:
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})
 
     def is_ready(self) -> bool:
-        """Whether the operator leads, or would take over if the leader ended."""
+        """Return whether the operator leads, or would take over if the leader ended."""
         document = self.document()
         return document["state"] != "waiting" and "problem" not in document
 
@@ -139,8 +141,8 @@ class Health:
         return web.json_response(self.document())
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Whether it is ready. A standby is ready too: it would take over, and a rolling update waits for it before it
-        stops the holder.
+        """Answer whether the operator is ready. A standby is ready too: it would take over, and a rolling update waits
+        for it before it stops the holder.
         """
         return web.json_response(self.document(), status=200 if self.is_ready() else 503)
 

@@ -35,7 +35,7 @@ class Lease:
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self.holder = ""
-        """Holder of the Lease when it was last read; empty without one."""
+        """The holder of the Lease when it was last read; empty if nobody held it."""
         self.problem = ""
         """Why the last attempt to hold the Lease failed; empty when the server answered."""
 
@@ -50,13 +50,13 @@ class Lease:
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._monotonic())
 
     def is_held(self) -> bool:
-        """Whether this operator may act now."""
+        """Return whether this operator may act now."""
         return self.seconds_left > 0
 
     async def hold(self) -> bool:
         """Take or renew the Lease if nobody else holds it.
 
-        Returns whether this operator now holds it. Raises ClusterError, which does not change the present hold.
+        Returns whether this operator now holds the Lease. Raises ClusterError; the present hold is then unchanged.
         """
         began = self._monotonic()
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
@@ -79,7 +79,9 @@ class Lease:
             await self._write(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": format_time(self._clock())})
 
     def _is_anothers(self, found: dict[str, Any]) -> bool:
-        """Whether another operator holds the Lease and renewed it within its duration, as this operator saw it."""
+        """Return whether another operator holds the Lease and renewed it within its duration, as observed by this
+        operator.
+        """
         spec = found.get("spec") or {}
         record = (spec.get("holderIdentity"), spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._seen:
@@ -105,8 +107,8 @@ class Lease:
         }
 
     async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
-        """Write the Lease if it is unchanged since it was read. Returns whether it was written: of two operators that
-        try at the same time only one succeeds.
+        """Write the Lease if it is unchanged since it was read. Return whether it was written: if two operators try at
+        the same time, only one succeeds.
         """
         body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
         try:
@@ -178,8 +180,8 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to hold the Lease. If it is held, the attempt ends before the hold does, because acting must stop by
-        then; otherwise it ends when success would be too late to be of use.
+        """Try once to hold the Lease. If this operator already holds it, the attempt ends before the hold does, because
+        acting must stop by then; otherwise it ends when success would be too late to be of use.
         """
         try:
             async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):

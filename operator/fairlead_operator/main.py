@@ -30,7 +30,8 @@ def main() -> None:
 
 
 async def require_startable(settings: OperatorSettings) -> None:
-    """Try what a start needs of this machine, before kopf runs: it prints what a handler raises as three tracebacks.
+    """Check what a start needs from this machine before kopf runs, because kopf prints an error of a handler as three
+    tracebacks.
 
     Raises InvalidInput, which names the setting.
     """
@@ -43,7 +44,7 @@ async def require_startable(settings: OperatorSettings) -> None:
 
 
 class UnusableSetting(InvalidInput):
-    """A setting that another part has judged: the line names it already."""
+    """An unusable setting that another module has reported; its message already names the setting."""
 
     def __init__(self, line: str) -> None:
         super().__init__("KUBECONFIG", None, line)

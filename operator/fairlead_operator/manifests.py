@@ -49,7 +49,7 @@ def pod(
     failures: int = 0,
     pull_secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The manifest of one instance, created for `reason` after this many failures in a row.
+    """Return the manifest of one instance, created for `reason` after this many failures in a row.
 
     `image` and `pull_secrets` are for simulated engines without a template; `now` is RFC 3339.
     """
@@ -87,10 +87,11 @@ def pod(
 
 
 def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], role: Role, nodes: int) -> dict[str, Any]:
-    """The LeaderWorkerSet of one instance with several nodes, whose leader is made from this pod's manifest.
+    """Return the LeaderWorkerSet of one instance with several nodes, whose leader is made from this pod's manifest.
 
-    One set for each instance, and not one for a pool: a set with more groups always ends the last one first, and here
-    the cheapest to lose goes. The template's labels stand on the set too, where Kueue looks for its queue.
+    There is one set for each instance, not one for a pool: a set with several groups always ends the last group first,
+    while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set, where Kueue
+    looks for its queue.
     """
     name, metadata = leader["metadata"]["name"], leader["metadata"]
     of_group = {GROUP_LABEL: identity.name, ROLE_LABEL: role.value}
@@ -120,7 +121,7 @@ def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], rol
 
 
 def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
+    """Return a ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -131,7 +132,7 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
 
 
 def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[str, Any]:
-    """A headless Service: a DNS name per pool that resolves to the ready instances.
+    """Return a headless Service: a DNS name per pool that resolves to the ready instances.
 
     `target` is the number or the name of the pods' port.
     """
@@ -148,14 +149,14 @@ def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[s
 
 
 def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0, nodes: int = 1) -> dict[str, Any]:
-    """A PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
+    """Return a PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
 
-    Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts those until their pods
-    end, and otherwise would allow as many other evictions at once. `maxUnavailable`, which earlier versions wrote,
-    would count from the pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in
-    force when a schedule or the load decides it. The null takes it off an earlier version's budget. An instance that is
-    not ready protects nothing and may always go: without that the drain of its node would hang. Of instances with
-    several `nodes` every pod counts: whichever is evicted, its whole group restarts, and no other may go meanwhile.
+    Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts the latter until their
+    pods end, and would otherwise allow that many other evictions at once. `maxUnavailable`, which earlier versions
+    wrote, would count from the pool's scale: that is 1 for a pool of prefill and decode, and not the number in force if
+    a schedule or the load decides it. The null removes it from an earlier version's budget. An instance that is not
+    ready protects nothing and may always go: otherwise the drain of its node would hang. Every pod of an instance with
+    several `nodes` counts: if one of them is evicted, its whole group restarts, and no other pod may go until then.
     """
     selector = {"matchLabels": {POOL_LABEL if nodes == 1 else GROUP_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
@@ -173,13 +174,13 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving
 
 
 def budget_name(identity: PoolIdentity, role: Role) -> str:
-    """The name of a role's PodDisruptionBudget."""
+    """Return the name of a role's PodDisruptionBudget."""
     return f"{identity.name}-{role.value}"
 
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
-    """The InferencePoolRole of a role. `pinned` is the number that the pool declares, if any. `replicas` None: the
-    object keeps its own number.
+    """Return the InferencePoolRole of a role. `pinned` is the number that the pool declares, if any. `replicas` None:
+    the object keeps its own number.
     """
     number = {} if replicas is None else {"replicas": replicas}
     return {
@@ -191,7 +192,7 @@ def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinne
 
 
 def child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
-    """Metadata of an object that the pool owns."""
+    """Return metadata of an object that the pool owns."""
     return {
         "name": name,
         "namespace": identity.namespace,

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without nulls: a null means "left out", which only a patch may express.
+    """Return the document without nulls: a null means "left out", which only a patch may express.
 
     Nulls in objects within lists are also removed, because a server drops them from a merge patch (evanphx/json-patch).
     """
@@ -13,14 +13,14 @@ def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_nulls(value: Any) -> Any:
-    """A value of a document, without nulls in its objects; items of lists keep their place."""
+    """Return a value of a document without nulls in its objects; items of lists keep their position."""
     if isinstance(value, Mapping):
         return without_nulls(value)
     return [drop_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch that turns `old` into `new`; empty when they are equal."""
+    """Return the JSON merge patch that turns `old` into `new`; empty when they are equal."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

@@ -1,4 +1,4 @@
-"""The operator's metrics: its steps, what made them fail, and what it does now."""
+"""The operator's metrics: its steps, the causes of failed steps, and its present state."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -32,7 +32,7 @@ class OperatorMetrics:
         )
 
     def taken(self, step: str, pool: str, outcome: str, seconds: float) -> None:
-        """A step ended with this outcome."""
+        """Record that a step ended with this outcome."""
         self.steps.labels(step, outcome).observe(seconds)
         if outcome != "ok":
             self.failed.labels(pool, outcome).inc()

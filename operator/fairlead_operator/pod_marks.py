@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 LEADER = "-0"
-"""Appended to a LeaderWorkerSet's name by its controller: the name of the leader of its first group."""
+"""The suffix that the LeaderWorkerSet controller appends to a set's name for the leader of its first group."""
 
 INSTANCE_LABEL = "fairlead.dev/instance"
 ROLE_LABEL = "llm-d.ai/role"
@@ -20,7 +20,9 @@ DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
 
 WARMED_ANNOTATION = "fairlead.dev/warmed-restarts"
-"""Annotation: the restarts of the pod's containers when it had its full weight last; while equal, it has its caches."""
+"""Annotation: the restarts of the pod's containers when the instance last had its full weight; while the number is the
+same, the instance still has its caches.
+"""
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 """Kubernetes' annotation: a ReplicaSet first deletes the ready pod with the lowest cost."""
@@ -43,12 +45,14 @@ its own image.
 """
 
 CREATED_ANNOTATION = "fairlead.dev/created-at"
-"""Annotation: when the operator made the pod, by the operator's clock.
+"""Annotation: the time at which the operator made the pod, by the operator's clock.
 
 The server's creationTimestamp comes from another clock and has whole seconds.
 """
 
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
-"""The instance's number in its pool, counted from 1; the pod's name is made from it."""
+"""Annotation: the instance's number in its pool, counted from 1; the pod's name is made from it."""
 FAILURES_ANNOTATION = "fairlead.dev/failures"
-"""How many instances in a row failed before this one; the pause before it is replaced grows with them."""
+"""Annotation: how many instances in a row failed before this one; the pause before its replacement grows with the
+number.
+"""

@@ -26,7 +26,7 @@ _LEAST_COST = "-2147483648"
 
 
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
-    """Annotations that record a state.
+    """Return annotations that record a state.
 
     Draining has an additional annotation of its own, which stays when the state becomes Lost.
     """
@@ -37,14 +37,14 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
 
 
 def asleep_patch(since: str, reason: str) -> dict[str, Any]:
-    """The merge patch by which a pod's instance is Asleep: its drain has ended, and its cache is lost."""
+    """Return the merge patch that makes a pod's instance Asleep: its drain has ended, and its cache is lost."""
     state = state_annotations(InstanceState.ASLEEP, since, reason)
     return {"metadata": {"annotations": {**state, **NO_DRAIN, WARMED_ANNOTATION: None}}}
 
 
 def flip_patch(role: Role, since: str) -> dict[str, Any]:
-    """The merge patch by which a drained pod continues in another role: its label, its state, and the
-    end of its drain.
+    """Return the merge patch that lets a drained pod continue in another role: its label, its state, and the end of its
+    drain.
     """
     return {
         "metadata": {
@@ -59,13 +59,13 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
 
 
 def end_of_drain_patch(metadata: Mapping[str, Any], since: str) -> dict[str, Any]:
-    """The merge patch that puts a draining pod with this metadata back in service."""
+    """Return the merge patch that puts a draining pod with this metadata back in service."""
     state = state_annotations(InstanceState.WARMING, since, "DrainWithdrawn")
     return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata), WARMED_ANNOTATION: None}}}
 
 
 def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
-    """The merge patch that makes a running pod an instance of the pool."""
+    """Return the merge patch that makes a running pod an instance of the pool."""
     return {
         "metadata": {
             "labels": {POOL_LABEL: identity.name, ADOPTED_ROLE_LABEL: role.value},
@@ -75,15 +75,17 @@ def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's requests
-    in our annotations. Settings that may come from its own template, such as its weight, stay.
+    """Return the merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's
+    requests in Fairlead's annotations. Settings that may come from the pod's own template, such as its weight, stay.
     """
     marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
     return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}
 
 
 def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Annotations by which the workload ends a pod with this metadata first, and which store its earlier cost."""
+    """Return the annotations that make the workload end a pod with this metadata first, and that store its earlier
+    cost.
+    """
     annotations = metadata.get("annotations") or {}
     if FORMER_COST_ANNOTATION in annotations:
         return {DELETION_COST_ANNOTATION: _LEAST_COST}
@@ -91,7 +93,7 @@ def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """Annotations that restore the earlier deletion cost of a pod with this metadata."""
+    """Return annotations that restore the earlier deletion cost of a pod with this metadata."""
     former = (metadata.get("annotations") or {}).get(FORMER_COST_ANNOTATION)
     return {} if former is None else {DELETION_COST_ANNOTATION: former or None, FORMER_COST_ANNOTATION: None}
 

@@ -18,21 +18,21 @@ PORT_NAME = "http"
 """Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
 
 _PROBE_SECONDS: Mapping[str, tuple[int, int]] = MappingProxyType({"simulated": (1, 2), "vllm": (1, 2), "sglang": (2, 10)})
-"""Pause between readiness probes, and their time limit, by `engine.type`. SGLang's `/health` takes a second or more: it
-waits for a token.
+"""By `engine.type`, the pause between readiness probes and their time limit, in seconds. SGLang's `/health` takes a
+second or more, because it waits for a token.
 """
 
 
 _REQUESTS: Mapping[str, str] = MappingProxyType({"cpu": "20m", "memory": "128Mi"})
-"""The requests of a simulated engine's container."""
+"""The resource requests of a simulated engine's container."""
 
 
 def spec_hash(spec: PoolSpec, role: Role) -> str:
-    """Hash of everything in the spec that a running pod of the role depends on; another hash means
-    the pod must be replaced.
+    """Return a hash of everything in the spec on which a running pod of the role depends; a pod with another hash must
+    be replaced.
 
-    The default engine image's version is left out, so that upgrading the operator alone restarts nothing. A role
-    without instances may have no template; its hash is that of none.
+    The default engine image's version is left out, so that upgrading the operator alone restarts no pod. A role without
+    instances may have no template; its hash is then the hash of an empty template.
     """
     if any(item.selector is not None for item in spec.roles if item.name is role):
         return SELECTED_HASH
@@ -47,8 +47,8 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
 
 
 def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
-    """The role's pod template, completed with the fields that every engine needs; the template's own settings take
-    precedence.
+    """Return the role's pod template, completed with the fields that every engine needs; the template's own settings
+    take precedence.
     """
     given = given_template(spec, role)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image, sleeps=_sleeps(spec, role))
@@ -70,18 +70,18 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
 
 
 def _sleeps(spec: PoolSpec, role: Role) -> bool:
-    """Whether the role's engines must be able to sleep."""
+    """Return whether the role's engines must be able to sleep."""
     return any(item.asleep for item in spec.roles if item.name is role)
 
 
 def spans(spec: PoolSpec, role: Role) -> int:
-    """The number of pods of one instance of the role."""
+    """Return the number of pods of one instance of the role."""
     return next((item.spans for item in spec.roles if item.name is role), 1)
 
 
 def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
-    """The pod template of the workers of an instance with several nodes: their own, or that of the leader as written.
-    They get no port and no probe, as they answer no requests.
+    """Return the pod template of the workers of an instance with several nodes: their own, or the leader's as written.
+    Workers get no port and no probe, because they answer no requests.
     """
     given = next((item.worker_template or item.template for item in spec.roles if item.name is role), None)
     if given is None:
@@ -92,7 +92,7 @@ def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
 
 
 def _add_variables(container: dict[str, Any]) -> None:
-    """Let a container know its pod's name and address, by variables that it does not have already."""
+    """Add variables with the pod's name and address to a container, unless it already has them."""
     environment = container["env"] = container.get("env") or []
     for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
         if not any(item.get("name") == name for item in environment):
@@ -100,7 +100,8 @@ def _add_variables(container: dict[str, Any]) -> None:
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """The completed template with a name for the engine's port, unless the template gives that name to another port.
+    """Return the completed template with a name for the engine's port, unless the template gives that name to another
+    port.
 
     The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """
@@ -117,13 +118,14 @@ def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
 
 
 def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
-    """The role's pod template as written in the spec; None if there is none."""
+    """Return the role's pod template as written in the spec; None if there is none."""
     return next((item.template for item in spec.roles if item.name is role), None)
 
 
 def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) -> dict[str, Any]:
-    """The template of a simulated engine, as the Pod Security Standard `restricted` demands: without a token of the
-    service account, which it never uses, and with requests, so that nodes have room for it and end others first.
+    """Return the template of a simulated engine, as the Pod Security Standard `restricted` demands: without a token of
+    the service account, which the engine never uses, and with resource requests, so that nodes have room for it and
+    evict other pods first.
 
     These settings are not part of the hash: instances created without them also work, and an upgrade must not restart
     them.
@@ -142,7 +144,7 @@ def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) ->
 
 
 def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
-    """The container that serves: `engine`, or the first."""
+    """Return the container that serves: the one named `engine`, or the first."""
     containers: list[dict[str, Any]] = template["spec"]["containers"]
     return next((item for item in containers if item.get("name") == ENGINE), containers[0])
 

@@ -1,9 +1,9 @@
 """The operator's polling of the control API, for facts that no Kubernetes event reports.
 
-Requests that routers hold for pools at zero: one call a second, and such a pool is reconciled at once. Deletions that
-the control API does not know, of pools deleted while no operator, or no control API, was running: such a pool would
-live on in the API and in routers. The operator sends each pool's state every few seconds, so it looks in the cluster
-for a pool without a recent state.
+The first fact: requests that routers hold for pools at zero. The operator makes one call a second, and such a pool is
+reconciled at once. The second: deletions that the control API does not know, of pools deleted while no operator, or no
+control API, was running. Such a pool would remain in the API and in routers. As the operator sends each pool's state
+every few seconds, it looks in the cluster for pools without a recent state.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ class TellsHeldPools(Protocol):
     """The call of the control API that `SleepingPools` needs."""
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
 
 
 class SleepingPools:
-    """The pools of this operator that have no instance until a request comes.
+    """The pools of this operator that have no instance until a request arrives.
 
     A pool that is missed here, for example while the control API is unreachable, is woken by its own next round.
     """
@@ -43,7 +43,7 @@ class SleepingPools:
             self._asleep.discard(pool)
 
     async def ask(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None]) -> None:
-        """Wake the sleeping pools that have held requests. If none sleeps, the API is not asked."""
+        """Wake the sleeping pools that have held requests. If no pool sleeps, the API is not asked."""
         if not self._asleep:
             return
         outcome = await control_plane.held_pools()
@@ -53,20 +53,20 @@ class SleepingPools:
                     wake(pool)
 
     async def watch(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Ask forever, with these pauses."""
+        """Ask forever, with pauses of `seconds`."""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await self.ask(control_plane, wake)
             except Exception:  # one bad answer must not keep pools asleep for ever
-                logger.exception("asking for held requests broke")
+                logger.exception("asking for held requests failed")
 
 
 class TellsUnheardPools(Protocol):
     """The calls of the control API that `UntoldDeletions` needs."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""
@@ -75,9 +75,9 @@ class TellsUnheardPools(Protocol):
 class UntoldDeletions:
     """Reports unknown deletions, for the namespaces of this operator (empty = all).
 
-    A pool counts as unheard after `seconds`. A pool is reported as gone only if it is unheard in two rounds in a row,
-    so that its operator had time to send its state after an outage of the API; if a complete list of its namespace does
-    not have it; and if a separate read does not find it.
+    A pool counts as silent after `seconds` without a state. A pool is reported as gone only if it is silent in two
+    rounds in a row, so that its operator had time to send its state after an outage of the API; if a complete list of
+    its namespace does not contain it; and if a separate read does not find it.
     """
 
     def __init__(self, namespaces: Collection[str], seconds: float) -> None:
@@ -108,7 +108,7 @@ class UntoldDeletions:
             logger.info("a deletion that was not reported before", extra={"pool": str(pool), "control_plane_told": told})
 
     async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
-        """Check forever, with these pauses."""
+        """Check forever, with pauses of `pause` seconds."""
         while True:
             await asyncio.sleep(pause)
             try:

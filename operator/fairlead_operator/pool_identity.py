@@ -18,8 +18,8 @@ class PoolIdentity:
     uid: str
 
     def owner_reference(self) -> dict[str, Any]:
-        """The owner reference that makes the pool the controller of a child, so that deleting the pool deletes the
-        child.
+        """Return the owner reference that makes the pool the controller of a child, so that deleting the pool deletes
+        the child.
         """
         return {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -31,10 +31,10 @@ class PoolIdentity:
         }
 
     def reference(self) -> dict[str, Any]:
-        """The reference to the pool that an Event needs."""
+        """Return the reference to the pool that an Event needs."""
         metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 
     def selector(self, role: Role | None = None) -> str:
-        """Label selector of the pool's pods, or of those of one role."""
+        """Return the label selector of the pool's pods, or of one role's pods."""
         return f"{POOL_LABEL}={self.name}" + (f",{ROLE_LABEL}={role.value}" if role is not None else "")

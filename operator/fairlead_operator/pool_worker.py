@@ -24,11 +24,11 @@ class Reconciles(Protocol):
     """
 
     async def reconcile(self) -> float:
-        """Reconcile once; returns the seconds until the next time, unless an event arrives first."""
+        """Reconcile once; return the seconds until the next time, unless an event arrives first."""
 
     async def finalize(self) -> float | None:
-        """One step of a deleted pool's finalization. Returns the seconds until the next, None if the pool may be
-        removed.
+        """Take one step of a deleted pool's finalization. Return the seconds until the next step, None if the pool may
+        be removed.
         """
 
     async def report_deletion(self) -> float | None:
@@ -38,16 +38,16 @@ class Reconciles(Protocol):
         """
 
     def changed(self) -> None:
-        """An object of the pool changed: read its objects in the next reconciliation."""
+        """Record that an object of the pool changed: the next reconciliation reads the pool's objects."""
 
     def children_changed(self) -> None:
-        """A child changed: also check the Service and the PodDisruptionBudget in the next reconciliation."""
+        """Record that a child changed: the next reconciliation also checks the Service and the PodDisruptionBudget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Shared by the workers of all pools: the pauses, the limit of simultaneous steps, random numbers (0 to 1) that
-    spread settled pools over time, and the metrics.
+    """The state that the workers of all pools share: the pauses, the limit of simultaneous steps, random numbers (0 to
+    1) that spread settled pools over time, and the metrics.
     """
 
     pace: Pace
@@ -70,12 +70,12 @@ class PoolWorker:
         self._turn = asyncio.Lock()
 
     def wake(self) -> None:
-        """Have the next step taken soon, because something changed."""
+        """Request the next step soon, because something changed."""
         self._pool.changed()
         self._wish.set()
 
     def children_changed(self) -> None:
-        """Have the children checked soon."""
+        """Request a check of the children soon."""
         self._pool.children_changed()
         self._wish.set()
 
@@ -84,18 +84,18 @@ class PoolWorker:
         await self._repeat("reconcile", self._pool.reconcile)
 
     async def finalize(self) -> None:
-        """Return when the deleted pool may be removed."""
+        """Finalize the deleted pool; return when it may be removed."""
         await self._repeat("finalize", self._pool.finalize)
 
     async def report_deletion(self) -> None:
-        """Return when the control API knows that the pool is gone."""
+        """Report the deletion; return when the control API knows that the pool is gone."""
         await self._repeat("report-deletion", self._pool.report_deletion)
 
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float | None]]) -> None:
-        """Take step after step until one returns None.
+        """Take steps until one returns None.
 
-        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and not before
-        the server wishes, whatever happens meanwhile.
+        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and never before
+        the time that the server requests.
         """
         pace, failures = self._turns.pace, 0
         loop = asyncio.get_running_loop()
@@ -131,7 +131,7 @@ class PoolWorker:
 class PoolWorkers:
     """The workers of all pools, for the events of their instances and children.
 
-    It is not a kopf index, because with an index kopf would handle no object at all while the list of pools of one
+    This is not a kopf index, because with an index kopf would handle no object at all while the list of pools of one
     namespace is refused, for example after its Role was deleted.
     """
 
@@ -140,7 +140,7 @@ class PoolWorkers:
         self._workers: dict[PoolKey, list[PoolWorker]] = {}
 
     def __len__(self) -> int:
-        """How many pools have a worker."""
+        """Return the number of pools with a worker."""
         return len(self._workers)
 
     def add(self, pool: PoolKey) -> PoolWorker:
@@ -158,5 +158,5 @@ class PoolWorkers:
             self._workers.pop(pool, None)
 
     def of(self, pool: PoolKey) -> tuple[PoolWorker, ...]:
-        """The workers of the pools with this name."""
+        """Return the workers of the pools with this name."""
         return tuple(self._workers.get(pool, ()))

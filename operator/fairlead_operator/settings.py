@@ -18,7 +18,7 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is.
+    """Where the control API is, and limits of the calls.
 
     `timeout_seconds` bounds one call, and so the delay of a round by a silent API. `calls_at_once` bounds the calls in
     flight; it is smaller than the number of database connections that the API has for them.
@@ -45,7 +45,7 @@ class ControlPlaneSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often a pool is checked, and how long its deletion may wait. Seconds."""
+    """How often a pool is checked, and how long its deletion may wait, in seconds."""
 
     least: float = 0.1
     reconciles_at_once: int = field(
@@ -60,7 +60,7 @@ class Pace:
     longest_pause: float = 30.0
     """Longest pause between two tries while the control API does not answer."""
     silence: float = 10.0
-    """The control API is called unreachable only after it has not answered a pool for this long."""
+    """Seconds without an answer about a pool after which the control API is called unreachable."""
     longest_retry: float = 300.0
     """Longest pause between two tries of an action that the Kubernetes API refused."""
     busy: float = 1.0
@@ -78,15 +78,15 @@ class Pace:
     gateways: float = 2.0
     """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
     nodes: float = 3.0
-    """Pause between two looks at the nodes with instances: a spot notice may come 30 s before its node goes."""
+    """Pause between two reads of the nodes with instances: a spot notice may come 30 s before its node goes."""
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows."""
     router_silence: float = 10.0
-    """When draining, "no router is live" is trusted only after the control API has answered for this long."""
+    """Seconds for which the control API must have answered before a drain trusts that no router is live."""
     finalizing_drain: float = 15.0
     """Longest drain of a deleted pool's instances."""
     finalizing: float = 20.0
-    """After this a deleted pool's finalizer is removed, even when the control API never answered.
+    """Seconds after which a deleted pool's finalizer is removed, even if the control API never answered.
 
     Together with the calls in flight the removal takes at most 30 seconds.
     """
@@ -137,7 +137,7 @@ class ServiceName:
 
     @staticmethod
     def parse(text: str) -> "ServiceName":
-        """`namespace/name`. Raises ValueError."""
+        """Parse `namespace/name`. Raises ValueError."""
         namespace, _, name = text.partition("/")
         if not namespace or not name or "/" in name:
             raise ValueError(text)
@@ -165,7 +165,7 @@ class PickerSettings:
 class OperatorSettings:
     """All settings of the operator.
 
-    `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new one.
+    `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new identity.
     """
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
@@ -235,7 +235,7 @@ class OperatorSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
-    """Settings from environment variables. Raises InvalidInput naming the variable."""
+    """Read the settings from environment variables. Raises InvalidInput naming the variable."""
     settings = read(OperatorSettings, environment)
     namespaces = settings.namespaces
     namespace = settings.lease.namespace or _own_namespace() or (namespaces[0] if namespaces else "default")
@@ -243,7 +243,7 @@ def read_settings(environment: Mapping[str, str]) -> OperatorSettings:
 
 
 def _own_namespace() -> str:
-    """The namespace of the pod this runs in; empty outside a cluster."""
+    """Return the namespace of the pod in which the operator runs; empty outside a cluster."""
     try:
         return _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
     except OSError:
@@ -251,8 +251,8 @@ def _own_namespace() -> str:
 
 
 def _lease_name(namespaces: tuple[str, ...]) -> str:
-    """The Lease's name, shared by all operators that watch the same namespaces; operators of other namespaces have
-    another.
+    """Return the Lease's name, shared by all operators that watch the same namespaces; operators of other namespaces
+    have another Lease.
     """
     if not namespaces:
         return "fairlead-operator"

@@ -1,8 +1,10 @@
-"""Asks a pool's engines whether they sleep, and orders them to, by vLLM's `/is_sleeping`, `/sleep` and `/wake_up`.
+"""Asks a pool's engines whether they sleep, and orders them to sleep or wake, by vLLM's `/is_sleeping`, `/sleep` and
+`/wake_up`.
 
-An engine answers only when it has fallen asleep or is awake, which takes seconds. So orders go out in the background,
-and the next rounds see the result in its own answer: a lost answer, or an operator that was killed, changes nothing.
-Danger: the paths are for developers. Whoever reaches an engine's port may call them too.
+An engine answers an order only when it has fallen asleep or is awake, which takes seconds. So orders are sent in the
+background, and the next rounds read the result from the engine's own answer: a lost answer, or an operator that was
+killed, changes nothing. The danger: these paths are meant for developers, and anybody who reaches an engine's port may
+call them too.
 """
 
 import asyncio
@@ -30,16 +32,16 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class Engines(Protocol):
-    """The calls to an engine at `address` (host:port). None raises an error."""
+    """The calls to an engine at `address` (host:port). No call raises an error."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
-        """Whether it sleeps, by its own answer."""
+        """Ask the engine whether it sleeps."""
 
     async def sleep(self, address: str) -> bool:
-        """Have it move its weights to the host's memory (level 1); False if it refuses."""
+        """Have the engine move its weights to the host's memory (level 1); return False if it refuses."""
 
     async def wake(self, address: str) -> bool:
-        """Have it compute again; False if it refuses."""
+        """Have the engine compute again; return False if it refuses."""
 
 
 class NoEngines:
@@ -80,7 +82,7 @@ class HttpEngines:
             await self._session.close()
 
     async def _call(self, method: str, address: str, path: str, seconds: float) -> tuple[int | None, bytes]:
-        """The status, None without an answer, and the beginning of the body."""
+        """Return the status (None without an answer) and the beginning of the body."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         limit = aiohttp.ClientTimeout(total=seconds)
@@ -92,7 +94,9 @@ class HttpEngines:
 
 
 def read_answer(status: int | None, body: bytes) -> EngineSleep:
-    """The answer to `GET /is_sleeping`. An engine without that path says so by 404, one that is broken is silent."""
+    """Read the answer to `GET /is_sleeping`. An engine without that path answers 404; an engine that is broken counts
+    as silent.
+    """
     if status in {404, 405, 501}:
         return EngineSleep.UNABLE
     with suppress(msgspec.DecodeError, TypeError, KeyError):
@@ -103,7 +107,7 @@ def read_answer(status: int | None, body: bytes) -> EngineSleep:
 
 
 class Sleepers:
-    """The engines of one pool: how they answered last, and the orders in progress."""
+    """The engines of one pool: their last answers, and the orders in progress."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
@@ -113,7 +117,9 @@ class Sleepers:
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
-        """The pods, with the answers of the engines of these `roles`, which keep sleepers, and of those that slept."""
+        """Return the pods, with the answers of the engines of these `roles`, which keep sleepers, and of the engines
+        that slept before.
+        """
         able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]
         self._addresses = {pod.instance.id: pod.address for pod in able if pod.address is not None}
         self._refusing &= self._addresses.keys()

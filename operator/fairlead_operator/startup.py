@@ -1,8 +1,8 @@
 """Starts the operator; only this module makes connections, clocks and random numbers.
 
-Kopf begins to watch when its startup handlers return. Ours returns when this operator holds the Lease, so a standby
-watches nothing and writes nothing. An operator that loses the Lease stops kopf; `main` then starts it again, as a
-standby.
+Kopf begins to watch when its startup handlers return. The operator's startup handler returns when the operator holds
+the Lease, so a standby watches nothing and writes nothing. An operator that loses the Lease stops kopf; `main` then
+starts it again, as a standby.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class ServesPools(Protocol):
     """The check that the start waits for."""
 
     async def serves_pools(self) -> bool:
-        """Whether the server answers and knows our resources. Raises ClusterError."""
+        """Return whether the server answers and knows Fairlead's resources. Raises ClusterError."""
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
@@ -130,9 +130,9 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster, metrics: OperatorMetrics
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
-    """The workers of pools, none yet; and by name the loops that watch for changes without events, to wake workers:
-    requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
-    API still knows.
+    """Return the workers of pools, none yet, and by name the loops that watch for changes without events, to wake
+    workers: requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the
+    control API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -191,7 +191,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Wait until the Kubernetes API answers and knows our resources.
+    """Wait until the Kubernetes API answers and knows Fairlead's resources.
 
     Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
     """
@@ -239,9 +239,9 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
 
 
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
-    """Creates kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
+    """Create kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
-    A session created by kopf has no bound: when many pools appear at once it opens a connection for each, and the
+    A session created by kopf has no bound: if many pools appear at once, it opens a connection for each, and the
     renewal of the Lease would wait behind them all.
     """
     server, session = await open_session(kubeconfig, connections, trace, middlewares=(Watches(asyncio.sleep), take_whole_answers))

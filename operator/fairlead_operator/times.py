@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str | None) -> float | None:
-    """RFC 3339 → Unix seconds; None for None or an invalid text."""
+    """Convert RFC 3339 to Unix seconds; None for None or an invalid text."""
     if not text:
         return None
     try:
@@ -14,10 +14,10 @@ def parse_time(text: str | None) -> float | None:
 
 
 def format_time(seconds: float) -> str:
-    """Unix seconds → RFC 3339 with microseconds, UTC."""
+    """Convert Unix seconds to RFC 3339 with microseconds, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def format_second(seconds: float) -> str:
-    """Unix seconds → RFC 3339 in whole seconds, as in conditions and Events."""
+    """Convert Unix seconds to RFC 3339 in whole seconds, as in conditions and Events."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

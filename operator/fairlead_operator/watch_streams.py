@@ -1,10 +1,10 @@
-"""Keeps kopf's watches going, whatever the Kubernetes API says in a stream or in place of one.
+"""Keeps kopf's watches going, whatever the Kubernetes API sends in a stream or instead of a stream.
 
-Kopf understands 410 within a stream and a stream that breaks off; anything else there would end the operator. So here
-an error in a stream (500, 429, 403, …), a line that is not an event and one that is cut off end the stream as a broken
-connection, after a pause that grows. The next watch goes on from the last version that was heard, so no deletion is
-missed. What is refused `FAILURES` times in a row begins with a new list, as client-go does it at once
-(`tools/cache/reflector.go`).
+Kopf understands 410 within a stream and a stream that breaks off; any other fault in a stream would end the operator.
+So here an error in a stream (500, 429, 403, …), a line that is not an event and a line that is cut off end the stream
+as a broken connection does, after a pause that grows. The next watch continues from the last version received, so no
+deletion is missed. A watch that is refused `FAILURES` times in a row begins with a new list; client-go does so at the
+first refusal (`tools/cache/reflector.go`).
 """
 
 import logging
@@ -20,13 +20,13 @@ import msgspec
 from fairlead_process.json_documents import decode_json, nests_deeper, not_utf8, read_json, too_deep
 
 FAILURES = 3
-"""After this many failures in a row of one kind's watch, all its objects are listed again."""
+"""Number of failures in a row of one kind's watch after which all its objects are listed again."""
 LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes of one event; an object has at most 3 MB."""
+"""Maximum size of one event in bytes; an object has at most 3 MB."""
 DEEPEST = 512
-"""Levels of an object; the schema of a CustomResourceDefinition has the most."""
+"""Maximum nesting depth of an object; the schema of a CustomResourceDefinition has the deepest nesting."""
 LONGEST_RETRY_AFTER = 60
-"""Seconds that a server may have a watch wait."""
+"""Maximum seconds that a server may ask a watch to wait."""
 GONE = b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"asked too often"}}\n'
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class EndlessPauses:
     """
 
     def __iter__(self) -> Iterator[float]:
-        """1, 2, 4, … seconds, then 15 each time."""
+        """Yield 1, 2, 4, … seconds, then 15 each time."""
         pause = 1.0
         while True:
             yield pause
@@ -68,7 +68,7 @@ class _Event(msgspec.Struct):
 
 
 class _Whole(msgspec.Struct):
-    """What each answer of the API has; a list of objects also has a version."""
+    """The fields that each answer of the API has; a list of objects also has a version."""
 
     kind: str
     metadata: _Metadata | None = None
@@ -90,7 +90,9 @@ _refusals = msgspec.json.Decoder(_Refusal)
 
 
 class StreamBroken(Exception):
-    """What a stream said in place of an event, and how long the server asks to wait (seconds)."""
+    """A stream contained something other than an event; `str` says what. `seconds` is the pause that the server asks
+    for, 0 if none.
+    """
 
     def __init__(self, message: str, seconds: int = 0) -> None:
         self.seconds = max(0, min(LONGEST_RETRY_AFTER, seconds))
@@ -103,12 +105,12 @@ class Watches:
     def __init__(self, pause: Callable[[float], Awaitable[None]]) -> None:
         self._pause = pause
         self._failures: Counter[str] = Counter()
-        """Failures in a row, by path."""
+        """By path, the number of failures in a row."""
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """The answer; that of a watch has only events that kopf understands.
+        """Return the response; a watch's response has only events that kopf understands.
 
-        Servers say that a version is too old within the stream, which kopf understands, or as the answer's status,
+        Servers report that a version is too old within the stream, which kopf understands, or as the response's status,
         which would end the operator: such a watch begins at the present state.
         """
         answer = await send(request)
@@ -124,11 +126,11 @@ class Watches:
         return answer
 
     def heard(self, path: str) -> None:
-        """A watch of this path had an event."""
+        """Record that a watch of this path received an event."""
         del self._failures[path]
 
     async def failed(self, path: str, why: StreamBroken) -> bool:
-        """Wait before the watch of this path is asked again; whether all objects have to be listed then."""
+        """Wait before the watch of this path is repeated; return whether all objects must be listed then."""
         self._failures[path] += 1
         times = self._failures[path]
         pause = max(why.seconds, next(islice(EndlessPauses(), min(times, 5) - 1, None)))
@@ -138,8 +140,8 @@ class Watches:
 
 
 class WatchLines:
-    """The content of a watch's answer, as kopf reads it: whole lines, each an event. All else is the content's own, as
-    aiohttp asks it how it stands.
+    """The content of a watch's response, as kopf reads it: whole lines, each an event. Every other attribute is that of
+    the original content, because aiohttp queries its state.
     """
 
     def __init__(self, content: aiohttp.StreamReader, path: str, watches: Watches) -> None:
@@ -151,8 +153,8 @@ class WatchLines:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """The lines, each with its end. Raises ClientPayloadError after a pause, when the watch must begin again. One
-        that ends without a line pauses too: kopf would ask again at once.
+        """Yield the lines, each with its end. Raises ClientPayloadError after a pause if the watch must begin again. A
+        stream that ends without a line pauses too, because kopf would ask again at once.
         """
         is_heard = False
         try:
@@ -170,7 +172,7 @@ class WatchLines:
 
 
 async def whole_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream that are not empty. Raises StreamBroken for one that is too long or has no end."""
+    """Yield the lines of a stream that are not empty. Raises StreamBroken for a line that is too long or has no end."""
     begun = bytearray()
     async for piece in pieces:
         begun += piece
@@ -185,7 +187,7 @@ async def whole_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def check_event(line: bytes) -> None:
-    """Raises StreamBroken for what kopf would not survive: an error other than 410, or a line that is not an event."""
+    """Raise StreamBroken for a line that would end kopf: an error other than 410, or a line that is not an event."""
     try:
         event = decode_json(line, _events, deepest=DEEPEST)
     except msgspec.DecodeError as error:
@@ -201,8 +203,8 @@ def check_event(line: bytes) -> None:
 
 
 async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Take an answer that was cut off, holds no document, or whose refusal cannot be understood for none: kopf then
-    asks again, and would end otherwise.
+    """Treat a response that was cut off, holds no document, or is a refusal that cannot be understood as a missing
+    response: kopf then asks again, where it would otherwise end.
     """
     answer = await send(request)
     if "watch" in request.url.query and answer.status < 300:
@@ -219,13 +221,13 @@ async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.Clien
 
 
 def _check_document(body: bytes) -> None:
-    """Raises DecodeError for what is not an object of the API, and for a list without a version."""
+    """Raise DecodeError for a body that is not an object of the API, and for a list without a version."""
     if not read_json(body, _wholes).is_whole:
         raise msgspec.DecodeError("a list has no version")
 
 
 def _check_refusal(body: bytes, wait: str) -> None:
-    """Raises DecodeError for a refusal that kopf cannot read: other text than UTF-8, one that nests too deeply, or a
+    """Raise DecodeError for a refusal that kopf cannot read: text that is not UTF-8, one that nests too deeply, or a
     wait that is not a number or longer than a minute.
     """
     try:

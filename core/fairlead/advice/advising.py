@@ -47,7 +47,9 @@ _UNITS = {unit: place for place, unit in enumerate(HarmUnit)}
 
 
 def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
-    """Every finding, except those whose symptom another finding of the same pool explains, in the order of `rank`."""
+    """Return every finding, except those whose symptom another finding of the same pool explains, in the order of
+    `rank`.
+    """
     found: list[Finding] = []
     for pool in pools:
         of_pool = [finding for find in FINDERS for finding in find(pool)]
@@ -57,7 +59,7 @@ def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
 
 
 def rank(finding: Finding) -> tuple[int, int, float, str, str, str]:
-    """A sort key: the level first, then the unit of the harm, then its size, largest first.
+    """Return a sort key: the level first, then the unit of the harm, then its size, largest first.
 
     The level comes first because a large pool that meets its objectives may miss more requests than a small pool that
     breaks them.

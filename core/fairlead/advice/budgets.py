@@ -7,7 +7,7 @@ from fairlead.advice.situations import PoolSituation
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Among the alerts that are firing, the one that burns the budget fastest."""
+    """Yield a finding for the firing alert that burns the budget fastest."""
     if not pool.burns:
         return
     worst = max(pool.burns, key=lambda one: (one.burn, one.name))

@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 from fairlead.reports.figures_off import is_off
 
 LASTING_SECONDS = 180.0
-"""A figure must have been wrong for this many seconds before there is advice about it."""
+"""Seconds for which a figure must have been wrong before advice mentions it."""
 
 _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",
@@ -19,7 +19,7 @@ _FIELDS: dict[str, str] = {
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each figure."""
+    """Yield a finding for each figure."""
     for figure in pool.figures:
         if figure.off_seconds < LASTING_SECONDS:
             continue

@@ -12,7 +12,7 @@ class Level(StrEnum):
 
     BAD = "bad"
     """More requests miss the objectives than the percentile allows, or the pool cannot serve, or no router reports on
-    it.
+    the pool.
     """
     WARN = "warn"
     """The pool meets its objectives, but the problem already costs users something, or will soon break this or another
@@ -23,7 +23,7 @@ class Level(StrEnum):
 
 
 class HarmUnit(StrEnum):
-    """What a harm counts. Harms of different units are never compared with each other."""
+    """The unit of a harm. Harms of different units are never compared with each other."""
 
     REQUESTS = "requests/s"
     """Requests per second that miss the objectives: late, refused or failed."""
@@ -34,11 +34,11 @@ class HarmUnit(StrEnum):
     ROUTERS = "routers"
     """Routers that decide alone."""
     SILENT_SECONDS = "seconds"
-    """Seconds without a report."""
+    """Seconds since the last report."""
     ERROR = "share"
     """Mean error of predictions, as a share of the predicted value."""
     HITS = "hits"
-    """Share (0-1) of the prompt tokens that are computed and need not be."""
+    """Share (0-1) of the prompt tokens that are computed although a cache could have supplied them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Harm:
 
 
 class Cause(StrEnum):
-    """What a finding is about."""
+    """The cause of a finding."""
 
     SATURATED = "Saturated"
     PROMPTS_TOO_LONG = "PromptsTooLong"
@@ -142,20 +142,20 @@ SLOW_TOKENS = "slow tokens"
 
 
 def refused(reason: str) -> str:
-    """The symptom: requests are refused for this reason."""
+    """Return the symptom "requests are refused for this reason"."""
     return f"refused {reason}"
 
 
 def condition(kind: str, reason: str) -> str:
-    """The symptom: this condition is not as it should be."""
+    """Return the symptom "this condition is not as it should be"."""
     return f"condition {kind} {reason}"
 
 
 def wrong_figure(quantity: str) -> str:
-    """The symptom: predictions use a wrong figure."""
+    """Return the symptom "predictions use a wrong figure"."""
     return f"wrong {quantity}"
 
 
 def failing(instance: str) -> str:
-    """The symptom: an instance fails requests."""
+    """Return the symptom "an instance fails requests"."""
     return f"failing {instance}"

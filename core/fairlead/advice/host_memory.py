@@ -7,11 +7,15 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 LEAST_GAIN = 0.03
-"""Share of the prompt tokens that a host cache must add at least, the error taken off, to be advised."""
+"""Least share of the prompt tokens that a host cache must add, after subtracting the simulation's error, to be
+advised.
+"""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding where reuse distances and the simulation of the recorded requests agree on what it would bring."""
+    """Yield a finding if the reuse distances and the simulation of the recorded requests agree on the benefit of the
+    cache.
+    """
     found = pool.simulated
     one = None if found is None or found.unlike is not None else found.host_cache
     if found is None or one is None or not one.is_confirmed or one.predicted - one.error < LEAST_GAIN:

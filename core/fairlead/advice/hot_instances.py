@@ -13,7 +13,7 @@ MOST = 3
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """The hot instances with the most late first tokens, at most MOST."""
+    """Yield the hot instances with the most late first tokens, at most MOST."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))
@@ -36,13 +36,13 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """The instance's share of the computed prompt tokens."""
+    """Return the instance's share of the computed prompt tokens."""
     total = sum(each.served.prefilled_tokens for each in serving)
     return one.served.prefilled_tokens / total if total else 0.0
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """The share that would be fair, given the instances' weights."""
+    """Return the share of the computed prompt tokens that the instance's weight entitles it to."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 

@@ -8,8 +8,8 @@ from fairlead.advice.situations import PoolSituation, SeenInstance, Served
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each target that too many requests miss; if requests miss only both targets combined, one for the
-    worse target.
+    """Yield a finding for each target that too many requests miss. If too many requests miss only the two targets
+    combined, yield one finding, for the target that is missed more often.
     """
     served = pool.served
     late_ttft, late_tpot = _late_ttft(served), _late_tpot(served)
@@ -53,7 +53,9 @@ def _finding(
 
 
 def _where(pool: PoolSituation, late: int, late_of: Callable[[Served], int]) -> str:
-    """The instance with most of the late requests, and whether one instance or all are late."""
+    """Name the instance with most of the late requests, and say whether only this instance or all instances are
+    late.
+    """
     worst: SeenInstance | None = max(pool.instances, key=lambda one: (late_of(one.served), one.id), default=None)
     if worst is None or not late_of(worst.served):
         return "the instances that served them are gone"

@@ -12,11 +12,13 @@ from fairlead.reports.rejections import FOR_PREFILL
 from fairlead.scaling.remedies import Simulated, enough_time
 
 _MOST = 0.5
-"""Too-long prompts explain refusals or lateness if they make up at least this share of the refused or late requests."""
+"""Least share of the refused or late requests that too-long prompts must make up to count as the explanation."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding if such requests are a large part of the refused ones, or more than the share that may be late."""
+    """Yield a finding if too-long prompts are a large part of the refused requests, or more than the share that may be
+    late.
+    """
     found = pool.simulated
     if found is None or not pool.missed or not is_beyond(found):
         return
@@ -46,5 +48,5 @@ def _remedy(found: Simulated) -> Remedy | None:
 
 
 def duration(seconds: float) -> str:
-    """A duration as manifests write it: 12 → `12s`, 1.5 → `1500ms`."""
+    """Return a duration as manifests write it: 12 → `12s`, 1.5 → `1500ms`."""
     return f"{seconds:g}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"

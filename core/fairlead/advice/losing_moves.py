@@ -10,7 +10,7 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """At most one finding, and only if enough moves have a known outcome and migrations are not paused."""
+    """Yield at most one finding, only if the outcome of enough moves is known and migrations are not paused."""
     moves = pool.moves
     if pool.moves_paused or moves.known < ENOUGH_FINISHED or moves.net_seconds >= 0:
         return

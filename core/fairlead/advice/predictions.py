@@ -1,5 +1,5 @@
-"""PredictionsOff: routers predict from a figure that errs more than another one they have, or more than the objectives
-tolerate.
+"""PredictionsOff: routers predict with a figure that errs more than another figure that they have, or more than the
+objectives tolerate.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,9 @@ from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Findings about wrong predictions, of prefill speed or by a policy's model, if decisions depend on them."""
+    """Yield findings about wrong predictions, of the prefill speed or by a policy's model, if decisions depend on
+    them.
+    """
     yield from _speeds(pool)
     yield from _model(pool)
 

@@ -18,7 +18,7 @@ class _Why:
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
+    """Yield a finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
     for reason, number in sorted(pool.refused.items()):
         if number <= 0:
             continue
@@ -38,7 +38,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _why(pool: PoolSituation, word: str) -> _Why:
-    """The refusal reason's usual sentence, or one that adds what was observed of this pool."""
+    """Return the refusal reason's usual sentence, or a sentence that adds what was observed in this pool."""
     try:
         reason = RejectionReason(word)
     except ValueError:
@@ -90,4 +90,4 @@ _CLOSER: Mapping[RejectionReason, Callable[[PoolSituation, _Why], _Why]] = {
     RejectionReason.SCALED_TO_ZERO: _scaled_to_zero,
     RejectionReason.UPSTREAM_FAILED: _failed,
 }
-"""For these reasons, the pool's state gives a more precise explanation."""
+"""By refusal reason, the function that explains the refusals more precisely from the pool's state."""

@@ -7,18 +7,22 @@ from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
 
 WORTH_TELLING = 0.1
-"""Findings mention requests beyond any number of instances from this share of the refused requests on."""
+"""Least share of the refused requests from which findings mention requests that no number of instances serves in
+time.
+"""
 
 
 def is_beyond(found: Simulated) -> bool:
-    """Whether prompts that no number of instances serves in time are worth mentioning: they are many of the refused, or
-    more than may be late.
+    """Return whether to mention prompts that no number of instances serves in time: if they are many of the refused
+    requests, or more than the share that may be late.
     """
     return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
 
 
 def number_words(found: Simulated, chosen: Confirmed) -> str:
-    """`16 replicas would serve it (13 to 20; 16 is confirmed by the simulation of the last 58 min)`."""
+    """Write a confirmed number with its range: `16 replicas would serve it (13 to 20; 16 is confirmed by the simulation
+    of the last 58 min)`.
+    """
     noun = wording.of_role(found.role, round(chosen.value), "replica")
     span = _range(chosen)
     if chosen.meets:
@@ -34,12 +38,12 @@ def _range(chosen: Confirmed) -> str:
 
 
 def simulation_words(found: Simulated) -> str:
-    """Names the simulation and the time that it covers."""
+    """Name the simulation and the time span that it covers."""
     return f"the simulation of the last {wording.seconds(found.seconds)}"
 
 
 def beyond_words(reach: Reach, ttft_seconds: float) -> str:
-    """How many requests would be late with any number of instances, and why."""
+    """Return how many requests would be late with any number of instances, and why."""
     refused = reach.share_of_refused
     whose = f"{wording.share(reach.share)} of requests"
     if refused is not None:
@@ -52,8 +56,8 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
 
 
 def beyond_remedies(found: Simulated) -> str:
-    """Remedies for prompts that no number of instances serves in time. A higher target is proposed only as far as the
-    simulation confirms it.
+    """Return the remedies for prompts that no number of instances serves in time. A higher target is proposed only as
+    far as the simulation confirms it.
     """
     reach, confirmed = found.reach, enough_time(found)
     remedies = []
@@ -72,7 +76,7 @@ def beyond_remedies(found: Simulated) -> str:
 
 
 def rest_words(found: Simulated) -> str:
-    """What more instances would do for the other requests."""
+    """Say what more instances would do for the other requests."""
     chosen = enough_instances(found)
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"

@@ -1,4 +1,6 @@
-"""RoutersApart: several routers of a pool decide for themselves, so that each knows the others' work seconds late."""
+"""RoutersApart: several routers of a pool decide separately, so each router learns of the others' decisions only
+seconds later.
+"""
 
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ _WHY: dict[str, str] = {
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each reason why routers decide alone."""
+    """Yield a finding for each reason why routers decide alone."""
     for why, count in sorted(pool.apart.items()):
         words = _WHY.get(why, why)
         yield Finding(

@@ -29,8 +29,8 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each role that misses requests and that more instances would help, according to the simulation of
-    recorded requests, or else to the arriving work.
+    """Yield a finding for each role that misses requests and would be helped by more instances, according to the
+    simulation of recorded requests or, without a simulation, to the rate of arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -103,7 +103,7 @@ def _why(pool: PoolSituation, role: SeenRole) -> str:
 
 
 def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Confirmed) -> tuple[Remedy | None, str]:
-    """The plan that the simulation confirms, and its effect in words."""
+    """Return the plan that the simulation confirms, and the plan's effect in words."""
     replicas, words = round(chosen.value), number_words(found, chosen)
     if found.reach.exceeds(1 - found.goal):
         words += f"; no number of instances serves {wording.share(found.reach.share)} in time"
@@ -111,8 +111,8 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """Words for when no simulation confirms a number: an estimate, marked as such and stable for minutes, or that none
-    is known.
+    """Return the plan and its words when no simulation confirms a number: an estimate marked as such, which has been
+    stable for minutes, or the statement that no number is known.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):
@@ -127,7 +127,7 @@ def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]
 
 
 def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simulation: str | None) -> tuple[Remedy | None, str]:
-    """The plan for this number of replicas, or, if none can be made, the reason."""
+    """Return the plan for this number of replicas, or the reason why no plan can be made."""
     if not pool.can_scale:
         return None, f"{words}; its engines are started elsewhere"
     if pool.scaling.mode is ScalingMode.SLO:

@@ -1,5 +1,5 @@
-"""ScalingAdvised: a change that the operator recommends but does not make, because the mode is Advise or a bound
-forbids it.
+"""ScalingAdvised: a change that the operator recommends but does not make, because the scaling mode is Advise or a
+bound forbids the change.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.specs import RatioMode, ScalingMode
 
 FRESH_SECONDS = 3600.0
-"""A recommendation is recorded once, when it changes; after this many seconds it says nothing about the present."""
+"""Seconds for which a recommendation counts as current. It is recorded only once, when it changes."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each recommendation that still applies to the current number."""
+    """Yield one finding for each recommendation that still applies to the current number of instances."""
     for one in pool.advised:
         role = pool.role(one.role)
         if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:

@@ -1,5 +1,5 @@
-"""NoRouter, OperatorSilent, FiguresBehind: no process reports, or its reports are not counted yet, so the figures shown
-are old.
+"""NoRouter, OperatorSilent, FiguresBehind: no router or no operator reports, or their reports are not yet counted, so
+the figures shown are old.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 OPERATOR_SECONDS = 60.0
-"""The operator reports every pool's state at least every ten seconds; after this many seconds without one it counts
-as away.
+"""Seconds without a report after which the operator counts as away; it reports every pool's state at least every ten
+seconds.
 """
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Findings about missing reports; missing routers count only if instances are desired."""
+    """Yield findings about missing reports. Missing routers count only if instances are desired."""
     if pool.live_routers == 0 and any(role.wanted for role in pool.roles):
         heard = "none ever did" if pool.unheard_seconds is None else f"the last was heard {wording.seconds(pool.unheard_seconds)} ago"
         yield _finding(

@@ -46,12 +46,12 @@ class Served:
 
     @property
     def late(self) -> int:
-        """Requests that missed either target; only TTFT counts while no router judges by both."""
+        """Number of requests that missed a target: TTFT or TPOT, or only TTFT while no router judges both."""
         return self.judged - self.in_time if self.judged else self.ttft_judged - self.ttft_in_time
 
     @property
     def ended(self) -> int:
-        """All judged requests, of which `late` is a part."""
+        """Number of judged requests, late ones included."""
         return self.judged or self.ttft_judged
 
 
@@ -63,8 +63,8 @@ are warm and one burst does not decide.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMinutes:
-    """Minutes of the window in which an instance had requests to judge. `late` and `failing` count those in which more
-    first tokens were late, or more tries failed, than allowed.
+    """Minutes of the window in which an instance had requests to judge. `late` and `failing` count the minutes in which
+    more first tokens were late, or more attempts failed, than allowed.
     """
 
     had: int = 0
@@ -72,16 +72,17 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Whether an instance was observed for long enough and most of those minutes are `bad`."""
+        """Return whether an instance was observed for long enough and most of the observed minutes are `bad`."""
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None if it
-    was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted. `troubles` are
-    the problems that routers see with its engine, each with its duration in seconds; `stalled_ranks` are the
-    data-parallel ranks that are stalled while other ranks go on. `minutes` divides `served` into good and bad minutes.
+    """A living instance. `load` is the larger of its predicted TTFT and TPOT, each divided by its target; None if no
+    latency was measured. `losses` are the times at which the instance was lost in the last hour. `sessions` None: not
+    counted. `troubles` are the problems that routers see with its engine, each with its duration in seconds;
+    `stalled_ranks` are the data-parallel ranks that are stalled while other ranks go on. `minutes` divides `served`
+    into good and bad minutes.
     """
 
     id: str
@@ -99,7 +100,7 @@ class SeenInstance:
 
     @property
     def accepting(self) -> bool:
-        """Whether new requests may be placed here."""
+        """Whether new requests may be placed on this instance."""
         return self.state in ACCEPTING
 
 
@@ -115,9 +116,9 @@ class SeenRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
-    """Session moves of the last `seconds`: how many outcomes are known, how many of these were not faster than
-    staying was predicted to be, and the sum of seconds gained (negative: lost). `bytes_per_token` is the size of the
-    KV blocks that came along, by the engines' own count; None if none did, or none was counted.
+    """Session moves of the last `seconds`: the number of known outcomes, how many of them were not faster than the
+    predicted time of staying, and the total seconds gained (negative: lost). `bytes_per_token` is the size of the KV
+    blocks that were transferred, as the engines count it; None if no blocks were transferred or counted.
     """
 
     seconds: float = 3600.0
@@ -153,8 +154,8 @@ class SeenAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBurn:
-    """An active alert on the error budget: how many times faster than allowed it burns over the long window (in
-    seconds), and the requests per second beyond the allowed ones in that window.
+    """An active alert on the error budget: how many times faster than allowed the budget burns over the long window (in
+    seconds), and the requests per second beyond the allowed rate in that window.
     """
 
     name: str
@@ -168,9 +169,9 @@ class SeenBurn:
 class SeenPredictions:
     """How wrong routers' predictions of prefill times are, as a share, mean over the live routers.
 
-    `unused_error` is the error of the figure not in use (measured or declared), None if there is none. For a policy
-    that learns: the mean absolute errors in seconds of its model and of the router's own formula, for the same
-    requests.
+    `unused_error` is the error of the figure (measured or declared) that is not in use, None if there is no such
+    figure. For a policy that learns, there are also the mean absolute errors in seconds of the policy's model and of
+    the router's own formula, for the same requests.
     """
 
     error: float | None = None
@@ -182,13 +183,13 @@ class SeenPredictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFigure:
-    """A figure of a pool's engines as live routers report it: the one they use, the one they observed, and the one the
-    spec declares; means over the routers in the quantity's unit, None if missing. `off_seconds` is the longest time for
-    which one of the routers has found it wrong.
+    """A figure of a pool's engines as live routers report it: the figure in use, the observed figure and the figure
+    that the spec declares. Each is the mean over the routers in the quantity's unit, None if missing. `off_seconds` is
+    the longest time for which a router has found the figure in use wrong.
     """
 
     quantity: str
-    """A `fairlead.reports.engines.Quantity`, or the word of a newer router."""
+    """A `fairlead.reports.engines.Quantity`, or the name of a quantity that only newer routers know."""
     predicted: float | None
     observed: float | None
     declared: float | None
@@ -199,9 +200,9 @@ class SeenFigure:
 class SeenSizing:
     """The newest simulation of remedies for the pool: requested `age_seconds` ago, about `role`.
 
-    `is_underway` says whether it still runs; `reason` says why the pool has no simulation. `estimate` is the number of
-    instances computed from rates and means when it was requested. `found` is the result of the last finished
-    simulation, `found_seconds` ago, for the current targets.
+    `is_underway` says whether the simulation still runs; `reason` says why the pool has no simulation. `estimate` is
+    the number of instances computed from rates and means at the time of the request. `found` is the result of the last
+    finished simulation for the current targets, `found_seconds` ago.
     """
 
     role: Role
@@ -215,9 +216,12 @@ class SeenSizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
-    """`refused` by reason and `failed` (for good) are requests of the window. `signals` is None if they were not read,
-    because the pool has no problem or no router reports. `unheard_seconds` is the age of the newest report of any
-    router that routes for the pool, None if none ever did; `unseen_seconds` is the age of the operator's newest state.
+    """Everything that findings may know about a pool.
+
+    `refused` by reason and `failed` (permanently) count requests of the window. `signals` is None if they were not
+    read, because the pool has no problem or no router reports. `unheard_seconds` is the age of the newest report of any
+    router that routes for the pool, None if there never was a report; `unseen_seconds` is the age of the operator's
+    newest state.
     """
 
     pool: str
@@ -234,7 +238,7 @@ class PoolSituation:
     window_seconds: float = 300.0
     instances: tuple[SeenInstance, ...] = ()
     gone: Served = Served()
-    """Instances that no longer exist."""
+    """Requests of the window that were served by instances that no longer exist."""
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     signals: PoolSignals | None = None
@@ -248,15 +252,15 @@ class PoolSituation:
     predictions: SeenPredictions = SeenPredictions()
     figures: tuple[SeenFigure, ...] = ()
     apart: Mapping[str, int] = field(default_factory=dict)
-    """Why routers decide alone although there are others (`fairlead.reports.shares.Apart`), and how many do for each
-    reason.
+    """By reason for which routers decide alone although other routers exist (`fairlead.reports.shares.Apart`), the
+    number of such routers.
     """
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
-    """Seconds by which the roll-ups lag, if that is too long to judge by them; then served and refused requests are
-    left out.
+    """Seconds by which the roll-ups lag, if the lag is too long to judge by them; findings then ignore served and
+    refused requests.
     """
 
     @property
@@ -270,21 +274,21 @@ class PoolSituation:
         return max(0.0, 1 - self.slo.percentile / 100)
 
     def per_second(self, requests: float) -> float:
-        """The count of the window as a rate per second."""
+        """Return a count of the window as a rate per second."""
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Whether this number of the requests exceeds the share that may miss the objectives."""
+        """Return whether `missed` of these requests are more than the share that may miss the objectives."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property
     def missed(self) -> int:
-        """Requests of the window that missed the objectives: late, refused, or failed for good."""
+        """Number of requests of the window that missed the objectives: late, refused, or failed permanently."""
         return self.served.late + sum(self.refused.values()) + self.failed
 
     @property
     def ended(self) -> int:
-        """Requests of the window, however they ended."""
+        """Number of requests of the window that have ended, with any outcome."""
         return self.served.ended + sum(self.refused.values()) + self.failed
 
     @property
@@ -294,13 +298,13 @@ class PoolSituation:
 
     @property
     def simulated(self) -> Simulated | None:
-        """The simulation's results; None if there are none for the present targets."""
+        """Return the simulation's results; None if there are no results for the current targets."""
         return None if self.sizing is None else self.sizing.found
 
     def role(self, role: Role) -> SeenRole | None:
-        """The role of this name; None if the pool does not have it."""
+        """Return the role of this name; None if the pool does not have it."""
         return next((one for one in self.roles if one.role is role), None)
 
     def accepting(self, role: Role) -> tuple[SeenInstance, ...]:
-        """The role's instances that take requests."""
+        """Return the role's instances that take requests."""
         return tuple(one for one in self.instances if one.role is role and one.accepting)

@@ -1,4 +1,4 @@
-"""ConditionNotMet: a condition of the object that is not as it should be, in the operator's words."""
+"""ConditionNotMet: a condition of the InferencePool object that is not as it should be, in the operator's words."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ normal during a change.
 """
 
 _WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
-"""Keyed by condition type, the status that is a finding. Ready is handled separately; the objectives and the API's and
-operator's silence are findings of their own; the other conditions only describe progress.
+"""By condition type, the status that makes a finding. Ready is handled separately. The objectives and the silence of
+the API and of the operator have findings of their own; the other conditions only describe progress.
 """
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each unmet condition."""
+    """Yield one finding for each unmet condition."""
     ready = next((one for one in pool.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status == "False":
         yield from _not_ready(pool, ready)
@@ -29,8 +29,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Iterator[Finding]:
-    """The finding for Ready=False. Nothing if instances were starting and all desired ones serve by now: the condition
-    follows in a moment.
+    """Yield the finding for Ready=False. Yield nothing if instances were starting and all desired instances serve by
+    now, because the condition follows in a moment.
     """
     missing = float(sum(max(0, role.wanted - len(pool.accepting(role.role))) for role in pool.roles))
     if ready.reason != INSTANCES_STARTING:

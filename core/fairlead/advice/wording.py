@@ -7,29 +7,29 @@ from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
-    """A rate per second with one decimal, or two if below one: 6.63 → `6.6`, 0.042 → `0.04`."""
+    """Return a rate per second with one decimal, or two if below one: 6.63 → `6.6`, 0.042 → `0.04`."""
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
 def missed(value: float) -> str:
-    """Requests per second that miss the objectives, by the hour where two decimals would show none: 0.44 → `0.44
-    requests/s`, 0.0008 → `3 requests/h`.
+    """Write requests per second that miss the objectives, or requests per hour if two decimals would show zero: 0.44 →
+    `0.44 requests/s`, 0.0008 → `3 requests/h`.
     """
     return f"{value:.2f} requests/s" if value >= 0.005 or not value else count(max(1, round(value * 3600)), "request") + "/h"
 
 
 def share(value: float) -> str:
-    """A share as a percentage: 0.834 → `83.4 %`."""
+    """Return a share as a percentage: 0.834 → `83.4 %`."""
     return percentage(value)
 
 
 def percent(value: float) -> str:
-    """A percentile without needless decimals: 90.0 → `90 %`."""
+    """Return a percentile without needless decimals: 90.0 → `90 %`."""
     return f"{value:g} %"
 
 
 def seconds(value: float) -> str:
-    """A time span: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75 s`, 7500 → `2 h 5 min`."""
+    """Return a time span: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75 s`, 7500 → `2 h 5 min`."""
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 9.995:
@@ -43,13 +43,13 @@ def seconds(value: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 instance`, `2 instances`."""
+    """Return the number with its noun: `1 instance`, `2 instances`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def not_yet(bad: int, had: int, needed: int) -> str:
-    """Why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and
-    `needed` are required.
+    """Say why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and `needed` bad
+    minutes are required.
     """
     if had < needed:
         return f"; that is the record of {count(had, 'minute')}, and to drain it takes {needed}"
@@ -57,11 +57,11 @@ def not_yet(bad: int, had: int, needed: int) -> str:
 
 
 def of_role(role: Role, number: int, noun: str = "instance") -> str:
-    """`4 instances`, `1 prefill instance`."""
+    """Return the number of a role's instances with a noun: `4 instances`, `1 prefill instance`."""
     return count(number, noun if role is Role.BOTH else f"{role.value} {noun}")
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and the number of further ones."""
+    """Return the first names, and the number of further ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

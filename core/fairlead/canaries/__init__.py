@@ -1,5 +1,5 @@
-"""Canaries: a new revision gets some sessions, and a judge compares them with the others.
+"""Canaries: a new revision gets some of the sessions, and a judge compares them with the other sessions.
 
-`bets` gathers evidence that may be read at any time, `sessions` turns requests into one value a session, `judging`
-compares the two arms of a step and gives the verdict. Pure; what is judged are `fairlead.reports.canaries`.
+`bets` gathers evidence that may be read at any time, `sessions` turns requests into one value per session, and
+`judging` compares the two arms of a step and gives the verdict. Pure; the input is `fairlead.reports.canaries`.
 """

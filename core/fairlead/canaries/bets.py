@@ -1,11 +1,12 @@
-"""Bets: evidence about a difference of two arms that may be read after every pair, as often as one likes.
+"""Bets: evidence about the difference between two arms that may be read after every pair, as often as wanted.
 
-For every effect θ of a grid a gambler bets that pairs differ by more than θ, and another that they differ by less.
-While the true effect is θ, a pair's score is symmetric about 0, so no bet gains on average, and by Ville's inequality
-the chance that the wealth ever reaches 1/α is at most α. Wealth is averaged over several stakes, since the best one is
-not known before. So the bounds hold at any stopping time (Waudby-Smith and Ramdas, "Estimating means of bounded random
-variables by betting", JRSS B 2024; Ramdas et al., "Game-theoretic statistics and safe anytime-valid inference",
-Statistical Science 2023). Scores are cut off at ±1, so that no outlier decides (Huber 1964).
+For every effect θ of a grid, one gambler bets that pairs differ by more than θ, and another gambler bets that pairs
+differ by less. While the true effect is θ, a pair's score is symmetric about 0, so no bet gains on average, and by
+Ville's inequality the chance that the wealth ever reaches 1/α is at most α. Wealth is averaged over several stakes,
+since the best stake is not known in advance. So the bounds hold at any stopping time (Waudby-Smith and Ramdas,
+"Estimating means of bounded random variables by betting", JRSS B 2024; Ramdas et al., "Game-theoretic statistics and
+safe anytime-valid inference", Statistical Science 2023). Scores are cut off at ±1, so that no outlier decides (Huber
+1964).
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,17 @@ _STAKES = np.array([0.02, 0.06, 0.15, 0.35, 0.7])
 _NEAR = np.arange(-70, 71) * 0.01
 _FAR = np.arange(15, 37) * 0.05
 GRID = np.concatenate((-_FAR[::-1], _NEAR, _FAR))
-"""The effects that are tried: logarithms of ratios, or differences of shares. They reach every limit that rules may
-set, such as six times as many tokens (logarithm 1.79).
+"""The effects that are tried: logarithms of ratios, or differences of shares. The grid covers every limit that the
+rules can set, such as six times as many tokens (logarithm 1.79).
 """
 _FIRST_SPREAD = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The effect (see `GRID`) by `pairs` pairs: the best guess and bounds. None = nothing excludes larger effects."""
+    """An estimate of the effect (see `GRID`) from `pairs` pairs: the best guess and its bounds. A bound is None if no
+    effect on its side is excluded yet.
+    """
 
     pairs: int
     guess: float
@@ -33,8 +36,10 @@ class Interval:
 
 
 class Bets:
-    """The evidence of one metric. `scaled`: scores are in units of the differences' spread, which fits what has no
-    bounds; else differences must be within ±1 and count as they are.
+    """The evidence for one metric.
+
+    With `scaled`, scores are in units of the differences' spread, which suits unbounded differences. Otherwise
+    differences must be within ±1 and are used unscaled.
     """
 
     def __init__(self, *, scaled: bool) -> None:
@@ -46,7 +51,7 @@ class Bets:
         self.pairs = 0
 
     def add(self, difference: float) -> None:
-        """A pair whose canary differs by this much from the other."""
+        """Add a pair of sessions: the canary's value minus the other session's value."""
         spread = 2 * self._absolute / (self.pairs + 1) if self._scaled else 1.0  # by earlier pairs only: a bet precedes its outcome
         scores = np.clip((difference - GRID) / max(spread, 1e-9), -1.0, 1.0)
         staked = _STAKES[:, None] * scores
@@ -57,7 +62,9 @@ class Bets:
         self.pairs += 1
 
     def interval(self, alpha: float) -> Interval:
-        """Bounds of which each is wrong, at whatever time it is read, with a chance of at most `alpha`."""
+        """Return the bounds of the effect. Each bound is wrong with a chance of at most `alpha`, whenever it is
+        read.
+        """
         needed = np.log(len(_STAKES) / alpha)
         above = np.flatnonzero(np.logaddexp.reduce(self._above, axis=0) >= needed)
         below = np.flatnonzero(np.logaddexp.reduce(self._below, axis=0) >= needed)

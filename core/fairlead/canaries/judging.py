@@ -1,4 +1,4 @@
-"""The verdict about a step of a canary: go on, wait, or go back, with its evidence."""
+"""The verdict about a step of a canary (go on, wait, or go back) with its evidence."""
 
 from collections.abc import Iterable
 from math import exp, log
@@ -9,17 +9,23 @@ from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, StepVer
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
-"""The chance that a metric that is worse by more than `go_below` seems not to be. All must, so none is corrected."""
+"""Chance that a metric which is worse by more than `go_below` looks acceptable. All metrics must look acceptable before
+a canary goes on, so the chance is not divided among them.
+"""
 LEAST_PAIRS = 20
-"""Pairs of sessions that a metric needs before it decides anything."""
+"""Minimum number of session pairs before a metric decides anything."""
 
 
 _SIDES = sum(2 if metric.sign == 0 else 1 for metric in METRICS)
-"""Bounds that may each stop a canary falsely."""
+"""Number of bounds that could each stop a canary falsely: two for a metric that may change in neither direction, else
+one.
+"""
 
 
 class Judge:
-    """Judges one step. `began` is when its first request came (Unix seconds); samples come in order of time."""
+    """A judge of one step. `began` is the time of the step's first request (Unix seconds); samples are added in order
+    of time.
+    """
 
     def __init__(self, rules: CanaryRules, began: float) -> None:
         self._rules = rules
@@ -28,21 +34,23 @@ class Judge:
         self._requests = {True: 0, False: 0}
 
     def add(self, one: CanarySample) -> None:
-        """A request of the step."""
+        """Add a request of the step."""
         self._requests[one.canary] += 1
         self._sessions.add(one, skipped=HITS if one.at < self._warm else "")
 
     def elapse(self, now: float) -> None:
-        """It is `now`, and all earlier requests were added."""
+        """Advance the time to `now`, after all earlier requests were added."""
         self._sessions.elapse(now)
 
     @property
     def pairs(self) -> int:
-        """Pairs of sessions so far, over all metrics: the judgement changes with them."""
+        """Number of session pairs so far, summed over all metrics. The judgement changes only when this number
+        changes.
+        """
         return sum(bets.pairs for bets in self._sessions.bets.values())
 
     def judgement(self) -> Judgement:
-        """The verdict by all requests so far; it may be asked at any time."""
+        """Return the verdict from all requests so far. May be called at any time."""
         estimates = tuple(self._estimate(metric) for metric in METRICS)
         verdict, reason = _verdict(estimates)
         counted = self._sessions.counted
@@ -71,7 +79,7 @@ class Judge:
 
 
 def judged(samples: Iterable[CanarySample], rules: CanaryRules, began: float) -> Judgement:
-    """The judgement of a step by its samples, which are in order of time."""
+    """Return the judgement of a step from its samples, which are in order of time."""
     judge = Judge(rules, began)
     for one in samples:
         judge.add(one)
@@ -83,7 +91,7 @@ def _shown(metric: Metric, effect: float) -> float:
 
 
 def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: CanaryRules) -> StepVerdict:
-    """`looser` has the bounds of `GOING_ON`."""
+    """Return the verdict of one metric. `looser` is the metric's interval at the error chance `GOING_ON`."""
     if interval.pairs < LEAST_PAIRS:
         return StepVerdict.WAIT
     stop, go = (log(1 + share) if metric.is_ratio else share for share in (rules.stop_above * metric.stop, rules.go_below * metric.go))
@@ -95,7 +103,7 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """These two bounds, as far as they are for the worse, as how much worse they are."""
+    """Return those of two bounds whose direction is worse for the metric, each as an amount by which it is worse."""
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards
 
@@ -104,7 +112,7 @@ _WORDS = {"ttft": "the time to first token", "tpot": "the time per token", "hits
 
 
 def words_of(metric: str) -> str:
-    """A metric in words, for sentences."""
+    """Return a metric in words, for sentences."""
     return _WORDS.get(metric, "the tokens of an answer")
 
 

@@ -1,8 +1,9 @@
-"""From requests to one value a session and metric, so that like is compared with like.
+"""Turns requests into one value per session and metric, so that only similar requests are compared.
 
-A request is compared with the mean of its stratum, over both arms and earlier requests only: the same class, about as
-many tokens to compute (or of context), about as many requests that decode beside it. A session counts once, with the
-mean of its first requests: its turns are alike, and counting each would take one session's habit for many witnesses.
+A request is compared with the mean of the earlier requests of its stratum in both arms: the same class, a similar
+number of tokens to compute (or of context), and a similar number of requests that decode at the same time. A session
+counts once, with the mean of its first requests: the turns of a session are alike, and counting each turn would weigh
+one session's habit many times.
 """
 
 from collections import OrderedDict, deque
@@ -14,22 +15,24 @@ from fairlead.canaries.bets import Bets
 from fairlead.reports.canaries import CanarySample
 
 TURNS = 4
-"""Requests of a session that count."""
+"""Maximum number of requests of a session that count."""
 IDLE_SECONDS = 60.0
-"""After so long without a request a session counts with the requests that it had."""
+"""Seconds without a request after which a session counts with the requests that it had."""
 _KNOWN = 5
-"""Requests of a stratum before others are compared with their mean."""
+"""Number of requests of a stratum that must be known before further requests are compared with their mean."""
 _WAITING = 16
 _RECENT = 0.05
-"""Weight of the newest request in the average by which a load that both arms feel is taken out."""
+"""Weight of the newest request in the running average that removes the load which both arms share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """Something that is compared: `value` of a request (None = it has none), within the strata of `stratum`.
+    """A quantity that is compared: `value` of a request (None if the request has no value), within the strata of
+    `stratum`.
 
-    `is_ratio`: values are logarithms, so that the effect is a ratio; else they are shares. `sign` is 1 where more is
-    worse, -1 where less is worse, 0 where both are. `stop` and `go` are factors of the limits of the rules.
+    With `is_ratio`, values are logarithms, so that the effect is a ratio; otherwise they are shares. `sign` is 1 if a
+    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` are factors on the
+    limits of the rules.
     """
 
     name: str
@@ -80,11 +83,11 @@ METRICS = (
         go=3.0,
     ),
 )
-"""What a canary is judged by."""
+"""The metrics by which a canary is judged."""
 
 
 class Strata:
-    """Means of a metric by stratum, and how much all requests differ from them just now."""
+    """Means of a metric by stratum, and a running average of the recent requests' differences from these means."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -92,7 +95,9 @@ class Strata:
         self._means: dict[tuple[object, ...], tuple[int, float]] = {}
 
     def rest(self, one: CanarySample) -> float | None:
-        """How much the request differs from the earlier ones of its stratum; None where too few are known."""
+        """Return how much the request differs from the earlier requests of its stratum, less the recent average
+        difference; None if the request has no value or too few requests of the stratum are known.
+        """
         value = self._metric.value(one)
         if value is None:
             return None
@@ -116,7 +121,9 @@ class _Open:
 
 
 class Sessions:
-    """Sessions of both arms, and the pairs of those that ended one after the other. Requests come in order of time."""
+    """Sessions of both arms. A finished session is paired with a finished session of the other arm. Requests must be
+    added in order of time.
+    """
 
     def __init__(self, metrics: tuple[Metric, ...] = METRICS) -> None:
         self._strata = {metric.name: Strata(metric) for metric in metrics}
@@ -125,10 +132,10 @@ class Sessions:
         self._waiting: dict[tuple[str, bool], deque[float]] = {}
         self.bets = {metric.name: Bets(scaled=metric.is_ratio) for metric in metrics}
         self.counted = {True: 0, False: 0}
-        """Sessions that counted, of the canary (True) and of the others."""
+        """Number of sessions that counted: of the canary (True) and of the other arm (False)."""
 
     def add(self, one: CanarySample, skipped: str = "") -> None:
-        """A request, which does not count for the metric `skipped`."""
+        """Add a request. It does not count for the metric named `skipped`."""
         self.elapse(one.at)
         rests = {name: strata.rest(one) for name, strata in self._strata.items()}
         if one.session in self._closed:
@@ -143,7 +150,7 @@ class Sessions:
             self._close(one.session)
 
     def elapse(self, now: float) -> None:
-        """It is `now`: sessions that have been idle for long count."""
+        """Advance the time to `now`: sessions that were idle for more than `IDLE_SECONDS` are finished and counted."""
         while self._open and next(iter(self._open.values())).last < now - IDLE_SECONDS:
             self._close(next(iter(self._open)))
 

@@ -1,11 +1,13 @@
-"""The rules of a judge of canaries and its verdicts, for those who do not judge: this loads no numpy."""
+"""The rules of a canary's judge and its verdicts. Code that does not judge can import this module without loading
+numpy.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class StepVerdict(StrEnum):
-    """What to do with a step, or what one metric says of it."""
+    """The decision about a step, by all metrics or by one metric."""
 
     GO = "go"
     WAIT = "wait"
@@ -14,11 +16,12 @@ class StepVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryRules:
-    """By what a step is judged.
+    """The limits by which a step is judged.
 
-    A canary that is certainly worse by more than `stop_above` goes back, one that is certainly worse by less than
-    `go_below` goes on: shares (0.02 = 2 % of a latency, 2 points of a share). `false_stops` is the chance that a
-    revision that is as good goes back, over all metrics. Hits are judged once `warming_seconds` have passed.
+    A canary that is certainly worse by more than `stop_above` goes back; a canary that is certainly worse by less than
+    `go_below` goes on. Both are shares (0.02 = 2 % of a latency, 2 points of a share). `false_stops` is the chance,
+    over all metrics, that a revision that is equally good goes back. Cache hits are judged once `warming_seconds` have
+    passed.
     """
 
     stop_above: float = 0.02
@@ -29,8 +32,8 @@ class CanaryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One metric: its change in the canary, as a share of the others' value where `is_ratio`, else in points (shares,
-    0.01 = 1 point). Positive = more. Bounds are None where nothing excludes larger changes.
+    """The estimate of one metric: its change in the canary, relative to the other arm's value if `is_ratio`, else in
+    points (shares, 0.01 = 1 point). Positive = more. A bound is None if no larger change is excluded yet.
     """
 
     metric: str
@@ -44,8 +47,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict about a step, and what it rests on. Sessions are those that counted; `late_requests` did not, as they
-    were reported too late.
+    """The verdict about a step, with its evidence. Only sessions that counted are included; `late_requests` were
+    reported too late to count.
     """
 
     verdict: StepVerdict

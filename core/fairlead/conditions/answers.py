@@ -13,7 +13,7 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """The condition before the first answer of the control API; a condition already in the status is kept."""
+    """Return the condition before the first answer of the control API; a condition already in the status is kept."""
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -89,21 +89,21 @@ def _task_words(seen: TaskObservation, goal: float) -> str:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """The percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100: 90,
-    but 89.6, and 99.7.
+    """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
+    90, but 89.6, and 99.7.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
-    """In whole units, so that the message changes once a minute and not with every answer."""
+    """Write a duration in whole units, so that the message changes at most once a minute and not with every answer."""
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """The share of requests that met the SLO, which requests and targets it covers, and the share that met each target;
-    None without requests.
+    """Return the share of requests that met the SLO, which requests and targets it covers, and the share that met each
+    target; None without requests.
 
     While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
     those of requests still running, so the shares need not add up. The words say both.

@@ -73,7 +73,7 @@ class ScaleProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleProblem:
-    """A workload that a role names and that is not scaled: why, and one line with the remedy."""
+    """A workload that a role names and that is not scaled, with the reason and one line with the remedy."""
 
     reason: ScaleProblemReason
     message: str
@@ -88,7 +88,7 @@ class GatewayProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProblem:
-    """What keeps the operator from showing the pool to gateways, and one line with the remedy."""
+    """The problem that keeps the operator from showing the pool to gateways, and one line with the remedy."""
 
     reason: GatewayProblemReason | ActionFailureReason
     message: str
@@ -96,7 +96,7 @@ class GatewayProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayJudgement:
-    """A gateway's verdict on the pool, in its own words. `status` is True, False or Unknown."""
+    """A gateway's verdict on the pool, in the gateway's own words. `status` is True, False or Unknown."""
 
     type: str
     status: str
@@ -114,19 +114,19 @@ class GatewayParent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
-    """The state of a pool that asks for gateways: the gateways that route to it, or the reason why none can."""
+    """The state of a pool that asks for gateways: the gateways that route to it, or the reason why no gateway can."""
 
     problem: GatewayProblem | None = None
     parents: tuple[GatewayParent, ...] = ()
 
 
 class NoRoom(StrEnum):
-    """Why an instance that could run has no place: the reason of Degraded=True."""
+    """Why no place was found for an instance: the reason of Degraded=True."""
 
     NODES = "Unschedulable"
-    """No node fits; Kubernetes' own word."""
+    """No node has room for the pod; the reason that Kubernetes gives."""
     QUOTA = "WaitingForQuota"
-    """Kueue has not admitted it."""
+    """Kueue has not admitted the pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +150,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
-    """What determined every role's number of instances. `measured` are the roles with fresh signals; `answered` says
-    whether the control API answered this round, so that one late answer does not look as if nothing were measured.
+    """The facts that determined every role's number of instances. `measured` are the roles with fresh signals.
+    `answered` says whether the control API answered in this round, so that one late answer does not look as if nothing
+    were measured.
     """
 
     is_fixed: bool
@@ -159,7 +160,7 @@ class ScalingFacts:
     targets: tuple[RoleTarget, ...]
     measured: frozenset[Role]
     sleeps: bool = False
-    """Whether the pool has no instance until a request comes."""
+    """Whether the pool stays without instances until a request arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,15 +185,15 @@ class PoolFacts:
     rollout: Rollout | None = None
     """The unfinished rollout, if any."""
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
-    """Why a rollout is stuck: the reason, and the same in words."""
+    """Why a rollout is stuck: the reason, and a description in words."""
     canary: str = ""
-    """Where the rollout's canary is, in words; empty without one."""
+    """The state of the rollout's canary, in words; empty without a canary."""
     scaling: ScalingFacts | None = None
     selecting_nothing: tuple[str, ...] = ()
     """Selectors of roles that match no pod."""
     scale_problems: tuple[ScaleProblem, ...] = ()
     gateway: GatewayFacts | None = None
-    """None if the spec does not ask for gateways."""
+    """The state of the pool's gateways; None if the spec does not ask for gateways."""
     migrations_paused: bool | None = False
     """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
     follows_forecast: bool = False

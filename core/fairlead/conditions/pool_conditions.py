@@ -26,7 +26,7 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
-    """All conditions of a pool: one per type, always the same types in the same order.
+    """Return all conditions of a pool: one per type, always the same types in the same order.
 
     GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast,
     TaskSLOMet where the spec has no targets of tasks.
@@ -55,7 +55,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
 def merge_conditions(
     previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
-    """The new status.conditions list.
+    """Return the new status.conditions list.
 
     `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
     status is not known yet keeps its previous value.
@@ -76,7 +76,9 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """The condition list after a failed reconcile round: only Degraded is updated. None if it already says so."""
+    """Return the condition list after a failed reconcile round, with only Degraded updated; None if Degraded already
+    reports this failure.
+    """
     before = tuple(previous)
     kind = ConditionType.DEGRADED
     fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)
@@ -86,7 +88,7 @@ def only_degraded(
 
 
 def migrations_paused(facts: PoolFacts) -> Condition:
-    """True while `spec.routing.migrations` is Paused."""
+    """Return the condition MigrationsPaused: True while `spec.routing.migrations` is Paused."""
     kind = ConditionType.MIGRATIONS_PAUSED
     if facts.migrations_paused is None:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
@@ -97,8 +99,8 @@ def migrations_paused(facts: PoolFacts) -> Condition:
 
 
 def forecast_holds(facts: PoolFacts) -> Condition:
-    """Whether demand is within the band of the pool's forecast. Without an answer the last one counts, so that the
-    control API may be away without a change of schedules.
+    """Return whether demand is within the band of the pool's forecast. Without an answer of the control API the last
+    answer counts, so an outage of the control API does not change schedules.
     """
     kind = ConditionType.FORECAST_HOLDS
     if facts.observations is None:
@@ -110,7 +112,7 @@ def forecast_holds(facts: PoolFacts) -> Condition:
 
 
 def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether by these conditions schedules that follow a forecast are suspended."""
+    """Return whether, by these conditions, the schedules that follow a forecast are suspended."""
     return any(one.get("type") == ConditionType.FORECAST_HOLDS and one.get("status") == "False" for one in conditions)
 
 
@@ -119,7 +121,7 @@ _RESOLVED = "ResolvedRefs"
 
 
 def gateway_ready(facts: GatewayFacts) -> Condition:
-    """True when every gateway that routes to the pool accepts it and finds its endpoint picker."""
+    """Return GatewayReady: True if every gateway that routes to the pool accepts it and finds its endpoint picker."""
     kind = ConditionType.GATEWAY_READY
     if facts.problem is not None:
         return Condition(type=kind, status="False", reason=facts.problem.reason, message=facts.problem.message)
@@ -144,7 +146,7 @@ def gateway_ready(facts: GatewayFacts) -> Condition:
 
 
 def _judgement(parent: GatewayParent, kind: str) -> GatewayJudgement | None:
-    """The gateway's judgement; None while it gives none, or reports Unknown."""
+    """Return the gateway's judgement; None if the gateway gives no judgement, or reports Unknown."""
     return next((one for one in parent.judgements if one.type == kind and one.status in {"True", "False"}), None)
 
 
@@ -154,12 +156,12 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """The gateways' own reasons and messages."""
+    """Join the gateways' own reasons and messages."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 
 def scaling_active(facts: PoolFacts) -> Condition:
-    """Whether the numbers of instances follow measured signals."""
+    """Return whether the numbers of instances follow measured signals."""
     kind = ConditionType.SCALING_ACTIVE
     scaling = facts.scaling
     if scaling is None:
@@ -179,7 +181,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Whether bounds keep a role from its desired number."""
+    """Return whether bounds keep a role from its desired number."""
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:

@@ -22,8 +22,8 @@ def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
 
 
 def instances_ready(facts: PoolFacts) -> Condition:
-    """InstancesReady: the role with the worst shortage gives the reason, and the message names every role that lacks
-    instances.
+    """Return InstancesReady: the role with the worst shortage gives the reason, and the message names every role that
+    lacks instances.
     """
     kind = ConditionType.INSTANCES_READY
     if not facts.desired:
@@ -64,7 +64,7 @@ def progressing(facts: PoolFacts) -> Condition:
 
 
 def _without_room(facts: PoolFacts) -> str:
-    """The remedy for a rollout whose next instance finds no room while no old one may go first."""
+    """Return the remedy for a rollout whose next instance has no room while no old instance may be removed first."""
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""
@@ -72,7 +72,7 @@ def _without_room(facts: PoolFacts) -> str:
 
 
 SLEEP_REMEDY = (
-    "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then what is too much is deleted"
+    "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then surplus instances are deleted"
 )
 _NAMED = 5
 """Maximum number of instances that a message names; it counts the others."""
@@ -113,7 +113,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """The instances that cannot run, grouped by reason, with the message about the first of each group."""
+    """Return the instances that cannot run, grouped by reason, with the message about the first of each group."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
@@ -123,7 +123,7 @@ def _troubles(facts: PoolFacts) -> str:
 
 
 def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
-    """Like `_troubles`, for engine problems that routers have found."""
+    """Describe, like `_troubles`, the engine problems that routers have found."""
     lines = []
     for reason in sorted({one.trouble for one in found}):
         of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)
@@ -137,6 +137,6 @@ def _loss(instance: ObservedInstance) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The first names in order, and the number of further ones."""
+    """Return the first names in order, and the number of further ones."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more

@@ -15,25 +15,27 @@ _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMIN
 
 
 def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
-    """The number of instances in one of these states, without those whose pods are being deleted."""
+    """Return the number of instances in one of these states, without instances whose pods are being deleted."""
     return sum(1 for instance in instances if instance.state in states and not instance.terminating)
 
 
 def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
-    """Example: `3 of 4 prefill instances serve`. The functions of this module take the role's own instances."""
+    """Say how many instances serve, for example `3 of 4 prefill instances serve`. The functions of this module take the
+    role's own instances.
+    """
     serving = count(instances, InstanceState.SERVING)
     more = f", and {serving - role.replicas} more" if serving > role.replicas else ""
     return f"{min(serving, role.replicas)} of {role.replicas} {_noun(role)} serve{more}"
 
 
 def asleep_words(instances: Iterable[ObservedInstance]) -> str:
-    """Example: `, and 2 sleep`; empty if none does."""
+    """Say how many instances sleep, for example `, and 2 sleep`; empty if no instance sleeps."""
     asleep = count(instances, InstanceState.ASLEEP)
     return f", and {asleep} sleep{'s' if asleep == 1 else ''}" if asleep else ""
 
 
 def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:
-    """Why too few instances serve: one of SHORTAGES and a sentence; None if enough serve."""
+    """Return why too few instances serve: a reason of SHORTAGES and a sentence; None if enough serve."""
     serving, words = count(instances, InstanceState.SERVING), serving_words(role, instances)
     if serving >= role.replicas:
         return None
@@ -49,14 +51,18 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
 
 
 def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """How far the role is from the wanted number; None if exactly that many instances exist and none is starting."""
+    """Say how far the role is from the desired number; None if exactly the desired number exists and no instance is
+    starting.
+    """
     live = sum(1 for instance in instances if instance.counts)
     starting = count(instances, *_STARTING)
     return f"{live} of {role.replicas} {_noun(role)} exist, {starting} start" if starting or live != role.replicas else None
 
 
 def below_minimum(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """A sentence if fewer instances than the minimum take requests and no more are starting; else None."""
+    """Return a sentence if fewer instances than the minimum take requests and no further instances are starting; else
+    None.
+    """
     accepting = count(instances, *ACCEPTING)
     if role.replicas == 0 or accepting >= role.min_replicas or count(instances, InstanceState.PENDING, InstanceState.STARTING):
         return None

@@ -1,6 +1,6 @@
-"""What instances cost, and who used them: the recorded lives of instances at their prices, divided exactly among the
-requests that they served and the time in which they served none.
+"""The costs of instances, and which requests caused them: the recorded lifetimes of instances at their prices, divided
+exactly between the requests that the instances served and their idle time.
 
-Everything is counted in whole units (`money.UNITS`), so the parts of a sum always add up to it. It must not read a
-clock or round an amount before it is shown. The danger here: a share that is rounded twice.
+Everything is counted in whole units (`money.UNITS`), so the parts of a sum always add up to the sum. The package must
+not read a clock or round an amount before it is shown. The danger here: a share that is rounded twice.
 """

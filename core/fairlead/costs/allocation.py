@@ -1,9 +1,9 @@
 """Divides the cost of a pool's instances among its requests.
 
-The rule: an instance costs its role's price for as long as it lives, whether it works or not. In each hour the part of
-a role's time in which no request was at an instance is idle. The rest was prefill or decode, as measured; prefill is
-divided by the prompt tokens that were computed, decode by the generated tokens. Busy time without any such token is
-unattributed: its requests broke off, or bypassed the scheduler.
+The rule: an instance costs its role's price for its whole lifetime, busy or idle. In each hour, the part of a role's
+time in which its instances had no request is idle. The rest was prefill or decode, as measured; prefill is divided by
+the computed prompt tokens, decode by the generated tokens. Busy time without any such token is unattributed: its
+requests were cut off, or bypassed the scheduler.
 """
 
 from bisect import bisect_right
@@ -21,8 +21,8 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """The time in which a pod was an instance of a role, in microseconds since 1970; `ended` is exclusive, None while
-    it lives.
+    """The time span in which a pod was an instance of a role, in microseconds since 1970. `ended` is exclusive; None if
+    the instance still lives.
     """
 
     pod: str
@@ -33,7 +33,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """In how much of an hour a role's instances worked, and prefilled, summed over them, in microseconds."""
+    """The busy time of a role's instances in an hour, and the part of it spent on prefill, summed over the instances,
+    in microseconds.
+    """
 
     busy: int
     prefilling: int = 0
@@ -41,7 +43,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What the requests of a group, such as a key, used in an hour. `hit_tokens` are prompt tokens that were cached."""
+    """The use of an hour by the requests of a group, such as those of one key. `hit_tokens` are prompt tokens found in
+    the cache.
+    """
 
     group: str
     requests: int = 0
@@ -52,7 +56,7 @@ class Use:
 
 @dataclass(slots=True, kw_only=True)
 class Line:
-    """What a group costs, in units, and what it used."""
+    """The cost of a group's requests, in units, and what the requests used."""
 
     prefill: int = 0
     decode: int = 0
@@ -63,21 +67,21 @@ class Line:
 
     @property
     def units(self) -> int:
-        """Its whole cost."""
+        """The group's whole cost."""
         return self.prefill + self.decode
 
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """A cost in units: what requests used, what was idle, and what was busy without tokens."""
+    """A cost in units, divided into the time that requests used, the idle time, and the busy time without tokens."""
 
     used: int = 0
     prefill: int = 0
-    """The part of `used` for prefill; the rest is for decode."""
+    """The part of `used` that is for prefill; the rest is for decode."""
     idle: int = 0
     unattributed: int = 0
     microseconds: int = 0
-    """Priced time of instances."""
+    """Time of instances that had a price, in microseconds."""
     measured: int = 0
     """The part of `microseconds` at a measured price."""
 
@@ -98,8 +102,9 @@ class Parts:
 
 @dataclass(slots=True, kw_only=True)
 class Allocation:
-    """The cost of a pool, by currency: of the groups of its requests, of its roles and of the hours (their number since
-    1970). `cached` estimates what prefilling the cached tokens would have cost.
+    """The cost of a pool. `lines` is by currency and group of requests, `roles` by currency and role, `hours` by
+    currency and hour (hours since 1970). `cached` estimates, by currency, what prefilling the cached tokens would have
+    cost.
     """
 
     lines: dict[tuple[str, str], Line] = field(default_factory=lambda: defaultdict(Line))
@@ -118,7 +123,7 @@ def allocate(
     start: int,
     end: int,
 ) -> Allocation:
-    """The cost of [start, end), both in microseconds. `work` is by role and hour, `uses` by hour."""
+    """Return the cost of [start, end), both in microseconds. `work` is by role and hour, `uses` by hour."""
     found = Allocation()
     spans = _spans(lives, prices, start, end)
     alive: dict[tuple[Role, int], int] = defaultdict(int)
@@ -176,7 +181,7 @@ def _cached(prefill: int, uses: Sequence[Use]) -> int:
 
 
 def _count(found: Allocation, currency: str, uses: Sequence[Use]) -> None:
-    """Note what the groups used in an hour that has a cost in this currency."""
+    """Add the groups' use in one hour to their lines in this currency."""
     for use in uses:
         line = found.lines[currency, use.group]
         line.requests += use.requests
@@ -186,8 +191,8 @@ def _count(found: Allocation, currency: str, uses: Sequence[Use]) -> None:
 
 
 def _spans(lives: Iterable[Life], prices: Sequence[Price], start: int, end: int) -> Iterator[tuple[Role, int, int, Price | None]]:
-    """Role, hour, microseconds and price of each piece of a life within [start, end), none across an hour or a change
-    of price.
+    """Yield role, hour, microseconds and price for each piece of a lifetime within [start, end). No piece spans two
+    hours or a change of price.
     """
     of_roles = {role: sorted((one for one in prices if one.role is role), key=lambda one: one.since) for role in Role}
     for life in merged(lives):
@@ -201,7 +206,7 @@ def _spans(lives: Iterable[Life], prices: Sequence[Price], start: int, end: int)
 
 
 def _price_at(prices: Sequence[Price], at: int) -> tuple[Price | None, int]:
-    """The price in force, and until when."""
+    """Return the price in force at this time, and the time until which it is in force."""
     if not prices or at < prices[0].since:
         return None, prices[0].since if prices else FOREVER
     for price, later in pairwise(prices):
@@ -211,7 +216,7 @@ def _price_at(prices: Sequence[Price], at: int) -> tuple[Price | None, int]:
 
 
 def merged(lives: Iterable[Life]) -> list[Life]:
-    """The lives without their overlaps: a moment of a pod counts once, for the role that it began last."""
+    """Return the lifetimes without overlaps: each moment of a pod counts once, for the role that began last."""
     of_pods: dict[str, list[Life]] = defaultdict(list)
     for life in lives:
         of_pods[life.pod].append(life)
@@ -219,7 +224,9 @@ def merged(lives: Iterable[Life]) -> list[Life]:
 
 
 def _apart(lives: Sequence[Life]) -> Iterator[Life]:
-    """The lives of one pod, cut where one begins or ends; each moment is of the life that began last."""
+    """Yield the lifetimes of one pod, cut at every begin and end. Each moment belongs to the lifetime that began
+    last.
+    """
     ordered = sorted((one for one in lives if one.began < _end(one)), key=lambda one: (one.began, _end(one)))
     if len(ordered) < 2:
         yield from ordered
@@ -236,12 +243,13 @@ def _end(life: Life) -> int:
 
 
 Steps = Sequence[tuple[int, int]]
-"""A number over time: pairs of a time in microseconds and the number from then on, in order."""
+"""A number over time: pairs of a time in microseconds and the number from then on, in order of time."""
 
 
 def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Price], start: int, end: int) -> list[tuple[str, int]]:
-    """By how much a role's instances would have cost more with the declared number than with the wanted one, within
-    [start, end) while a window was open: pieces of currency and units. `windows` are pairs of a begin and an end.
+    """Yield how much more a role's instances would have cost with the declared number than with the wanted number,
+    within [start, end) and only while a window was open: pairs of a currency and an amount in units. `windows` are
+    pairs of a begin and an end.
     """
     ordered = sorted(prices, key=lambda one: one.since)
     usable = [(opens, closes) for opens, closes in windows if opens < closes]
@@ -259,6 +267,6 @@ def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Pric
 
 
 def _at(steps: Steps, at: int) -> int:
-    """The number in force at a time, 0 before the first."""
+    """Return the number in force at a time; 0 before the first step."""
     place = bisect_right(steps, at, key=lambda step: step[0])
     return steps[place - 1][1] if place else 0

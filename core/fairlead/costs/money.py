@@ -6,17 +6,19 @@ from decimal import Decimal
 from fairlead.errors import InvalidInput
 
 MICRO = 1_000_000
-"""Micro-units of a currency's unit; an amount is never written finer."""
+"""Micro-units in one unit of a currency. No amount is written more finely than in micro-units."""
 HOUR_MICROSECONDS = 3_600_000_000
 UNITS = HOUR_MICROSECONDS
-"""Units of a micro-unit. A price per hour in micro-units, times microseconds, is a whole number of units."""
+"""Units in one micro-unit. With this factor, a price in micro-units per hour times microseconds is a whole number of
+units.
+"""
 PRICE_PATTERN = r"^[0-9]{1,7}(\.[0-9]{1,6})?$"
 CURRENCY_PATTERN = "^[A-Z]{3}$"
 PRICE_WANTED = 'write an amount such as "2.50", below 10,000,000 and with at most six decimals'
 
 
 def micros_of(field: str, amount: str) -> int:
-    """A written amount in micro-units, such as 2500000 for "2.50". Raises InvalidInput naming the field."""
+    """Return a written amount in micro-units, such as 2500000 for "2.50". Raises InvalidInput naming the field."""
     whole, point, part = amount.partition(".")
     figures = whole.isascii() and whole.isdigit() and len(whole) <= 7
     if not figures or (point and not (part.isascii() and part.isdigit() and len(part) <= 6)):
@@ -25,22 +27,24 @@ def micros_of(field: str, amount: str) -> int:
 
 
 def written(micros: int) -> str:
-    """Micro-units as a decimal with six places, such as `2.500000`."""
+    """Write micro-units as a decimal with six places, such as `2.500000`."""
     return f"{Decimal(micros) / MICRO:.6f}"
 
 
 def read_back(amount: str) -> int:
-    """The micro-units of an amount that `written` wrote, of any size."""
+    """Return the micro-units of an amount that `written` wrote, of any size."""
     return int(Decimal(amount) * MICRO)
 
 
 def rounded(units: int) -> int:
-    """Units in micro-units, halves up."""
+    """Convert units to micro-units, rounding half up."""
     return (2 * units + UNITS) // (2 * UNITS)
 
 
 def shown(parts: Sequence[int]) -> list[int]:
-    """The parts of a sum in micro-units, so that they add up to the rounded sum: none is off by a whole micro-unit."""
+    """Return the parts of a sum in micro-units such that they add up to the rounded sum. Each part is off by less than
+    a micro-unit.
+    """
     before, found = 0, []
     for part in parts:
         found.append(rounded(before + part) - rounded(before))
@@ -49,7 +53,7 @@ def shown(parts: Sequence[int]) -> list[int]:
 
 
 def apportioned(amount: int, weights: Sequence[int]) -> list[int]:
-    """A whole amount divided by weights, so that the shares add up to it. All weights must not be 0."""
+    """Divide a whole amount by weights such that the shares add up to the amount. At least one weight must not be 0."""
     total, before, found = sum(weights), 0, []
     for weight in weights:
         found.append(amount * (before + weight) // total - amount * before // total)

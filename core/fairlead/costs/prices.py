@@ -1,4 +1,4 @@
-"""Prices of instance hours: declared ones in force until the next, and measured ones where none is declared."""
+"""Prices of instance hours: declared prices in force until the next, and measured prices where none is declared."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,12 +1,12 @@
-"""What a pool would have done with other schedules, minute by minute, in virtual time.
+"""Computes what a pool would have done with other schedules, minute by minute, in virtual time.
 
-Demand flows as work into one queue per role. An instance serves `start_seconds` after it is asked for and computes more
-slowly until its cache is full again, since what the others hit it must compute. The number of instances is the
-product's own pipeline (`fairlead.scaling.targets.step`), once a minute, and the windows are its own schedules
-(`in_force`). Requests of a minute are late if the queue then takes longer than `slo.ttft`.
+Demand flows as work into one queue per role. A new instance serves after `start_seconds` and computes more slowly until
+its cache is full, because it must compute the tokens that other instances find in their caches. The number of instances
+comes from the product's own pipeline (`fairlead.scaling.targets.step`), once a minute, and the windows are its own
+schedules (`in_force`). Requests of a minute are late if the queue then takes longer than `slo.ttft`.
 
-The danger here is to take it for a simulation of engines: it has no single requests, so chance within a minute makes
-nobody late. It compares schedules on the same demand; it does not predict attainment.
+The danger here is to mistake a back-test for a simulation of engines: it has no single requests, so random variation
+within a minute makes no request late. It compares schedules on the same demand; it does not predict attainment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What would have become of a stretch of demand: instance hours, and requests that were late of all."""
+    """The result of a back-test: instance hours, the number of requests, and how many of the requests were late."""
 
     instance_hours: float
     requests: float
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def in_time(self) -> float:
-        """The share (0-1) of the requests in time; 1 without any."""
+        """The share (0-1) of the requests that were in time; 1 without requests."""
         return 1.0 - self.late / self.requests if self.requests else 1.0
 
 
@@ -79,7 +79,7 @@ class Stretch:
 
 
 class _Fleet:
-    """The instances of one role: when each began to serve, and the work that waits for them."""
+    """The instances of one role: the time at which each began to serve, and the work in the queue."""
 
     def __init__(self, number: int, lead: Lead, hit_share: float) -> None:
         self.serving = [-np.inf] * number
@@ -95,20 +95,20 @@ class _Fleet:
         self.starting = [at for at in self.starting if at > now]
 
     def power(self, now: float) -> float:
-        """What the instances compute now, in instances with full caches."""
+        """Return the current computing power of the instances, in units of an instance with a full cache."""
         filling = self._lead.refill_seconds
         full = [1.0 if filling <= 0 else min(1.0, (now - at) / filling) for at in self.serving]
         return sum((1 - self._hits) / (1 - self._hits * share) for share in full)
 
     def work(self, load: float, now: float) -> float:
-        """The seconds that work which arrives in this minute waits."""
+        """Add this minute's work to the queue; return the seconds that it waits."""
         power = self.power(now)
         self.backlog = max(0.0, self.backlog + (load - power) * MINUTE)
         return self.backlog / power if power > 0 else (np.inf if self.backlog else 0.0)
 
 
 def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
-    """Runs a stretch of demand against the pool's scaling with these schedules."""
+    """Run a stretch of demand against the pool's scaling with these schedules."""
     minutes = len(stretch.requests) * PER_QUARTER
     loads = {role: by_minute(of) for role, of in stretch.loads.items()}
     requests, windows = by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
@@ -138,7 +138,9 @@ def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]
 
 
 def by_minute(quarters: Series) -> Series:
-    """Quarters as minutes, on lines through their middles, each quarter with the mean it had."""
+    """Interpolate quarters of an hour to minutes, on lines between the quarters' middles. Each quarter keeps its
+    mean.
+    """
     places = np.arange(len(quarters)) * PER_QUARTER + PER_QUARTER / 2
     lines = np.interp(np.arange(len(quarters) * PER_QUARTER) + 0.5, places, quarters)
     means = lines.reshape(-1, PER_QUARTER).mean(axis=1)
@@ -148,7 +150,7 @@ def by_minute(quarters: Series) -> Series:
 
 
 def _windows(start: datetime, minutes: int, schedules: Sequence[ScheduleSpec]) -> list[tuple[RoleBounds, ...]]:
-    """The bounds of the windows that are open in each minute."""
+    """Return the bounds of the windows that are open in each minute."""
     end = start + timedelta(minutes=minutes)
     changes = [start]
     for at in changes_after(schedules, start):
@@ -172,8 +174,8 @@ def _wanted(
     in_time: float,
     now: float,
 ) -> tuple[int, ScalingMemory]:
-    """The role's number after a round of the product's own pipeline. It is asked as a role `both`, since a lone role is
-    sized by its own work whatever that is called.
+    """Return the role's number after a round of the product's own pipeline. The role is passed as `both`, since a
+    single role is sized by its own work whatever its name.
     """
     alone = replace(role, role=Role.BOTH)
     declared = Declared(
@@ -191,7 +193,9 @@ def _wanted(
 
 _FIXED = RatioSpec()
 _CAPACITY = Capacity(prefill_speed=UNKNOWN, kv_cache_tokens=1)
-"""Needed by the scaling step only for pools at zero or with decode roles; a back-test has neither."""
+"""The capacity that the scaling step's signature requires. Only pools at zero or with decode roles use it, and a
+back-test has neither.
+"""
 
 
 def _signals(fleet: _Fleet, slo: SloFacts, load: float, in_time: float, now: float) -> PoolSignals:
@@ -213,7 +217,7 @@ def _signals(fleet: _Fleet, slo: SloFacts, load: float, in_time: float, now: flo
 
 
 def gapless(values: Series) -> Series:
-    """The series with its gaps filled by lines between their neighbours; zeros if nothing is known."""
+    """Return the series with gaps filled by lines between the neighbouring values; zeros if no value is known."""
     known = np.isfinite(values)
     if not known.any():
         return np.zeros_like(values)

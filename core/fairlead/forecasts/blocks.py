@@ -1,7 +1,7 @@
-"""Few windows that cover a need: the days of the week in groups, each day in blocks, each block a schedule.
+"""Finds a few windows that cover a need: the days of the week in groups, each day in blocks, each block a schedule.
 
-A block has the largest need within it, so no quarter of an hour has fewer instances than it needs; what a block costs
-beyond that is weighed against one more line for people to read.
+A block has the largest need of its quarters, so no quarter of an hour has fewer instances than it needs. The extra
+instances that a block costs are weighed against the cost of one more schedule for people to read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +24,16 @@ _GROUPINGS: Sequence[Sequence[tuple[int, ...]]] = (
     ((0, 1, 2, 3), (4,), (5, 6)),
     tuple((day,) for day in range(7)),
 )
-"""Days that may share their blocks, Monday = 0."""
+"""Ways to group the days that share their blocks, Monday = 0."""
 _WORTH = 0.01
-"""One more block must save this share of the week's instance hours."""
+"""Least share of the week's instance hours that one more block must save."""
 MOST_BLOCKS = 6
-"""Maximum number of blocks of a day."""
+"""Maximum number of blocks per day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Instances per role on these weekdays (Monday = 0), from and until a quarter of the day (0 to 96)."""
+    """Instances per role on these weekdays (Monday = 0), from one quarter of the day until another (0 to 96)."""
 
     days: tuple[int, ...]
     begins: int
@@ -42,7 +42,9 @@ class Block:
 
 
 def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
-    """The fewest blocks that are worth it, covering a week from Monday on: `wanted` has 672 columns."""
+    """Return the blocks that cover a week from Monday on, no more of them than are worth their cost: `wanted` has 672
+    columns.
+    """
     days = wanted.reshape(len(roles), 7, PER_DAY)
     price = max(1.0, _WORTH * float(wanted.sum()))
     found = min((_grouped(days, groups, price) for groups in _GROUPINGS), key=lambda one: one[0])
@@ -53,7 +55,7 @@ def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
 
 
 def day_in_blocks(wanted: Wanted, roles: Sequence[Role], weekday: int) -> tuple[Block, ...]:
-    """The blocks of one day: `wanted` has 96 columns."""
+    """Return the blocks of one day: `wanted` has 96 columns."""
     _, cuts = _cut(wanted, max(1.0, 7 * _WORTH * float(wanted.sum())))
     return tuple(
         Block(days=(weekday,), begins=a, ends=b, replicas=dict(zip(roles, map(int, wanted[:, a:b].max(axis=1)), strict=True)))
@@ -75,7 +77,9 @@ def _grouped(days: NDArray[np.int64], groups: Iterable[tuple[int, ...]], price: 
 
 
 def _cut(wanted: Wanted, price: float) -> tuple[float, list[int]]:
-    """The cheapest cuts of a day: instance quarters of its blocks plus a price for each block."""
+    """Return the cheapest way to cut a day into blocks: its cost (instance quarters, plus a price for each block) and
+    the cuts.
+    """
     costs = _costs(wanted)
     best = np.full((MOST_BLOCKS + 1, PER_DAY + 1), np.inf)
     before = np.zeros((MOST_BLOCKS + 1, PER_DAY + 1), dtype=int)
@@ -92,7 +96,9 @@ def _cut(wanted: Wanted, price: float) -> tuple[float, list[int]]:
 
 
 def _costs(wanted: Wanted) -> NDArray[np.float64]:
-    """Instance quarters of the block from a row's quarter to a column's; infinite where it would be empty."""
+    """Return the instance quarters of the block from each row's quarter to each column's quarter; infinite for empty
+    blocks.
+    """
     found = np.full((PER_DAY + 1, PER_DAY + 1), np.inf)
     for begins in range(PER_DAY):
         most = np.maximum.accumulate(wanted[:, begins:], axis=1).sum(axis=0)

@@ -1,4 +1,4 @@
-"""`spec.scaling.forecast`: whether schedules are proposed, in which time zone days begin, and days unlike others."""
+"""`spec.scaling.forecast`: whether schedules are proposed, the time zone in which days begin, and the special days."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
@@ -17,14 +17,14 @@ MAX_DAYS = 64
 
 
 class ForecastMode(StrEnum):
-    """What becomes of a forecast."""
+    """What Fairlead does with a forecast."""
 
     DISABLED = "Disabled"
     ADVISE = "Advise"
 
 
 class Weekday(StrEnum):
-    """A weekday whose demand another day is expected to have."""
+    """The weekday whose demand is expected on another day."""
 
     MONDAY = "Monday"
     TUESDAY = "Tuesday"
@@ -36,12 +36,12 @@ class Weekday(StrEnum):
 
     @property
     def number(self) -> int:
-        """0 for Monday, as in `date.weekday`."""
+        """The weekday's number: 0 for Monday, as in `date.weekday`."""
         return tuple(Weekday).index(self)
 
 
 def parse_day(text_: str) -> date:
-    """A date such as 2026-12-25. Raises ValueError with a remedy."""
+    """Return a date such as 2026-12-25. Raises ValueError with a remedy."""
     try:
         return date.fromisoformat(text_)
     except ValueError:
@@ -50,8 +50,8 @@ def parse_day(text_: str) -> date:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarDay:
-    """A day whose demand is not that of its weekday: a holiday, or a peak that comes once. Later forecasts do not learn
-    from it.
+    """A day whose demand differs from its weekday's: a holiday, or a one-time peak. Later forecasts leave the day
+    out.
     """
 
     RULES: ClassVar = (
@@ -104,5 +104,5 @@ class ForecastSpec:
 
 
 def by_date(days: Iterable[CalendarDay]) -> Mapping[date, CalendarDay]:
-    """The calendar's days by their dates."""
+    """Return the calendar's days by their dates."""
     return {one.day: one for one in days}

@@ -1,8 +1,8 @@
-"""Schedules as a manifest writes them, from the instances that a week needs.
+"""Writes schedules in the form of a manifest, from the instances that a week needs.
 
-In mode SLO a window has `minReplicas`, so scaling may go above it; otherwise it has `replicas`. Only `replicas` that
-differ from what the pool has without any window make one. Days of the calendar within the week get windows of their
-own, and the weekly ones are skipped on them.
+In mode SLO a window has `minReplicas`, so scaling may go above it; otherwise it has `replicas`. A window with
+`replicas` is written only where they differ from the pool's number without any window. Days of the calendar within the
+week get windows of their own, and the weekly windows are skipped on these days.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleLimits:
-    """A role's own bounds, and the number that it has without a window."""
+    """A role's own bounds, and its number of instances without a window."""
 
     role: Role
     least: int
@@ -46,25 +46,27 @@ class RoleLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What schedules are drafted for: a pool's roles, how it scales, and where its days begin."""
+    """The facts for which schedules are drafted: a pool's roles, how the pool scales, and its time zone."""
 
     roles: tuple[RoleLimits, ...]
     mode: ScalingMode
     zone: ZoneInfo
 
     def usual(self, role: RoleLimits) -> int:
-        """The number of a role while no window is open: at least its minimum where scaling decides."""
+        """Return the role's number of instances while no window is open: at least its minimum where scaling decides."""
         return role.least if self.mode is ScalingMode.SLO else role.declared
 
 
 def whole(loads: Mapping[Role, Series], draft: Draft) -> Wanted:
-    """Loads in instances, rounded up and within each role's bounds."""
+    """Round loads in instances up, within each role's bounds."""
     rows = [np.clip(np.ceil(loads[one.role] - _ROUNDING), max(1, one.least), one.most) for one in draft.roles]
     return np.vstack(rows).astype(np.int64)
 
 
 def weekly(wanted: Wanted, start: datetime, zone: ZoneInfo) -> Wanted:
-    """A week from any instant as one from Monday's local midnight; what the clock skips has the quarter before it."""
+    """Rearrange a week that begins at any instant into a week from Monday's local midnight. A quarter that the clock
+    skips gets the value of the quarter before it.
+    """
     found = np.full((len(wanted), PER_WEEK), -1, dtype=np.int64)
     for place, (day, quarter) in enumerate(local_quarters(start, wanted.shape[1], zone)):
         at = day.weekday() * PER_DAY + quarter
@@ -75,8 +77,8 @@ def weekly(wanted: Wanted, start: datetime, zone: ZoneInfo) -> Wanted:
 
 
 def schedules_of(week: Wanted, odd: Mapping[date, Wanted], draft: Draft, start: datetime) -> tuple[dict[str, Any], ...]:
-    """The documents of the schedules for a week from Monday on (672 columns), and for the days of the calendar within
-    the seven days from `start` (96 columns each).
+    """Return the schedules' documents for a week from Monday on (672 columns), and for the calendar's days within the
+    seven days from `start` (96 columns each).
     """
     roles = [one.role for one in draft.roles]
     usual = [_document(block, _cron(block), _name(block), draft) for block in week_in_blocks(week, roles) if _differs(block, draft)]
@@ -130,7 +132,7 @@ def _name(block: Block) -> str:
 
 
 def _skipped(document: Mapping[str, Any], odd: Iterable[date], zone: ZoneInfo, start: datetime) -> dict[str, Any]:
-    """The starts of a weekly schedule on days of the calendar."""
+    """Return the document of a weekly schedule that skips the starts on the calendar's days."""
     schedule, days, found = read(ScheduleSpec, dict(document), "schedule"), set(odd), []
     for at in starts_after(schedule.cron, zone, start - timedelta(seconds=1)):
         if at >= start + timedelta(days=8):

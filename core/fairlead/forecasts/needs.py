@@ -1,8 +1,9 @@
-"""The instances that a forecast needs, from what instances were seen to carry in time, and how far ahead of it.
+"""Computes the instances that a forecast needs, from the demand that instances were seen to serve in time, and how far
+ahead they are needed.
 
-A role's capacity is the most that one of its instances carried, per second, in quarters of an hour in which the pool
-met its SLO: a figure that was seen, on these requests and this engine, with these caches. If the pool never came near
-its limit, that is less than an instance can do, and a schedule by it keeps what the pool has at its peak.
+A role's capacity is the largest demand per second that one of its instances served in quarters of an hour in which the
+pool met its SLO: an observed figure, for these requests and this engine, with these caches. If the pool never came near
+its limit, the figure is less than an instance can do, and a schedule based on it keeps the pool's number at its peak.
 """
 
 from collections.abc import Mapping
@@ -14,22 +15,24 @@ from fairlead.forecasts.records import DemandRecord, Rates, Series
 from fairlead.instances import Role
 
 LEAST_QUARTERS = 96
-"""Quarters of an hour in time, with requests, without which no capacity is known: a day's."""
+"""Least number of quarters of an hour with requests in time before a capacity is known: a day's quarters."""
 _MOST = 0.95
-"""The quantile that counts as the most: single quarters may be in time by luck."""
+"""The quantile that counts as the largest demand: single quarters may have been in time by luck."""
 _QUIET = 1e-9
 LONGEST_REFILL_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What one instance of a role carried in time, per second; 0 where the role does not do that part."""
+    """The demand per second that one instance of a role served in time; 0 for a part (prefill or decode) that the role
+    does not do.
+    """
 
     prefill_tokens: float
     output_tokens: float
 
     def load(self, rates: Rates) -> Series:
-        """The demand in instances of the role."""
+        """Return the demand in instances of the role."""
         loads = [of / most for of, most in self._parts(rates) if most > 0]
         found: Series = np.max(np.vstack(loads), axis=0) if loads else np.zeros(len(rates.requests))
         return found
@@ -39,8 +42,8 @@ class Carried:
 
 
 def carried_by(record: DemandRecord, percentile: float) -> Mapping[Role, Carried] | None:
-    """What instances carried while at least `percentile` percent of the requests were in time; None if that was never
-    seen long enough.
+    """Return what instances served while at least `percentile` percent of the requests were in time; None if there are
+    too few such quarters.
     """
     met = np.nan_to_num(record.in_time, nan=0.0) * 100 >= percentile
     found: dict[Role, Carried] = {}
@@ -61,8 +64,8 @@ def _most(values: Series) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """How far ahead of demand instances must be asked for: the measured time of a start, and the time in which a new
-    instance computes as many tokens as the caches of the others hold. Seconds.
+    """How far ahead of demand instances must be requested, in seconds: the measured time of a start, and the time in
+    which a new instance computes as many tokens as the other instances' caches hold.
     """
 
     start_seconds: float
@@ -74,11 +77,13 @@ class Lead:
 
 
 def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
-    """How long an instance takes to fill its cache with this many tokens at this rate; at most an hour."""
+    """Return the seconds that an instance takes to fill its cache with this many tokens at this rate; at most an
+    hour.
+    """
     return min(LONGEST_REFILL_SECONDS, held_tokens / computed_per_second) if computed_per_second > 0 else 0.0
 
 
 def ahead(values: Series, quarters: int) -> Series:
-    """For each quarter of a week the largest value from then until `quarters` later; the week repeats."""
+    """Return, for each quarter of a week, the largest value from then until `quarters` later; the week repeats."""
     found: Series = np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
     return found

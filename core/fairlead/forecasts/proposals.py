@@ -1,7 +1,7 @@
-"""A forecast of a pool's coming week, the schedules that cover it, and what they would have done in the last week.
+"""Forecasts a pool's coming week, proposes schedules that cover it, and computes what they would have done last week.
 
-Everything begins at the last local midnight, so the answer stays the same for a day and in every process. What keeps a
-forecast from being made is a sentence.
+Everything begins at the last local midnight, so the answer stays the same for a day and in every process. If no
+forecast can be made, a sentence gives the reason.
 """
 
 import re
@@ -29,21 +29,21 @@ from fairlead.schemas.reading import read
 from fairlead.tables import SloFacts
 
 FEWER_LATE = 0.85
-"""A proposal is worth it with at most this share of the late requests that the present schedules had, …"""
+"""A proposal is worth it if it has at most this share of the late requests under the present schedules …"""
 LESS_HOURS = 0.9
-"""… or with at most this share of their instance hours."""
+"""… or at most this share of the instance hours under the present schedules."""
 _MORE_HOURS = 1.2
-"""Fewer late requests may cost this share of the present instance hours."""
+"""Largest share of the present instance hours that a proposal with fewer late requests may cost."""
 _AS_LATE = 0.001
-"""Share of all requests by which more may be late where hours are saved."""
+"""Share of all requests by which the number of late requests may grow if a proposal saves hours."""
 _DATED = re.compile(rf"{PREFIX}([0-9]{{8}})-[0-9]{{4}}")
 _MEASURES = ("requests", "prefill_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecasted:
-    """A pool as its forecast needs it: the spec's sections, the measured lead, and the share (0-1) of prompt tokens
-    that caches save.
+    """The facts about a pool that its forecast needs: the spec's sections, the measured lead, and the share (0-1) of
+    prompt tokens that caches save.
     """
 
     roles: tuple[RoleLimits, ...]
@@ -71,13 +71,15 @@ class Week:
     requests: Band
     loads: Mapping[Role, Band]
     wanted: Wanted
-    """As `draft.roles`, by quarter of an hour from `requests.start` on, each with the lead."""
+    """Instances by role, in the order of `draft.roles`, and by quarter of an hour from `requests.start` on, each with
+    the lead.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The last week with scaling by SLO alone, with the present schedules, and with those that a forecast from before
-    that week would have proposed.
+    """Back-tests of the last week: with scaling by SLO alone, with the present schedules, and with the schedules that a
+    forecast made before that week would have proposed.
     """
 
     start: datetime
@@ -87,8 +89,8 @@ class Tried:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether the proposed schedules had clearly fewer late requests, or clearly fewer instance hours and hardly
-        more late requests, than the present ones.
+        """Return whether the proposed schedules had clearly fewer late requests than the present schedules, or clearly
+        fewer instance hours and hardly more late requests.
         """
         now, then = self.present, self.proposed
         fewer = now.late > 0 and then.late <= FEWER_LATE * now.late and then.instance_hours <= _MORE_HOURS * now.instance_hours
@@ -98,7 +100,9 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """The forecast of a pool, by what its instances were seen to carry, and the schedules that follow from it."""
+    """The forecast of a pool, based on the demand that its instances were seen to serve, and the schedules that
+    follow.
+    """
 
     carried: Mapping[Role, Carried]
     week: Week
@@ -106,7 +110,9 @@ class Proposed:
 
 
 def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed | str:
-    """The forecast for the seven days from the last local midnight, and its schedules; or why there is none."""
+    """Return the forecast for the seven days from the last local midnight with its schedules, or a sentence that says
+    why no forecast can be made.
+    """
     origin = midnight(now, pool.forecast.time_zone)
     past = record.until(origin)
     lacking = missing_days(_known(past, pool, "requests"))
@@ -123,7 +129,7 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
 
 
 def week_of(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], start: datetime, *, usual: bool = False) -> Week:
-    """The forecast of a week from what was known at its start."""
+    """Return the forecast of a week from the data known at its start."""
     bands = {name: forecast(_known(past, pool, name), start, usual=usual) for name in _MEASURES}
     loads = {role: _load(of, bands) for role, of in carried.items()}
     covered = {role: band.middle if pool.scaling.mode is ScalingMode.SLO else band.high for role, band in loads.items()}
@@ -148,7 +154,7 @@ def _drafted(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carrie
 
 
 def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
-    """The wanted numbers of the calendar's days within the week."""
+    """Return the wanted numbers of instances for the calendar's days within the week."""
     calendar, found = by_date(pool.forecast.calendar), dict[date, Wanted]()
     for place, (day, quarter) in enumerate(local_quarters(week.requests.start, PER_WEEK, pool.forecast.time_zone)):
         if day in calendar:
@@ -158,7 +164,7 @@ def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
 
 
 def tried(record: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], now: datetime) -> Tried:
-    """The last week again, with a forecast that knew nothing of it."""
+    """Back-test the last week with a forecast made from the data before it."""
     origin = midnight(now, pool.forecast.time_zone)
     start = origin - WEEK
     past = record.until(origin)
@@ -176,19 +182,19 @@ def tried(record: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried
 
 
 def read_all(documents: Iterable[Mapping[str, Any]]) -> tuple[ScheduleSpec, ...]:
-    """The schedules of these documents."""
+    """Return the schedules of these documents."""
     return tuple(read(ScheduleSpec, dict(one), f"schedules[{number}]") for number, one in enumerate(documents))
 
 
 def stretch_of(record: DemandRecord, carried: Mapping[Role, Carried]) -> Stretch:
-    """A record as demand of a back-test, its gaps filled."""
+    """Return a record as demand of a back-test, its gaps filled."""
     rates = Rates(**{name: gapless(getattr(record.rates, name)) for name in _MEASURES})
     return Stretch(start=record.start, requests=rates.requests, loads={role: of.load(rates) for role, of in carried.items()})
 
 
 def departed(record: DemandRecord, pool: Forecasted, now: datetime) -> Departure | None:
-    """How demand is outside of the forecast that was made at the midnight before the last one; None while it is within
-    that, or if there was none.
+    """Return how demand departs from the forecast made at the midnight before the last one; None while demand is within
+    its band, or if there was no such forecast.
     """
     zone = pool.forecast.time_zone
     origin = midnight(midnight(now, zone) - timedelta(hours=12), zone)
@@ -201,7 +207,7 @@ def departed(record: DemandRecord, pool: Forecasted, now: datetime) -> Departure
 
 
 def setting_of(pool: Forecasted) -> Setting:
-    """A pool as a back-test needs it."""
+    """Return a pool as a back-test needs it."""
     return Setting(
         declared=tuple(_declared(one) for one in pool.roles),
         scaling=pool.scaling,
@@ -216,11 +222,13 @@ def _declared(role: RoleLimits) -> DeclaredRole:
 
 
 def is_stale(present: Iterable[ScheduleSpec], now: datetime) -> bool:
-    """Whether the spec has windows for a day of the calendar that is over: they would open again in a year."""
+    """Return whether the spec has windows for a day of the calendar that is over: such windows would open again in a
+    year.
+    """
     dated = (_DATED.fullmatch(one.name) for one in present)
     return any(found is not None and date.fromisoformat(found[1]) < now.date() for found in dated)
 
 
 def differs(documents: Sequence[Mapping[str, Any]], present: Iterable[ScheduleSpec]) -> bool:
-    """Whether proposed schedules differ from those of the spec that follow a forecast."""
+    """Return whether the proposed schedules differ from the spec's schedules that follow a forecast."""
     return set(read_all(documents)) != {one for one in present if one.name.startswith(PREFIX)}

@@ -1,4 +1,4 @@
-"""The recorded demand of a pool, in quarters of an hour. A quarter of which nothing is known is NaN in every series."""
+"""The recorded demand of a pool, in quarters of an hour. A quarter without any record is NaN in every series."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -21,14 +21,14 @@ Series = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Demand per second, refused requests included: requests, prompt tokens that no cache had, output tokens."""
+    """Demand per second, refused requests included: requests, prompt tokens found in no cache, and output tokens."""
 
     requests: Series
     prefill_tokens: Series
     output_tokens: Series
 
     def between(self, first: int, last: int) -> "Rates":
-        """The quarters [first, last)."""
+        """Return the quarters [first, last)."""
         return Rates(**{one.name: getattr(self, one.name)[first:last] for one in fields(self)})
 
 
@@ -50,11 +50,11 @@ class DemandRecord:
         return self.start + QUARTER * len(self.in_time)
 
     def until(self, end: datetime) -> "DemandRecord":
-        """The part before an instant."""
+        """Return the part before an instant."""
         return self._cut(0, self._place(end))
 
     def since(self, start: datetime) -> "DemandRecord":
-        """The part from an instant on."""
+        """Return the part from an instant on."""
         return self._cut(self._place(start), len(self.in_time))
 
     def _place(self, at: datetime) -> int:
@@ -72,13 +72,15 @@ class DemandRecord:
 
 @lru_cache(maxsize=64)
 def local_quarters(start: datetime, quarters: int, zone: ZoneInfo) -> tuple[tuple[date, int], ...]:
-    """The local day and quarter of the day (0 to 95) of each quarter from `start` on."""
+    """Return the local day and quarter of the day (0 to 95) of each quarter from `start` on."""
     walls = ((start + QUARTER * number).astimezone(zone) for number in range(quarters))
     return tuple((wall.date(), wall.hour * 4 + wall.minute // 15) for wall in walls)
 
 
 def by_days(values: Series, start: datetime, zone: ZoneInfo) -> dict[date, Series]:
-    """A series as local days of 96 quarters. What a clock skips is NaN; of what it shows twice the later one counts."""
+    """Divide a series into local days of 96 quarters. A quarter that the clock skips is NaN; of a repeated quarter the
+    later one counts.
+    """
     days: dict[date, Series] = {}
     for (day, quarter), value in zip(local_quarters(start, len(values), zone), values, strict=True):
         days.setdefault(day, np.full(PER_DAY, np.nan))[quarter] = value
@@ -86,6 +88,6 @@ def by_days(values: Series, start: datetime, zone: ZoneInfo) -> dict[date, Serie
 
 
 def midnight(at: datetime, zone: ZoneInfo) -> datetime:
-    """The last local midnight up to an instant, rounded down to a quarter of an hour in UTC."""
+    """Return the last local midnight up to an instant, rounded down to a quarter of an hour in UTC."""
     local = at.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return local.astimezone(at.tzinfo)

@@ -1,9 +1,9 @@
-"""The forecast: for each quarter of an hour, the median of the same quarter in the last weeks, at the level of the last
-days, with a band of 90 %.
+"""The forecast: for each quarter of an hour, the median of the same quarter in the last weeks, scaled to the level of
+the last days, with a band of 90 %.
 
-A median of weeks ignores an outage or a peak that came once, and days of the calendar are left out of it. The band is
-as wide as the forecast's own errors were when it was made for past weeks from what was known before them. Without three
-weeks of record there is no forecast (`enough`). What else was tried is in docs/decisions/0049.
+A median of weeks ignores a single outage or peak, and days of the calendar are left out of it. The band is as wide as
+the errors of forecasts for past weeks, each made from the data before its week. Without three weeks of record there is
+no forecast (`enough`). The alternatives that were tried are in docs/decisions/0049.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +17,20 @@ from fairlead.forecasts.calendars import CalendarDay
 from fairlead.forecasts.records import PER_DAY, PER_WEEK, WEEK, Series, by_days, local_quarters
 
 LEAST_DAYS = 21
-"""Days of record without which nothing is forecast: a median of three weeks ignores one odd week."""
+"""Least days of record for a forecast: a median of three weeks ignores one odd week."""
 WEEKS = 6
-"""Newest weeks that a forecast learns from."""
+"""Number of the newest weeks from which a forecast is made."""
 COVERAGE = 0.9
 """Share of the quarters of an hour that should be within the band."""
 _RECORDED = 0.8
 """Share of a day's quarters that must be recorded for the day to count."""
 _LEVEL_BOUNDS = (0.6, 1.6)
 _ODD = (0.5, 2.0)
-"""A past day of which half of the quarters are outside of these multiples of its forecast was an outage or a peak."""
+"""Limits, as multiples of a past day's forecast. A day with half of its quarters outside of them was an outage or a
+peak.
+"""
 _ORIGINS = 3
-"""Past weeks whose errors make the band."""
+"""Number of past weeks whose forecast errors determine the band."""
 _DAY = timedelta(days=1)
 
 
@@ -44,23 +46,23 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The known days of one series by their local dates, without days of the calendar."""
+    """The recorded days of one series by their local dates, without days of the calendar."""
 
     days: Mapping[date, Series]
     calendar: Mapping[date, CalendarDay]
     zone: ZoneInfo
 
     def before(self, day: date) -> "Known":
-        """What was known when the day began."""
+        """Return the days known when the day began."""
         return Known(days={one: values for one, values in self.days.items() if one < day}, calendar=self.calendar, zone=self.zone)
 
 
 Forecaster = Callable[[Known, date], Series | None]
-"""The usual demand of a day by what is known of earlier ones; None if nothing is."""
+"""A function that computes the usual demand of a day from the known earlier days; None if no earlier day is known."""
 
 
 def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[date, CalendarDay]) -> Known:
-    """The days of a series that were recorded."""
+    """Return the days of a series that were recorded."""
     days = {
         day: found for day, found in by_days(values, start, zone).items() if np.isfinite(found).mean() >= _RECORDED and day not in calendar
     }
@@ -68,7 +70,7 @@ def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[
 
 
 def missing_days(known: Known) -> int:
-    """How many more days must be recorded for a forecast; 0 = enough."""
+    """Return how many more days must be recorded before a forecast can be made; 0 = enough."""
     return max(0, LEAST_DAYS - len(known.days) - len(known.calendar.keys() & _span(known)))
 
 
@@ -80,25 +82,27 @@ def _span(known: Known) -> set[date]:
 
 
 def last_week(known: Known, day: date) -> Series | None:
-    """The seasonal naive forecast: the newest recorded day of the same weekday."""
+    """Return the seasonal naive forecast: the newest recorded day of the same weekday."""
     past = _same_weekday(known, day.weekday(), day, 1)
     return past[0] if past else None
 
 
 def median_of_weeks(known: Known, day: date) -> Series | None:
-    """The median of the same weekday in the last weeks, smoothed over three quarters."""
+    """Return the median of the same weekday in the last weeks, smoothed over three quarters."""
     past = _same_weekday(known, day.weekday(), day, WEEKS)
     return None if not past else _smooth(_middle(past))
 
 
 def at_level(known: Known, day: date) -> Series | None:
-    """The median of weeks, times the median ratio of the last seven days to theirs: demand that grows or shrinks."""
+    """Return the median of weeks, times the median ratio of the last seven days to their own medians, which follows
+    demand that grows or shrinks.
+    """
     usual = median_of_weeks(known, day)
     return None if usual is None else usual * level(known)
 
 
 def level(known: Known) -> float:
-    """The level of the last seven recorded days, as a multiple of the medians of the weeks before them."""
+    """Return the level of the last seven recorded days, as a multiple of the medians of the weeks before them."""
     ratios = []
     for day in sorted(known.days)[-7:]:
         usual = median_of_weeks(known.before(day), day)
@@ -129,7 +133,9 @@ def _smooth(day: Series) -> Series:
 
 
 def forecast(known: Known, start: datetime, quarters: int = PER_WEEK, by: Forecaster = at_level, *, usual: bool = False) -> Band:
-    """The forecast from `start` on, with `usual` as if the calendar were empty; callers ask `missing_days` first."""
+    """Return the forecast from `start` on. With `usual`, the calendar is ignored. Callers check `missing_days`
+    first.
+    """
     past = known.before(start.astimezone(known.zone).date())
     middle = _expected(past, start, quarters, by, {} if usual else known.calendar)
     below, above = _errors(past, by)
@@ -158,13 +164,15 @@ def _day(past: Known, day: date, by: Forecaster, calendar: Mapping[date, Calenda
 
 
 def _floor(known: Known) -> float:
-    """A tenth of the mean demand: near zero, errors do not shrink in proportion."""
+    """Return a tenth of the mean demand: near zero, errors do not shrink in proportion to demand."""
     values = np.concatenate(list(known.days.values())) if known.days else np.zeros(1)
     return 0.1 * float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
 
 
 def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
-    """The quantiles of past errors in parts of forecast and floor, by forecasts from before each of the last weeks."""
+    """Return the quantiles of past errors, each divided by forecast plus floor, of forecasts made before each of the
+    last weeks.
+    """
     errors: list[Series] = []
     for day in sorted(known.days)[-7 * _ORIGINS :]:
         origin = max(known.days) + _DAY - WEEK * (1 + (max(known.days) - day).days // 7)
@@ -181,7 +189,9 @@ def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
 
 
 def is_odd(day: Series, expected: Series) -> bool:
-    """Whether a day was so unlike its forecast that it was an outage or a peak: it says nothing of other days."""
+    """Return whether a day differed so much from its forecast that it was an outage or a peak, and does not help to
+    forecast other days.
+    """
     some = np.isfinite(day) & (expected > 0)
     if not some.any():
         return True
@@ -190,7 +200,9 @@ def is_odd(day: Series, expected: Series) -> bool:
 
 
 def mean_error(known: Known, by: Forecaster, weeks: int) -> float:
-    """Mean absolute error over mean demand (0 = perfect), by forecasts from before each of the last weeks."""
+    """Return the mean absolute error divided by the mean demand (0 = perfect), of forecasts made before each of the
+    last weeks.
+    """
     off, total = 0.0, 0.0
     for day in sorted(known.days)[-7 * weeks :]:
         origin = max(known.days) + _DAY - WEEK * (1 + (max(known.days) - day).days // 7)

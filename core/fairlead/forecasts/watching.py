@@ -1,5 +1,5 @@
-"""Whether demand is within the band of its forecast: it leaves after it was outside for some time, and is back after it
-was inside for as long.
+"""Detects whether demand is within the band of its forecast. Demand departs after it was outside for some time, and
+returns after it was inside for as long.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """Demand left the band of a role's forecast at `since`. `load` is the work of the last known quarter of an hour, in
-    instances, and `low` and `high` its band then.
+    """The fact that demand left the band of a role's forecast at `since`. `load` is the work in the last known quarter
+    of an hour, in instances; `low` and `high` are the band in that quarter.
     """
 
     role: Role
@@ -36,9 +36,10 @@ class Departure:
 
 
 def departure(bands: Mapping[Role, Band], loads: Mapping[Role, Series], leave_after_seconds: float) -> Departure | None:
-    """The departure that lasts at the end of `loads`, which begin where the bands do; None while demand is within.
+    """Return the departure that lasts at the end of `loads`, which begin where the bands do; None while demand is
+    within.
 
-    A quarter of an hour of which nothing is known changes nothing.
+    A quarter of an hour without a record changes nothing.
     """
     most = max(1, ceil(leave_after_seconds / QUARTER.total_seconds()))
     found = [_of_role(role, bands[role], of, most) for role, of in loads.items()]

@@ -1,17 +1,17 @@
-"""KV events: which instance holds which blocks of which prompts, as the engines themselves say it.
+"""KV events: which instance holds which blocks of which prompts, as reported by the engines themselves.
 
-    predictions     whether an index agrees with what the engine counted, over a recording
-    playing         a recording, played to an index in the recorder's time
-    unseen_blocks   what a cache must have held though no event of the recording says so
-    recordings      what a recording holds
-    engine_caches   how much of a prompt an instance holds, by events or else by what a router remembers
-    block_index     the index that events feed and prompts ask
-    sources         the caches that events come from, what is known of each, and who holds which block, one bit each
+    predictions     whether an index agrees with the engine's own count, over a recording
+    playing         plays a recording to an index in the recorder's time
+    unseen_blocks   blocks that a cache must have held though no event of the recording reports them
+    recordings      the content of a recording
+    engine_caches   how much of a prompt an instance holds, by events or else by a router's own history
+    block_index     the index that events update and prompts query
+    sources         the caches that send events, what is known of each, and the holders of each block, one bit each
     block_keys | engine_hashes | sequences
                     keys of prompts; the engine's own hashes, recomputed; gaps, replays and restarts
-    events          what an engine says
+    events          the events that an engine sends
 
 An event names a block by the engine's hash, which depends on the engine's algorithm and seed. A prompt is looked up by
-keys of our own, computed from its token ids; a stored block's event has token ids too, so the index learns which key a
-hash stands for. Its danger: a block it believes in and the engine has evicted costs a whole prefill.
+keys of our own, computed from its token ids; the event of a stored block has token ids too, so the index learns which
+key a hash stands for. The danger of the index: a block that it lists but the engine has evicted costs a whole prefill.
 """

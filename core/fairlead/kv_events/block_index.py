@@ -1,9 +1,10 @@
-"""Which instance holds which blocks, fed by its own events.
+"""The blocks that each instance holds, updated by the instance's own events.
 
-Two keys: an event names a block by the engine's hash, a prompt asks by `block_keys`. The index keeps, for each holding,
-what key each hash stands for, and for each key a mask of the holdings that have it. The scheme (engine hash → request
-key) is llm-d's; what differs from it: a stored block whose parent is unknown is left out, where llm-d gives it the key
-of a first block, and copies of one block are counted, because an engine stores and evicts each copy on its own.
+There are two keys: an event names a block by the engine's hash, a prompt is looked up by `block_keys`. The index keeps,
+for each holding, the key that each hash stands for, and for each key a mask of the holdings that have it. The scheme
+(engine hash → request key) is llm-d's, with two differences: a stored block whose parent is unknown is left out, where
+llm-d gives it the key of a first block, and copies of one block are counted, because an engine stores and evicts each
+copy on its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,16 +31,18 @@ from fairlead.plausibility import MOST_GROUPS
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
-"""An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some millions."""
+"""Maximum number of blocks in a holding. An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some
+millions.
+"""
 
 SWEPT_AT_ONCE = 1_000
-"""Larger holdings are cleared little by little: to forget 100,000 blocks at once would hold requests up."""
+"""Maximum number of blocks cleared in one step. Clearing 100,000 blocks at once would delay requests."""
 
 _GPU: Final = Tier.GPU
 _STORED: Final = EventKind.STORED  # an enum's members are looked up slowly, and these are asked for with every event
 _REMOVED: Final = EventKind.REMOVED
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
-"""Kinds of attention whose cached blocks decide what of a prompt is reused. A group of another kind is left out."""
+"""Kinds of attention whose cached blocks decide how much of a prompt is reused. Groups of other kinds are left out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,11 +53,13 @@ class IndexCounts:
     """Blocks whose parent the index does not know: earlier events were lost, or were sent before we subscribed."""
     unknown_removed: int = 0
     wrong_size: int = 0
-    """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
+    """Blocks stored with another block size than the source's first event, or with token ids that do not fill the
+    blocks.
+    """
     unnamed: int = 0
-    """Stored without token ids under a hash that no other tier of the source has explained."""
+    """Blocks stored without token ids under a hash that no other tier of the source has explained."""
     unknown_medium: int = 0
-    """Stored in a medium that no known engine has."""
+    """Blocks stored in a medium that no known engine has."""
     forgotten: int = 0
     """Blocks dropped because a holding or a key reached its bound."""
 
@@ -62,9 +67,10 @@ class IndexCounts:
 class BlockIndex:
     """The blocks that every source holds.
 
-    `most_blocks` bounds each holding (a source's blocks in one `Tier`, of which it has four at most); its oldest go
-    first. `most_holders`, where given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one
-    added longest ago goes first, and is then unknown for this key until the engine stores the block again.
+    `most_blocks` bounds each holding (a source's blocks in one `Tier`; a source has at most four): the oldest blocks
+    are dropped first. `most_holders`, if given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`):
+    the holding that was added longest ago is dropped first, and is then unknown for this key until the engine stores
+    the block again.
     """
 
     def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
@@ -76,7 +82,7 @@ class BlockIndex:
         self._holders = Holders()
         self._masks = self._holders.masks
         self._added: dict[int, list[Holding]] = {}
-        """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
+        """Request key → holdings in order of adding; kept only if `most_holders` is given."""
         self._cleared: list[Holding] = []
         """Cleared blocks that are not swept yet; no source has their bits, so no prompt finds them."""
         self.slots_version = 0
@@ -85,21 +91,21 @@ class BlockIndex:
         self._alone = 0
         """The bits of sources that have exactly one holding."""
         self._together: tuple[int, ...] = ()
-        """The masks of the others that hold nothing outside the GPU."""
+        """The masks of the other sources that hold nothing outside the GPU, one mask per source."""
         self._tiered: tuple[TieredSource, ...] = ()
         """Sources that hold blocks outside the GPU too."""
         self._shared: Holding | None = None
-        """What a store of all engines holds; no source has its bit."""
+        """The blocks in a store that all engines read; no source has the store's bit."""
         self._shared_medium: str | None = None
         self._most_shared = 0
         self._slots_of_version = 0
         self.is_tiered = False
-        """Whether some of what sources hold may be outside their GPUs, or in a store that all read."""
+        """Whether sources may hold blocks outside their GPUs, or in a store that all engines read."""
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """The number of distinct blocks that some source holds or is expected to hold, including cleared ones not swept
-        yet.
+        """Return the number of distinct blocks that some source holds or is expected to hold, including cleared ones
+        not swept yet.
         """
         return len(self._masks)
 
@@ -109,7 +115,7 @@ class BlockIndex:
         return self._caches.keys()
 
     def block_size(self, source: Source) -> int | None:
-        """Tokens per block, from the source's first stored block; None before it."""
+        """Return the tokens per block, by the source's first stored block; None before that block."""
         cache = self._caches.get(source)
         return None if cache is None else cache.block_size
 
@@ -119,11 +125,11 @@ class BlockIndex:
         return 0 if self._shared is None else len(self._shared.keys)
 
     def share(self, most_blocks: int, medium: str | None = None) -> None:
-        """All engines read one store of this many blocks, which their events name by this medium, or by the locality
-        `REMOTE` if it is None; 0 blocks: there is no such store.
+        """Record that all engines read one store of this many blocks; 0 blocks = there is no such store. Events name
+        the store by this medium or, if it is None, by the locality `REMOTE`.
 
-        What it holds belongs to no source: it stays when an instance leaves or is cleared. As stores need not say what
-        they give up, the blocks stored longest ago are forgotten beyond its size.
+        The store's blocks belong to no source: they stay when an instance leaves or is cleared. As stores need not
+        report what they evict, the blocks stored longest ago are forgotten beyond the store's size.
         """
         if most_blocks and self._shared is None:
             self._shared = Holding(self._holders.take_bit(), Tier.REMOTE)
@@ -136,11 +142,11 @@ class BlockIndex:
             self._shrink(self._shared, most_blocks)
 
     def match_shared(self, keys: Sequence[int]) -> int:
-        """How many leading blocks of a prompt the shared store holds."""
+        """Return how many leading blocks of a prompt the shared store holds."""
         return 0 if self._shared is None else self._holders.leading(keys, self._shared.bit)
 
     def blocks(self, source: Source) -> Mapping[str, int]:
-        """Blocks held per tier, expected ones left out."""
+        """Return the number of blocks held per tier, without expected blocks."""
         cache = self._caches.get(source)
         return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != EXPECTED}
 
@@ -164,7 +170,7 @@ class BlockIndex:
         return cleared
 
     def match(self, source: Source, keys: Sequence[int], *, expected: bool = True) -> int:
-        """How many leading blocks of a prompt the source holds, in any tier, or is expected to."""
+        """Return how many leading blocks of a prompt the source holds, in any tier, or is expected to hold."""
         cache = self._caches.get(source)
         if cache is None:
             return 0
@@ -174,13 +180,15 @@ class BlockIndex:
         return self._holders.leading(keys, cache.mask if left_out is None else cache.mask & ~left_out.bit)
 
     def slow_blocks(self, source: Source, keys: Sequence[int]) -> TierCounts:
-        """How many of the leading blocks that the source holds it would load from each tier of `SLOW`."""
+        """Return, for each tier of `SLOW`, how many of the leading blocks that the source holds would be loaded from
+        that tier.
+        """
         cache = self._caches.get(source)
         return NOTHING_SLOW if cache is None or not cache.is_tiered else self._through_tiers(cache, keys)[1]
 
     def slow_slots(self, keys: Sequence[int]) -> list[tuple[int, TierCounts]]:
-        """(slot, blocks in each tier of `SLOW`) of all sources that would load some of the leading blocks that they
-        hold.
+        """Return (slot, blocks in each tier of `SLOW`) for every source that would load some of the leading blocks that
+        it holds.
         """
         self.slots()
         found = self._holders.through_tiers(keys, self._tiered) if self._tiered else []
@@ -194,13 +202,13 @@ class BlockIndex:
         return found[0][1:] if found else (0, NOTHING_SLOW)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
-        """Leading blocks held, for each source that holds at least the first."""
+        """Return the number of leading blocks held, for each source that holds at least the first block."""
         sources = {slot: source for source, slot in self.slots().items()}
         return {sources[slot]: depth for mask, depth in self.match_slots(keys) for slot in slots_of(mask)}
 
     def match_slots(self, keys: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held) of all sources that hold at least the first block; each slot is in one
-        mask.
+        """Return (mask of slots, leading blocks held) of all sources that hold at least the first block; each slot is
+        in one mask.
         """
         self.slots()
         found = self._holders.depths(keys, self._alone, self._together)
@@ -209,7 +217,9 @@ class BlockIndex:
         return found
 
     def slots(self) -> Mapping[Source, int]:
-        """Source → its slot, for sources that hold or held something. Valid while `slots_version` is the same."""
+        """Return each source's slot, for sources that hold or held blocks. The result is valid while `slots_version` is
+        the same.
+        """
         if self._slots_of_version != self.slots_version:
             holding = [(source, cache) for source, cache in self._caches.items() if cache.mask]
             self._slots = {source: (cache.mask & -cache.mask).bit_length() - 1 for source, cache in holding}
@@ -225,10 +235,10 @@ class BlockIndex:
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """Expect the source to hold these blocks before its events say so, because a request with a new id was sent
-        there.
+        """Expect the source to hold these blocks before its events report them, because a request with a new id was
+        sent to it.
 
-        When an event stores such a block, it is no longer expected but held for as long as events say.
+        When an event stores such a block, the block is no longer expected but held until an event removes it.
         """
         cache = self._cache(source)
         holding = self._holding(cache, EXPECTED)
@@ -262,7 +272,7 @@ class BlockIndex:
                     self._clear(cache, holding)
 
     def sweep(self, most_blocks: int) -> bool:
-        """Forget up to this many of the cleared blocks; return whether some are left. Every applied batch does a
+        """Forget up to this many of the cleared blocks; return whether some are left. Each applied batch sweeps a
         part.
         """
         while self._cleared and most_blocks > 0:
@@ -303,13 +313,13 @@ class BlockIndex:
         return holding
 
     def _is_shared(self, medium: str, locality: str | None) -> bool:
-        """Whether events name the shared store so."""
+        """Return whether an event with this medium and locality is about the shared store."""
         if self._shared is None:
             return False
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
     def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
-        """The holding outside the GPU that an event is about; None for one that is not kept."""
+        """Return the holding outside the GPU that an event is about; None for a holding that is not kept."""
         if self._is_shared(medium, event.locality):
             return self._shared
         tier = tier_of(medium, event.locality)
@@ -367,12 +377,12 @@ class BlockIndex:
             self._shrink(holding, self._most_blocks)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """The block is no longer merely expected: it was stored, or will not be."""
+        """Stop merely expecting the block: it was stored, or will not be stored."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """Stores a block reported by hash alone, as offloading engines report the second tier."""
+        """Store a block reported by hash alone, as offloading engines report the second tier."""
         for block_hash in hashes:
             key = self._key_of(cache, block_hash)
             if key is None:
@@ -387,7 +397,9 @@ class BlockIndex:
         return self._shared.keys.get(block_hash) if key is None and self._shared is not None else key
 
     def _store_shared(self, shared: Holding, hashes: Sequence[BlockHash], keys: Sequence[int]) -> None:
-        """A store keeps one copy, whoever stores it, and from now on as the newest."""
+        """Record blocks in the shared store, each as its newest block. A store keeps one copy of a block, whichever
+        engine stores it.
+        """
         held, masks, bit = shared.keys, self._masks, shared.bit
         for block_hash, key in zip(hashes, keys, strict=True):
             held.pop(block_hash, None)
@@ -430,7 +442,7 @@ class BlockIndex:
             self._shrink(holding, self._most_blocks)
 
     def _take(self, holding: Holding, block_hash: BlockHash) -> bool:
-        """Remove one copy; False if there is none."""
+        """Remove one copy of the block; return False if there is no copy."""
         copies = holding.copies
         if copies and block_hash in copies:
             left = copies[block_hash] - 1

@@ -20,7 +20,7 @@ _BIG_ENDIAN = sys.byteorder == "big"
 def block_keys(
     token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
 ) -> tuple[int, ...]:
-    """The keys of the full blocks of `block_size` tokens, first to last; a partial block at the end has none.
+    """Return the keys of the full blocks of `block_size` tokens, first to last; a partial block at the end has none.
 
     Raises ValueError for block_size < 1, OverflowError or TypeError for an invalid token id.
     """
@@ -31,7 +31,7 @@ def block_keys(
 
 
 def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
-    """The keys of the blocks of a `BlockStored`, one per hash; `parent_key` is None if it has no parent.
+    """Return the keys of the blocks of a `BlockStored`, one per hash; `parent_key` is None if it has no parent.
 
     Raises ValueError if its tokens do not fill its blocks, OverflowError or TypeError for an invalid token id.
     """
@@ -56,7 +56,9 @@ def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
 
 
 def token_bytes(token_ids: Sequence[int]) -> bytes:
-    """Four bytes per token. Raises OverflowError or TypeError if a token is not an unsigned 32-bit number."""
+    """Encode each token in four bytes. Raises OverflowError or TypeError if a token is not an unsigned 32-bit
+    number.
+    """
     tokens = array("I", token_ids)
     if _BIG_ENDIAN:
         tokens.byteswap()
@@ -73,15 +75,17 @@ def _chained(data: bytes, block_size: int, key: int) -> list[int]:
 
 
 def _root_key(lora_name: str | None) -> int:
-    """The key before the first block of a prompt for this adapter."""
+    """Return the key before the first block of a prompt for this adapter."""
     return 0 if lora_name is None else int(xxh3_64_intdigest(lora_name.encode()))
 
 
 def _seeded(parent_key: int, extra: Sequence[object]) -> int:
-    """The seed for a block that depends on more than its tokens. Without such dependencies it is the parent's key."""
+    """Return the seed for a block that depends on more than its tokens. Without such dependencies, the seed is the
+    parent's key.
+    """
     return int(xxh3_64_intdigest(repr(_frozen(extra)).encode(), parent_key)) if extra else parent_key
 
 
 def _frozen(value: object) -> object:
-    """Turns lists into tuples: one engine's encoding makes lists where another's makes tuples."""
+    """Turn lists into tuples, because one engine's encoding makes lists where another's makes tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,7 +1,8 @@
-"""How many tokens of a prompt an instance holds, by its engine's events or else by the router's own requests.
+"""Computes how many tokens of a prompt an instance holds, from its engine's events or else from the router's own
+requests.
 
-Events feed the index; the code that follows them says which instances' events count. For an instance without events,
-and for a prompt whose tokens are not known, the router uses what it remembers of its own requests (`prefixes`).
+Events update the index; the code that follows the events says which instances' events count. For an instance without
+events, and for a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +21,14 @@ ASSUMED_BLOCK_TOKENS = 16
 
 
 class KnownPrompt(Protocol):
-    """A prompt as far as its tokens are known: `RoutingRequest` is one."""
+    """A prompt as far as its tokens are known. `RoutingRequest` implements this protocol."""
 
     @property
     def prompt_tokens(self) -> int: ...
 
     @property
     def engine_blocks(self) -> Sequence[int]:
-        """Keys of its leading blocks; empty if its tokens are unknown."""
+        """Keys of the prompt's leading blocks; empty if its tokens are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +39,17 @@ class _Layout:
     version: tuple[int, int]
     """Version of the index's slots and of the set of followed instances."""
     places_of_slots: SlotPlaces
-    """Slot → place of its instance; one more place is for slots of other instances."""
+    """Slot → position of its instance; one more position stands for slots of other instances."""
     heard: npt.NDArray[np.bool_]
     incomplete: npt.NDArray[np.bool_]
 
 
 class EngineCaches:
-    """The prefix caches of a pool's instances, by their own events. Instances here are targets (`fairlead.targets`):
-    each data-parallel rank caches for itself.
+    """The prefix caches of a pool's instances, according to the instances' events. Instances here are targets
+    (`fairlead.targets`): each data-parallel rank has its own cache.
 
-    `block_tokens` is the size of the engines' blocks, which the first instance that reports it decides; events of
-    another size are ignored, since a prompt's blocks are divided one way.
+    `block_tokens` is the size of the engines' blocks, set by the first instance that reports it. Events of another size
+    are ignored, since a prompt is divided into blocks in only one way.
     """
 
     def __init__(self) -> None:
@@ -68,8 +69,8 @@ class EngineCaches:
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
-        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. Once
-        no source has that size any more, another one replaces it, as after a rollout.
+        """Return whether blocks of this size can be compared with the pool's blocks. The first reported size becomes
+        the pool's; once no source has that size any more, another size replaces it, as after a rollout.
         """
         if block_tokens == self.block_tokens:
             return True
@@ -80,25 +81,29 @@ class EngineCaches:
         return True
 
     def share(self, tokens: int, medium: str | None) -> None:
-        """All engines read one store of this many tokens, 0 for none (`BlockIndex.share`)."""
+        """Record that all engines read one store of this many tokens; 0 = there is no such store
+        (`BlockIndex.share`).
+        """
         self._shared_tokens, self._shared_medium = tokens, medium
         self.index.share(tokens // (self.block_tokens or ASSUMED_BLOCK_TOKENS), medium)
 
     def shared_tokens(self, prompt: KnownPrompt) -> int | None:
-        """Leading prompt tokens that the shared store holds; None if its events cannot know that."""
+        """Return the leading prompt tokens that the shared store holds; None if the events cannot show that."""
         if not self.index.shared_blocks or not prompt.engine_blocks:
             return None
         return min(self.index.match_shared(prompt.engine_blocks) * self.block_tokens, prompt.prompt_tokens - 1)
 
     def slow_tokens(self, prompt: KnownPrompt, instance: str) -> TierCounts:
-        """Tokens of the prompt that the instance would load from each tier outside its GPU, as its events say."""
+        """Return the prompt's tokens that the instance would load from each tier outside its GPU, according to its
+        events.
+        """
         source = self._heard.get(instance)
         if source is None or not prompt.engine_blocks or not self.index.is_tiered:
             return NOTHING_SLOW
         return self._tokens(self.index.slow_blocks(source, prompt.engine_blocks))
 
     def slow_rows(self, prompt: KnownPrompt, instances: Sequence[str]) -> list[tuple[int, TierCounts]]:
-        """(place, tokens) of those of the instances that would load some; see `hit_vector`."""
+        """Return (position, tokens) of each instance that would load tokens from outside its GPU; see `hit_vector`."""
         if not self._heard or not prompt.engine_blocks or not self.index.is_tiered:
             return []
         layout = self._layout_of(instances)
@@ -127,13 +132,13 @@ class EngineCaches:
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Whether `hit_tokens` includes blocks that are only expected."""
+        """Return whether `hit_tokens` includes blocks that are only expected."""
         source, keys = self._heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
-        """Leading prompt tokens the instance holds; `remembered_tokens` is the number according to the router's own
-        history.
+        """Return the number of leading prompt tokens that the instance holds; `remembered_tokens` is the number
+        according to the router's own history.
         """
         source = self._heard.get(instance)
         if source is None or not prompt.engine_blocks:
@@ -141,7 +146,7 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """`hit_tokens` for every instance that has events or a history; the values may include 0."""
+        """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
         if not self._heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
@@ -151,8 +156,8 @@ class EngineCaches:
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """`hit_tokens` of each of the instances, in their order. Pass the same list object as long as its content is
-        unchanged.
+        """Return `hit_tokens` of each of the instances, in their order. Pass the same list object as long as its
+        content is unchanged.
         """
         keys = prompt.engine_blocks
         if not self._heard or not keys:
@@ -190,8 +195,8 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """How much of the prompt each instance holds. Events count first. The router's own history may add what events
-        cannot show: tokens beyond the known ones of the prompt, and blocks that were stored before the router
+        """Return how much of the prompt the instance holds. Events take precedence. The router's own history may add
+        what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the router
         subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
@@ -199,5 +204,5 @@ class EngineCaches:
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt continues beyond its known blocks."""
+        """Return whether the prompt continues beyond its known blocks."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

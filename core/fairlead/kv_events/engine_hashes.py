@@ -1,12 +1,12 @@
-"""An engine's own block hashes, recomputed from token ids.
+"""Recomputes an engine's own block hashes from token ids.
 
 vLLM hashes `(parent's hash, tokens, extra keys)`, serialised as canonical CBOR or as a pickle, with SHA-256 or 128-bit
-xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random where the variable is not set: then
-nothing can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors
-of the unit tests are a real engine's.
+xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random if the variable is not set; then no hash
+can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors of the
+unit tests come from a real engine.
 
-An index needs none of this. It shows whether token ids, block size and adapter are understood as the engine understands
-them.
+The index does not need these hashes. They show whether token ids, block size and adapter are interpreted as the engine
+interprets them.
 """
 
 import hashlib
@@ -21,7 +21,9 @@ from fairlead.kv_events.events import BlockHash
 
 
 def _cbor(value: object) -> bytes:
-    """Canonical CBOR (RFC 8949) of what a block hash is made of: None, bool, int, bytes, text and sequences of them."""
+    """Encode a value as canonical CBOR (RFC 8949). Block hashes are made of None, bool, int, bytes, text and sequences
+    of them.
+    """
     if value is None:
         return b"\xf6"
     if isinstance(value, bool):
@@ -73,20 +75,20 @@ class HashForm(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHashing:
-    """How an engine hashes: one of `ALGORITHMS`, and the text of its PYTHONHASHSEED."""
+    """The way an engine hashes: one of `ALGORITHMS`, and the text of its PYTHONHASHSEED."""
 
     algorithm: str
     seed: str
     form: HashForm = HashForm.UNSIGNED
 
     def none_hash(self) -> bytes:
-        """The parent of every first block."""
+        """Return the parent of every first block."""
         return ALGORITHMS[self.algorithm](self.seed)
 
     def block_hashes(
         self, token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
     ) -> Iterator[BlockHash]:
-        """The hashes of the full blocks, as events carry them."""
+        """Yield the hashes of the full blocks, as events carry them."""
         parent: bytes | None = None
         adapter = () if lora_name is None else (lora_name,)
         extra = adapter if cache_salt is None else (*adapter, cache_salt)
@@ -96,19 +98,19 @@ class EngineHashing:
             yield self.formed(parent)
 
     def digest(self, parent: bytes | None, token_ids: Sequence[int], extra_keys: tuple[str, ...] = ()) -> bytes:
-        """The whole hash of the block that follows the block with hash `parent`; None = the first block."""
+        """Return the whole hash of the block that follows the block with hash `parent`; None = the first block."""
         return ALGORITHMS[self.algorithm]((self.none_hash() if parent is None else parent, tuple(token_ids), extra_keys or None))
 
     def formed(self, digest: bytes) -> BlockHash:
-        """Converts a whole hash to the form that events carry."""
+        """Convert a whole hash to the form that events carry."""
         return digest if self.form is HashForm.DIGEST else int.from_bytes(digest[-8:], "big", signed=self.form is HashForm.SIGNED)
 
 
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """Find the engine's hash algorithm: one that gives some of the hashes `seen` for these token sequences; None if no
-    algorithm fits.
+    """Return the engine's hash algorithm: the one that gives some of the hashes `seen` for these token sequences; None
+    if no algorithm fits.
 
     64 bits do not agree by chance, so one matching hash is proof.
     """

@@ -1,6 +1,6 @@
-"""An engine's events about its prefix cache, as vLLM publishes them; the attribute names are those on the wire.
+"""The events of an engine about its prefix cache, as vLLM publishes them; the attribute names are those on the wire.
 
-The types are protocols, so that an adapter decodes the wire into its own classes and passes these on without a copy.
+The types are protocols, so that an adapter can decode the wire into its own classes and pass these on without a copy.
 """
 
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from enum import Enum
 from typing import ClassVar, Literal, Protocol
 
 BlockHash = int | bytes
-"""An engine's name of a block: 64 bits signed or unsigned, or the whole digest."""
+"""An engine's name for a block: a signed or unsigned number of 64 bits, or the whole digest."""
 
 
 class EventKind(Enum):
-    """The kind of an event, one of three."""
+    """The three kinds of events."""
 
     STORED = "BlockStored"
     REMOVED = "BlockRemoved"
@@ -30,7 +30,7 @@ class BlockStored(Protocol):
 
     @property
     def parent_block_hash(self) -> BlockHash | None:
-        """The block before the first of them; None at the start of a sequence."""
+        """The hash of the block before the first stored block; None at the start of a sequence."""
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -54,11 +54,13 @@ class BlockStored(Protocol):
 
     @property
     def locality(self) -> str | None:
-        """`REMOTE` where the medium is another machine's; None and `LOCAL`: the engine's own."""
+        """`REMOTE` if the medium is on another machine; None or `LOCAL` if it is the engine's own."""
 
     @property
     def extra_keys(self) -> Sequence[Sequence[object] | None] | None:
-        """Per block, what its hash depends on besides tokens: adapter, salt, images. None: no block depends on more."""
+        """Per block, the values besides tokens on which its hash depends: adapter, salt, images. None if no block has
+        such values.
+        """
 
     @property
     def cache_salt(self) -> str | None:

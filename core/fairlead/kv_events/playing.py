@@ -1,11 +1,12 @@
-"""Plays a recording to an index, in the recorder's time. A request is looked up when it was sent.
+"""Plays a recording to an index, in the recorder's time. Each request is looked up at the time when it was sent.
 
-A batch counts from the time the engine made it, since the delay of its arrival is not the index's fault. The engine's
-timestamps give that time if they follow the recorder's clock; otherwise the time of arrival is used.
+A batch takes effect at the time when the engine made it, since the index is not responsible for the delay of its
+arrival. The engine's timestamps give that time if they follow the recorder's clock; otherwise the time of arrival is
+used.
 
-As a router does, it also uses two facts besides events. A request that was sent and not answered holds its prompt's
-blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them until the
-next batch arrives, since its last events are still on their way.
+As a router does, the playing also uses two facts besides events. A request that was sent and not answered holds its
+prompt's blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them
+until the next batch arrives, since its last events are still on their way.
 """
 
 from collections import defaultdict
@@ -21,20 +22,22 @@ from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import UnseenBlock
 
 _EXPECTED_SECONDS = 2.0
-"""Seconds after its end for which a request's blocks are expected without a batch; llm-d bridges the lag of events like
-this.
+"""Seconds after a request's end for which its blocks are expected although no batch has arrived; llm-d bridges the lag
+of events in this way.
 """
 
 _LONGEST_DELAY_SECONDS = 1.0
-"""If an event takes longer than this from engine to recorder, their clocks do not differ by a constant."""
+"""Longest plausible delay of an event from engine to recorder, in seconds. If a delay is longer, the difference of the
+two clocks is not constant.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index; `segment` numbers the gapless stretches of its source."""
+    """A batch for the index; `segment` is the number of the gapless stretch of its source."""
 
     time: float
-    """When the engine made it, in the recorder's time in s."""
+    """Time when the engine made the batch, in the recorder's time in s."""
     batch: RecordedBatch
     segment: int
     opens_segment: bool
@@ -50,10 +53,10 @@ class _Kind(IntEnum):
 
 
 def made_at(batches: Sequence[RecordedBatch]) -> list[float]:
-    """When each of a source's batches was made, in the recorder's time.
+    """Return when each of a source's batches was made, in the recorder's time.
 
-    The batch that was quickest to arrive gives the difference of the clocks. Arrival times, if the stamps go back or no
-    one difference explains them.
+    The batch with the shortest delay gives the difference of the clocks. Arrival times are used instead if the
+    timestamps go back, or if no single difference explains them.
     """
     arrivals = [batch.arrived for batch in batches]
     stamps = [batch.stamp for batch in batches]
@@ -76,9 +79,9 @@ class _Expected:
 class Playing:
     """One recording, played once to an index of its own.
 
-    `feeds` are each source's batches, `sizes` its tokens per block, `unseen` its blocks at each segment's beginning.
-    `placed` maps requests, by their place in the list, to their source. For a missing one, the source that holds most
-    of its prompt is assumed.
+    `feeds` are each source's batches, `sizes` each source's tokens per block, and `unseen` the blocks that each source
+    held at each segment's beginning. `placed` maps requests, by their position in the list, to their source. A request
+    that is missing from it is assigned to the source that holds most of its prompt.
     """
 
     def __init__(
@@ -97,7 +100,9 @@ class Playing:
         self._expectations = 0
 
     def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
-        """Each request when it was sent, with the number of prompt tokens that its instance should have cached."""
+        """Yield each request in order of sending, with the number of prompt tokens that its instance should have cached
+        then.
+        """
         for source, segments in self._unseen.items():
             if segments:
                 self._hold(source, segments[0])
@@ -131,14 +136,18 @@ class Playing:
                     self._release(sent.pop(number))
 
     def _sources(self, request: RecordedRequest) -> list[Source]:
-        """Where the request can be: at its instance, any of its ranks; anywhere if the recording does not say."""
+        """Return the sources that may have the request: any rank of its instance, or all sources if the recording names
+        no instance.
+        """
         return [source for source in self._sizes if request.instance is None or source.instance == request.instance]
 
     def _keys(self, source: Source, request: RecordedRequest, token_ids: Sequence[int]) -> tuple[int, ...]:
         return block_keys(token_ids, self._sizes[source], lora_name=request.lora_name, cache_salt=request.cache_salt)
 
     def _cached(self, source: Source, request: RecordedRequest) -> int:
-        """At least one token of a prompt is always computed, so its last block never counts in full."""
+        """Return the prompt tokens that the source should have cached. At least one token of a prompt is always
+        computed, so the prompt's last block never counts in full.
+        """
         tokens = request.prompt_token_ids
         return self.index.match(source, self._keys(source, request, tokens[:-1])) * self._sizes[source]
 

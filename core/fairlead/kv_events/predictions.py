@@ -1,5 +1,5 @@
-"""Compares an index with the engine: prompt tokens that the index predicts as cached, against those
-the engine counted.
+"""Compares an index with the engine: the prompt tokens that the index predicts as cached, and the tokens that the
+engine counted.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlocks, token_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One request: predicted and counted prompt tokens."""
+    """The predicted and the counted cached prompt tokens of one request."""
 
     name: int | str
     prompt_tokens: int
@@ -35,7 +35,9 @@ class Agreement:
     hashing: EngineHashing | None
     """The engine's hashing, if it could be determined."""
     unseen_blocks: int
-    """Blocks held at the recording's beginning, or stored in batches that are missing from it, as later events show."""
+    """Number of blocks held at the recording's beginning, or stored in batches that the recording lacks, as later
+    events show.
+    """
     sequences: SequenceCounts
     index: IndexCounts
 
@@ -49,7 +51,7 @@ class Agreement:
 
     @property
     def exact_requests(self) -> int:
-        """Requests whose two counts are equal."""
+        """Number of requests whose predicted and counted tokens are equal."""
         return sum(each.predicted_cached_tokens == each.reported_cached_tokens for each in self.predictions)
 
     @property
@@ -59,13 +61,15 @@ class Agreement:
 
     @property
     def error(self) -> float:
-        """The difference of the two sums as a share of the reported sum; if that is 0, of the predicted one."""
+        """The difference of the two sums divided by the reported sum or, if that is 0, by the predicted sum."""
         difference = abs(self.predicted_cached_tokens - self.reported_cached_tokens)
         return difference / (self.reported_cached_tokens or self.predicted_cached_tokens or 1)
 
 
 def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest], *, seeds: Sequence[str] = ()) -> Agreement:
-    """Play a recording to an empty index. `seeds` are values of PYTHONHASHSEED to try when recognising the hashes."""
+    """Play a recording to an empty index and return the agreement. `seeds` are values of PYTHONHASHSEED to try when
+    recognising the hashes.
+    """
     feeds, counts = _in_order(batches)
     sizes = {source: size for source, fed in feeds.items() if (size := _block_size(fed)) is not None}
     sequences = {size: token_sequences(requests, size) for size in set(sizes.values())}
@@ -95,7 +99,7 @@ def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest
 def _in_order(batches: Iterable[RecordedBatch]) -> tuple[dict[Source, list[Feed]], SequenceCounts]:
     trackers: dict[Source, SequenceTracker[RecordedBatch]] = {}
     taken: dict[Source, list[tuple[RecordedBatch, int]]] = defaultdict(list)
-    """Batches with the number of their segment."""
+    """Batches, each with the number of its segment."""
     for batch in sorted(batches, key=lambda each: each.arrived):
         tracker = trackers.setdefault(batch.source, SequenceTracker(can_replay=False, first=None))
         step = tracker.live(batch.number, batch.stamp, batch)
@@ -119,7 +123,7 @@ def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
 
 
 def _block_size(fed: Sequence[Feed]) -> int | None:
-    """The block size as the index determines it: that of the first block stored with tokens."""
+    """Return the block size as the index determines it: that of the first block stored with tokens."""
     for feed in fed:
         for event in feed.batch.events:
             if event.kind is EventKind.STORED and event.token_ids:
@@ -164,10 +168,10 @@ def _placed(
     sequences: Mapping[int, Sequence[TokenSequence]],
     findings: Mapping[Source, UnseenBlocks],
 ) -> dict[int, Source]:
-    """The source that got each request, keyed by the request's place in the list.
+    """Return the source that received each request, keyed by the request's position in the list.
 
-    It is the only source that can have got the request, or the only one that stored its blocks meanwhile. A request
-    without such a source is left out.
+    It is the only source that can have received the request, or the only source that stored the request's blocks while
+    the request ran. A request without such a source is left out.
     """
     placed: dict[int, Source] = {}
     for number, request in enumerate(requests):

@@ -1,4 +1,4 @@
-"""What a recording of an engine holds: its batches of events and the requests it answered, in the recorder's time."""
+"""The content of an engine's recording: its batches of events and its answered requests, in the recorder's time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,9 @@ from fairlead.kv_events.sources import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """A batch of events. `arrived` is the recorder's time in s, `stamp` the engine's."""
+    """A batch of events. `arrived` is the time of arrival by the recorder's clock, in s; `stamp` is the engine's
+    timestamp.
+    """
 
     source: Source
     number: int
@@ -30,6 +32,6 @@ class RecordedRequest:
     output_token_ids: Sequence[int] = ()
     cached_tokens: int
     instance: str | None = None
-    """Where it was sent; None if the recording does not say."""
+    """The instance to which the request was sent; None if the recording does not name it."""
     lora_name: str | None = None
     cache_salt: str | None = None

@@ -1,10 +1,11 @@
-"""Sequence numbers of batches: which were lost, which came twice, and when an engine restarted.
+"""Checks the sequence numbers of batches: detects lost and repeated batches, and restarts of the engine.
 
-An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses what a slow or late subscriber does
-not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins at 0 again with
-an empty cache. Its timestamp, later than all earlier ones, distinguishes its batch from one that comes twice.
+An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses batches that a slow or late
+subscriber does not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins
+at 0 again with an empty cache. The timestamp distinguishes its batch, which is later than all earlier ones, from a
+repeated batch.
 
-The caller owns sockets and time: it hands in what arrives and does what the returned `Step` says.
+The caller owns sockets and time: it passes in what arrives and does what the returned `Step` says.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 from fairlead.plausibility import MOST_INTEGER
 
 MOST_WAITING = 100_000
-"""Batches kept while a replay runs; vLLM's own queue has the same bound."""
+"""Maximum number of batches kept while a replay runs; vLLM's own queue has the same bound."""
 
 Batch = TypeVar("Batch")
 
@@ -33,7 +34,8 @@ class SourceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Generic[Batch]):
-    """What to do now, in this order: clear the source if `reset`, apply the batches, ask for a replay.
+    """The next things for the caller to do, in this order: clear the source if `reset`, apply the batches, ask for a
+    replay.
 
     A replay that is still running is abandoned when a new one is requested.
     """
@@ -45,7 +47,7 @@ class Step(Generic[Batch]):
 
 @dataclass(slots=True, kw_only=True)
 class SequenceCounts:
-    """How many batches of a source were applied, lost or repeated; and its gaps, replays and restarts."""
+    """Counts of a source's batches that were applied, lost or repeated, and of its gaps, replays and restarts."""
 
     applied: int = 0
     repeated: int = 0
@@ -56,10 +58,11 @@ class SequenceCounts:
 
 
 class SequenceTracker(Generic[Batch]):
-    """The batches of one source, put in order.
+    """Puts the batches of one source in order.
 
-    Without `can_replay` a gap is final at once. `most_waiting` bounds the batches kept during a replay. `first` is the
-    number a source begins with. A recording that begins in the middle passes None: whatever comes first is taken.
+    Without `can_replay`, a gap is final at once. `most_waiting` bounds the batches kept during a replay. `first` is the
+    source's first number; for a recording that begins in the middle it is None, and the first batch may have any
+    number.
     """
 
     def __init__(self, *, can_replay: bool, first: int | None = 0, most_waiting: int = MOST_WAITING) -> None:
@@ -71,15 +74,16 @@ class SequenceTracker(Generic[Batch]):
         self._waiting: dict[int, tuple[float, Batch]] = {}
         self._replaying = False
         self._asked_at: int | None = None
-        """The first missing number when the replay was requested."""
+        """The first missing number at the time when the replay was requested."""
         self._asked_stamp: float | None = None
-        """Timestamp of the batch before that one."""
+        """Timestamp of the batch before `_asked_at`."""
         self._recognised = True
         """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """The next expected number and the stamp before it, from a replay that did not contain that batch. Unless the
-        engine turns out to have restarted, the batches before it were applied and are not lost.
+        """The next expected number and the timestamp before it, from a replay that did not contain the batch before
+        `_next`. Unless the engine turns out to have restarted, the batches before that number were applied and are not
+        lost.
         """
         self.counts = SequenceCounts()
 
@@ -92,8 +96,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """The fast path of `live`, for the usual case: returns whether a published batch is the next one and none
-        waits. If so, the batch counts as applied.
+        """Return whether a published batch is the next one while no batch waits; if so, count it as applied. This is
+        the fast path of `live` for the usual case.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -103,7 +107,7 @@ class SequenceTracker(Generic[Batch]):
         return True
 
     def live(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
-        """A batch as published. `stamp` is the engine's own clock, in s."""
+        """Handle a published batch. `stamp` is the engine's own clock, in s."""
         if self._next is None:
             self._next = number
         if self.follows(number, stamp):
@@ -121,7 +125,7 @@ class SequenceTracker(Generic[Batch]):
         return self._ask() if self._can_replay else self._give_up()
 
     def replayed(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
-        """A batch of the requested replay."""
+        """Handle a batch of the requested replay."""
         if not self._replaying or self._next is None:
             self.counts.repeated += 1
             return Step()
@@ -136,11 +140,12 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=self._in_line())
 
     def replay_ended(self) -> Step[Batch]:
-        """The replay's end marker came, or the caller gave it up: what is still missing is lost.
+        """End the replay, after its end marker or because the caller gave it up: batches that are still missing are
+        lost.
 
-        An engine that does not have the batch we took last has restarted, or has sent more since than it keeps. Then
-        all that it has is requested. A long replay may have holes: vLLM's socket drops what a busy reader does not take
-        in time. As long as each replay brings some missing batches, the rest is requested again.
+        An engine that does not have the last applied batch has restarted, or has sent more batches since than it keeps.
+        Then all batches that it has are requested. A long replay may have holes: vLLM's socket drops what a busy reader
+        does not take in time. As long as each replay brings some missing batches, the rest is requested again.
         """
         if not self._replaying:
             return Step()
@@ -164,24 +169,26 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, replay_from=self._ask().replay_from)
 
     def unanswered(self) -> Step[Batch]:
-        """The requested replay has not arrived: request it once more."""
+        """Request the replay once more, because it has not arrived."""
         return self._ask() if self._replaying else Step()
 
     def reconnected(self) -> Step[Batch]:
-        """The connection was down. Only a replay shows whether batches were missed or the engine restarted."""
+        """Handle a new connection after an interruption. Only a replay shows whether batches were missed or the engine
+        restarted.
+        """
         return self._ask() if self._can_replay and self._next is not None else Step()
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for earlier ones."""
+        """Number of batches that wait for earlier ones."""
         return len(self._waiting)
 
     def cleared(self) -> None:
-        """The source said that it holds nothing: whatever was lost before no longer matters."""
+        """Record that the source reported an empty cache: earlier losses no longer matter."""
         self._incomplete = False
 
     def _note_restart(self, number: int, stamp: float) -> None:
-        """A number that was already taken comes with a later stamp: the engine has restarted."""
+        """Record a restart of the engine: a number that was already taken has arrived with a later timestamp."""
         if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
             self._taken = None
             self.counts.restarts += 1
@@ -210,7 +217,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(replay_from=max(0, self._next - 1))
 
     def _give_up(self) -> Step[Batch]:
-        """Continue after the last hole; what lies between holes is as uncertain as what lies before them."""
+        """Continue after the last hole. Batches between the holes are as uncertain as those before them."""
         assert self._next is not None
         batches: tuple[Batch, ...] = ()
         applied_below, self._taken = 0 if self._taken is None else self._taken[0], None
@@ -223,7 +230,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, reset=True)
 
     def _in_line(self) -> tuple[Batch, ...]:
-        """The waiting batches that follow without a gap."""
+        """Return the waiting batches that follow without a gap."""
         batches: list[Batch] = []
         assert self._next is not None
         while (kept := self._waiting.pop(self._next, None)) is not None:

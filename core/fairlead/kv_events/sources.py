@@ -9,11 +9,13 @@ from typing import Final
 from fairlead.kv_events.events import BlockHash
 
 EXPECTED = "expected"
-"""The holding of blocks that a source is to hold soon, of which its events say nothing yet."""
+"""The holding of blocks that a source is expected to hold soon and that its events have not reported yet."""
 
 
 class Tier(StrEnum):
-    """Where a cache keeps a block, fastest first. An engine reads its GPU's blocks at once and loads all others."""
+    """The places where a cache keeps a block, fastest first. An engine reads blocks of its GPU at once and loads all
+    others.
+    """
 
     GPU = "GPU"
     HOST = "host"
@@ -36,11 +38,11 @@ _MEDIA: Final[Mapping[str | None, Tier]] = MappingProxyType(
     | dict.fromkeys(("STORAGE", "DISK", "FS", "CPU_TIER2"), Tier.DISK)
     | dict.fromkeys(("EXTERNAL", "OBJ", "REMOTE"), Tier.REMOTE)
 )
-"""The media of vLLM (`FS` and `OBJ` until 0.26), SGLang and Dynamo."""
+"""The media named by vLLM (`FS` and `OBJ` until 0.26), SGLang and Dynamo."""
 
 
 def tier_of(medium: str | None, locality: str | None = None) -> Tier | None:
-    """The tier that an event's `medium` and `locality` name; None for a medium that no known engine has."""
+    """Return the tier that an event's `medium` and `locality` name; None for a medium that no known engine has."""
     tier = _MEDIA.get(medium)
     if tier is None and medium is not None:
         tier = _MEDIA.get(medium.upper())
@@ -79,15 +81,15 @@ class Cache:
         self.holdings: dict[str, Holding] = {}
         self.mask = 0
         self.is_tiered = False
-        """Whether it may hold blocks outside the GPU."""
+        """Whether the cache may hold blocks outside the GPU."""
         self.groups_left_out: set[int | None] = set()
         self.expecting: dict[int, set[str]] = {}
-        """Request key of a block that is expected → the requests that will bring it."""
+        """Request key of an expected block → the requests that will bring the block."""
 
 
 class TieredSource:
-    """The bits of a source that holds blocks outside the GPU too: of its slot, of what needs no load, and of each tier
-    of `SLOW` (0 = holds nothing there).
+    """The bits of a source that also holds blocks outside the GPU: the bit of its slot, of the blocks that need no
+    load, and of each tier of `SLOW` (0 = no blocks in that tier).
     """
 
     __slots__ = ("fast", "slot", "slow")
@@ -100,7 +102,7 @@ class TieredSource:
 
 
 def key_of(cache: Cache, block_hash: BlockHash) -> int | None:
-    """The key of a block, from any tier of the source that knows it."""
+    """Return the key of a block, from any tier of the source that knows the block."""
     for holding in cache.holdings.values():
         if holding.tier != EXPECTED and (key := holding.keys.get(block_hash)) is not None:
             return key
@@ -118,17 +120,17 @@ class Holders:
         self._bits_in_use = 0
 
     def take_bit(self) -> int:
-        """The lowest bit that is free."""
+        """Return the lowest bit that is free."""
         bit = ~self._bits_in_use & (self._bits_in_use + 1)
         self._bits_in_use |= bit
         return bit
 
     def free_bits(self, bits: int) -> None:
-        """Frees the bits of holdings that have ended; no block has them any more."""
+        """Free the bits of holdings that have ended; no block has them any more."""
         self._bits_in_use &= ~bits
 
     def release(self, key: int, bit: int) -> None:
-        """The holding does not have the block any more."""
+        """Record that the holding no longer has the block."""
         mask = self.masks.get(key, 0) & ~bit
         if mask:
             self.masks[key] = mask
@@ -136,7 +138,9 @@ class Holders:
             self.masks.pop(key, None)
 
     def leading(self, keys: Sequence[int], mask: int) -> int:
-        """How many leading blocks the holdings of the mask have between them; each block may be in another holding."""
+        """Return how many leading blocks the holdings of the mask have between them; each block may be in a different
+        holding.
+        """
         get = self.masks.get
         for depth, key in enumerate(keys):
             if not get(key, 0) & mask:
@@ -144,7 +148,7 @@ class Holders:
         return len(keys)
 
     def depths(self, keys: Sequence[int], alone: int, together: Iterable[int]) -> list[tuple[int, int]]:
-        """(mask, leading blocks) of all sources that have at least the first block, shallowest first.
+        """Return (mask, leading blocks) of all sources that have at least the first block, shallowest first.
 
         Each bit of `alone` is the only holding of a source. Each mask of `together` is the holdings of one source: any
         of them may have the next block, and the lowest bit represents the source. O(blocks + changes between
@@ -179,11 +183,12 @@ class Holders:
         return found
 
     def through_tiers(self, keys: Sequence[int], sources: Iterable[TieredSource]) -> list[tuple[int, int, TierCounts]]:
-        """(bit of the slot, leading blocks, those of them in each slow tier) of each source that has the first block.
+        """Return (bit of the slot, leading blocks, leading blocks in each slow tier) of each source that has the first
+        block.
 
-        As engines look them up: from the first block on that the GPU lacks, blocks come from the slow tiers, each from
-        the fastest that has it; a later block that only the GPU has ends the prefix. O(blocks), and what changes from
-        one block to the next.
+        Blocks are looked up as engines do: from the first block that the GPU lacks, blocks come from the slow tiers,
+        each from the fastest tier that has it; a later block that only the GPU has ends the prefix. O(blocks + changes
+        between neighbouring blocks).
         """
         get, before = self.masks.get, -1
         runs = [(source, -1, 0, NOTHING_SLOW) for source in sources]
@@ -212,7 +217,9 @@ class Holders:
 
 
 def _counted(counts: TierCounts, tier: int, blocks: int) -> TierCounts:
-    """The counts with more blocks of the slow tier at this place; -1 is the GPU."""
+    """Return the counts with more blocks added to the slow tier at this index; the index -1 is the GPU, which is not
+    counted.
+    """
     if tier < 0:
         return counts
     host, disk, remote = (count + blocks * (place == tier) for place, count in enumerate(counts))

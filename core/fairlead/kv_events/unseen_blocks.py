@@ -1,11 +1,11 @@
-"""What a cache must have held although no event of the recording says so.
+"""Finds the blocks that a cache must have held although no event of the recording reports them.
 
 A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show what
-the cache held then. A block named as a parent was there, and so were all blocks before it, because an engine reuses
-whole prefixes. A block that is removed, and was not stored since, was there. Cache hits of requests (the count an index
-is checked against) are not used. To say which prompt such a block belongs to, its hash must be resolved to a key. If
-the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise the tokens stored after an unknown
-parent are searched in the recorded requests.
+the cache held then. A block named as a parent was in the cache, and so were all blocks before it, because an engine
+reuses whole prefixes. A block that is removed without having been stored since was in the cache. Cache hits of requests
+(the count against which an index is checked) are not used. To say which prompt such a block belongs to, its hash must
+be resolved to a key. If the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise the
+tokens stored after an unknown parent are searched in the recorded requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ class UnseenBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSequence:
-    """A request's prompt and answer with the keys of its blocks."""
+    """The tokens of a request's prompt and answer, with the keys of their blocks."""
 
     request: RecordedRequest
     token_ids: Sequence[int]
@@ -40,7 +40,9 @@ class TokenSequence:
 
 
 def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> list[TokenSequence]:
-    """The tokens that each request left in a cache: all but the last, whose keys and values were never computed."""
+    """Return the tokens that each request left in a cache: all but the last token, whose keys and values were never
+    computed.
+    """
     found = []
     for request in requests:
         token_ids = (*request.prompt_token_ids, *request.output_token_ids[:-1])
@@ -61,8 +63,8 @@ class _Segment:
 class UnseenBlocks:
     """Finds the unseen blocks of one source.
 
-    Give it the source's batches in order twice. First give all to `learn`, because a hash means the same block
-    throughout but may be explained late. Then give each to `read`, with a `begin` before every segment.
+    The caller gives it the source's batches in order twice: first all to `learn`, because a hash means the same block
+    throughout but may be explained late; then each to `read`, with a `begin` before every segment.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> None:
@@ -84,22 +86,22 @@ class UnseenBlocks:
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:
-        """Learn the names that a batch's stored blocks give."""
+        """Record the names that a batch's stored blocks give."""
         for event in batch.events:
             if event.kind is EventKind.STORED:
                 self._name_stored(event, batch.arrived)
 
     def stored_meanwhile(self, sequence: TokenSequence) -> bool:
-        """Whether blocks of this sequence were stored while its request was in flight."""
+        """Return whether blocks of this sequence were stored while its request was in flight."""
         begin, end = sequence.request.sent, sequence.request.done + _LATE_SECONDS
         return any(begin <= time <= end for key in sequence.keys for time in self._stored_at.get(key, ()))
 
     def begin(self) -> None:
-        """A new segment: batches before were not recorded, or lost."""
+        """Begin a new segment: batches before it were not recorded, or were lost."""
         self._segments.append(_Segment())
 
     def read(self, batch: RecordedBatch) -> None:
-        """The segment's next batch."""
+        """Read the segment's next batch."""
         segment = self._segments[-1]
         for event in batch.events:
             if event.kind is EventKind.STORED:
@@ -165,7 +167,7 @@ class UnseenBlocks:
         segment.copies[key] = max(0, segment.copies.get(key, 0) - 1)
 
     def _prove(self, segment: _Segment, key: int | None) -> None:
-        """The block is held, and all before it."""
+        """Record that the block and all blocks before it are held."""
         while key is not None:
             if not segment.copies.get(key):
                 self._was_there(segment, key)
@@ -178,7 +180,9 @@ class UnseenBlocks:
             segment.unseen.append(UnseenBlock(key=key, block_hash=self._hashes.get(key)))
 
     def _key_by_tokens(self, event: BlockStored, arrived: float) -> int | None:
-        """The key of the event's parent, if its tokens follow one prefix only among the requests of that moment."""
+        """Return the key of the event's parent, if the event's tokens follow only one prefix among the requests of that
+        moment.
+        """
         digests = self._digests(event.token_ids)
         found = {
             sequence.keys[number - 1]
@@ -189,12 +193,14 @@ class UnseenBlocks:
         return found.pop() if len(found) == 1 else None
 
     def _digests(self, token_ids: Sequence[int]) -> list[int]:
-        """Hashes of each block's own tokens."""
+        """Return hashes of each block's own tokens."""
         size = self._block_size * TOKEN_BYTES
         data = token_bytes(token_ids)
         return [xxh3_64_intdigest(data[begin : begin + size]) for begin in range(0, len(data) - size + 1, size)]
 
 
 def _follow(recorded: Sequence[int], stored: Sequence[int]) -> bool:
-    """Whether two token lists start alike; a recorded answer may end before what the engine stored of it."""
+    """Return whether two token lists start alike; a recorded answer may end before the tokens that the engine
+    stored.
+    """
     return all(one == other for one, other in zip(recorded, stored, strict=False))

@@ -1,8 +1,8 @@
 """Chooses the samples to remember: a small set that represents many, by the gradients they would give (a coreset).
 
-A sample's gradient feature is the last hidden layer's output for it times its residual: how much it would pull, and in
-which direction. Greedy k-centre: start at the largest, then always take the sample that differs most from all those
-taken.
+A sample's gradient feature is the last hidden layer's output for the sample times its residual: how much the sample
+would change the model, and in which direction. The method is greedy k-centre: start with the largest, then always take
+the sample that differs most from all samples taken.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ NEVER_ZERO = np.float32(1e-8)
 
 
 class Selection(StrEnum):
-    """How the difference of samples is measured.
+    """The measure of how much samples differ.
 
     `published`: by direction alone, as in Lodestar's code, where only the first pick considers residuals. `corrected`:
     by residual x (1 - similarity), as the paper says, which keeps samples that the model still mispredicts. `fifo`
@@ -29,7 +29,7 @@ class Selection(StrEnum):
 
 
 def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
-    """Directions [n, width] of unit length (or zero) and sizes [n]."""
+    """Return the samples' gradient features: directions [n, width] of unit length (or zero) and sizes [n]."""
     inputs = model.scales.normalised(samples.features)
     hidden = model.network.last_hidden(inputs)
     answers = -((hidden @ model.network.weights[-1])[:, 0] + model.network.biases[-1])
@@ -41,7 +41,7 @@ def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
 
 
 def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
-    """The rows of `count` samples, ascending; all rows if there are no more."""
+    """Return the rows of `count` samples, ascending; all rows if there are no more."""
     total = len(sizes)
     if total <= count:
         return np.arange(total)

@@ -13,14 +13,14 @@ from fairlead.predictors.networks import Network, gradients
 from fairlead.predictors.samples import Floats
 
 FIRST_MEMORY, SECOND_MEMORY, NEVER_ZERO = 0.9, 0.999, 1e-8
-"""Adam's own constants."""
+"""The constants of the Adam algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """How a network is fitted.
+    """The settings for fitting a network.
 
-    `epochs` passes over the samples are made, and more until there were `least_steps` steps.
+    The fit makes `epochs` passes over the samples, and further passes until it has made `least_steps` steps.
     """
 
     rate: float = 1e-3
@@ -35,16 +35,16 @@ class FitSettings:
     least_steps: int = 600
 
     def steps_of(self, samples: int) -> int:
-        """Number of steps in one epoch."""
+        """Return the number of steps in one epoch."""
         return ceil(samples / self.batch)
 
     def epochs_of(self, samples: int) -> int:
-        """Passes over this many samples, enough for `least_steps`."""
+        """Return the number of passes over this many samples, enough for `least_steps`."""
         return max(self.epochs, ceil(self.least_steps / self.steps_of(samples)))
 
 
 class Adam:
-    """Adaptive moments; weight decay is added to the gradient, as the published training has it."""
+    """The Adam optimiser; weight decay is added to the gradient, as in the published training."""
 
     def __init__(self, parameters: list[Floats], weight_decay: float) -> None:
         self._parameters = parameters
@@ -67,7 +67,7 @@ class Adam:
 
 
 def fit(network: Network, inputs: Floats, targets: Floats, settings: FitSettings, dice: np.random.Generator) -> Network:
-    """A copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
+    """Return a copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
 
     The same arguments give the same result on one kind of processor; other kinds may round matrix products differently.
     """

@@ -1,6 +1,6 @@
-"""A learner: collects samples and trains a model whenever enough new ones have arrived.
+"""A learner: collects samples and trains a model whenever enough new samples have arrived.
 
-Plain state and arithmetic; its owner decides when and in which process a round runs.
+Plain state and arithmetic; the caller decides when and in which process a round runs.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ HELD_OUT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
-    """How many samples are used, and when. The first round comes after `first_samples`, each further one after
-    `round_samples` new ones; samples above `longest_ttft_seconds` are left out, as they reflect an overload rather than
+    """How many samples a learner uses, and when. The first round comes after `first_samples`, each further round after
+    `round_samples` new ones. Samples above `longest_ttft_seconds` are left out, as they reflect an overload rather than
     an instance.
     """
 
@@ -65,7 +65,7 @@ class Learner:
 
     @property
     def due(self) -> bool:
-        """Whether enough new samples have arrived for a round."""
+        """Return whether enough new samples have arrived for a round."""
         return self._new >= (self.settings.first_samples if self.model is None else self.settings.round_samples)
 
     @property
@@ -74,7 +74,7 @@ class Learner:
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
-        """Training steps of a round on this many samples."""
+        """Return the number of training steps of a round on this many samples."""
         return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:
@@ -105,7 +105,7 @@ class Learner:
 
 
 CANDIDATES = 10_000
-"""Maximum number of samples among which a replay is chosen, unless the replay itself is larger; surplus samples are
+"""Maximum number of samples from which a replay is chosen, unless the replay itself is larger; surplus samples are
 thinned out first.
 """
 
@@ -121,9 +121,7 @@ class TwoPools:
         self.recent = Samples.none(width)
         self.replay = Samples.none(width)
         self.leaving = Samples.none(width)
-        """Samples that are no longer among the newest, since a replay was last chosen: candidates for
-        the next replay.
-        """
+        """Samples that have left the newest samples since a replay was last chosen: candidates for the next replay."""
 
     def add(self, samples: Samples) -> None:
         """Take newer samples, oldest first."""
@@ -135,8 +133,8 @@ class TwoPools:
             self.leaving = leaving.at(slice(max(0, len(leaving) - self._candidates), None))
 
     def choose_replay(self, model: Model | None, dice: np.random.Generator) -> None:
-        """Choose a new replay from the old one and the samples that have left the newest since: by `model`'s gradients,
-        or at random without a model.
+        """Choose a new replay from the old replay and the samples that have left the newest since: by `model`'s
+        gradients, or at random without a model.
         """
         candidates = self.replay.followed_by(self.leaving)
         self.leaving = self.leaving.at(slice(0, 0))
@@ -151,5 +149,5 @@ class TwoPools:
         self.replay = candidates
 
     def everything(self) -> Samples:
-        """The samples that a round trains on."""
+        """Return the samples that a round trains on."""
         return self.replay.followed_by(self.recent)

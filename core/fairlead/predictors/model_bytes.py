@@ -22,7 +22,7 @@ _HEADER_LENGTH = Struct("<I")
 
 
 def to_bytes(model: Model) -> bytes:
-    """The model, whole."""
+    """Return the whole model as bytes."""
     header = {
         "format": FORMAT,
         "feature_names": model.feature_names,
@@ -38,7 +38,7 @@ def to_bytes(model: Model) -> bytes:
 
 
 def from_bytes(content: bytes) -> Model:
-    """Reads a model from its bytes. Raises ModelRefused for damaged bytes and for a format of another release."""
+    """Read a model from its bytes. Raises ModelRefused for damaged bytes and for a format of another release."""
     body = content[_CHECKSUM_BYTES:]
     if len(body) < _HEADER_LENGTH.size or xxh3_128_digest(body) != content[:_CHECKSUM_BYTES]:
         raise ModelRefused(ModelFault.CORRUPT, "its checksum does not match")

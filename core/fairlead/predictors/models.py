@@ -20,7 +20,7 @@ class Scales(NamedTuple):
 
     @staticmethod
     def of(features: Floats) -> "Scales":
-        """The scaling of rows [n, d], n > 0. A feature that never varied is divided by 1."""
+        """Return the scaling of rows [n, d], n > 0. A feature that never varied is divided by 1."""
         wide = features.astype(np.float64)
         deviations = wide.std(axis=0)
         deviations[deviations <= 0] = 1.0
@@ -32,14 +32,15 @@ class Scales(NamedTuple):
         )
 
     def normalised(self, features: Floats) -> Floats:
-        """Rows as z-scores."""
+        """Return rows as z-scores."""
         return (features - self.means) / self.deviations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """How well a model predicted samples held out from its training: their number, the mean absolute error of their
-    TTFT in seconds, and the error of a constant prediction, their mean. None if no sample was held out.
+    """How well a model predicted samples held out from its training: their number, the mean absolute error of the
+    predicted TTFT in seconds, and the same error of a constant prediction, the samples' mean. The errors are None if no
+    sample was held out.
     """
 
     samples: int
@@ -49,8 +50,8 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A trained predictor. `round` counts from 1; `samples_seen` counts the samples its learner had received by then,
-    `trained_on` those it was fitted to.
+    """A trained predictor. `round` counts from 1. `samples_seen` counts the samples that its learner had received by
+    then, `trained_on` the samples to which the model was fitted.
     """
 
     feature_names: tuple[str, ...]
@@ -67,12 +68,12 @@ class Model:
         return self.network.finite and all(bool(np.isfinite(part).all()) for part in self.scales)
 
     def ttft_seconds(self, features: Floats) -> Floats:
-        """The predicted TTFT in seconds for each row [n, d]: [n]. It may be negative."""
+        """Return the predicted TTFT in seconds for each row [n, d]: [n]. It may be negative."""
         answers: Floats = -self.network.outputs(self.scales.normalised(features))
         return answers
 
     def within(self, features: Floats) -> npt.NDArray[np.bool_]:
-        """Which numbers of rows [n, d] lie in the range of the training samples, bounds included: [n, d].
+        """Return which numbers of rows [n, d] lie in the range of the training samples, bounds included: [n, d].
 
         A feature that never varied in training always counts as within.
         """
@@ -81,19 +82,19 @@ class Model:
         return inside
 
     def nearest(self, features: Floats) -> Floats:
-        """Rows [n, d] with each number clipped to the range of the training samples."""
+        """Return rows [n, d] with each number clipped to the range of the training samples."""
         moved: Floats = np.clip(features, self.scales.lowest, self.scales.highest)
         return moved
 
     def drift(self, features: Floats) -> float:
-        """How far the means of the rows' features have moved from those in training: in standard deviations, averaged
-        over the features.
+        """Return how far the means of the rows' features have moved from the means in training: in standard deviations,
+        averaged over the features.
         """
         return float(np.abs(self.scales.normalised(features).mean(axis=0)).mean())
 
 
 def evaluate(scales: Scales, network: Network, held_out: Samples) -> Evaluation:
-    """The errors of a network on samples it was not fitted to."""
+    """Return the errors of a network on samples it was not fitted to."""
     if not len(held_out):
         return Evaluation(samples=0)
     answers = -network.outputs(scales.normalised(held_out.features))

@@ -16,14 +16,14 @@ BIAS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Weights [in, out] and biases [out] of each layer, the first layer first. Never written to once it is made."""
+    """Weights [in, out] and biases [out] of each layer, the first layer first. Immutable after creation."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
 
     @staticmethod
     def initial(inputs: int, width: int, dice: np.random.Generator) -> "Network":
-        """Xavier-uniform weights, biases of 0.01."""
+        """Return a network with Xavier-uniform weights and biases of 0.01."""
         sizes = [inputs, *[width] * HIDDEN_LAYERS, 1]
         weights: list[Floats] = []
         for rows, columns in pairwise(sizes):
@@ -42,7 +42,7 @@ class Network:
         return all(bool(np.isfinite(part).all()) for part in (*self.weights, *self.biases))
 
     def last_hidden(self, inputs: Floats) -> Floats:
-        """The output of the last hidden layer for each row: [n, width]."""
+        """Return the output of the last hidden layer for each row: [n, width]."""
         hidden = inputs
         for weights, biases in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = hidden @ weights
@@ -51,13 +51,13 @@ class Network:
         return hidden
 
     def outputs(self, inputs: Floats) -> Floats:
-        """The answer for each row [n, inputs]: [n]."""
+        """Return the answer for each row [n, inputs]: [n]."""
         answers: Floats = (self.last_hidden(inputs) @ self.weights[-1])[:, 0] + self.biases[-1]
         return answers
 
 
 def gradients(network: Network, inputs: Floats, targets: Floats, masks: tuple[Floats, ...]) -> list[Floats]:
-    """Derivatives of the mean squared error, weights and biases of each layer in turn.
+    """Return the derivatives of the mean squared error: weights and biases of each layer in turn.
 
     `masks` are factors on the activations of the first hidden layers (dropout), one per layer with dropout.
     """

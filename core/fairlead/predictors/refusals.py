@@ -6,7 +6,7 @@ from fairlead.errors import FairleadError
 
 
 class ModelFault(StrEnum):
-    """Why a model is refused. `corrupt`: its bytes are damaged · `features`: it was trained on other features ·
+    """The fault of a refused model. `corrupt`: its bytes are damaged · `features`: it was trained on other features ·
     `not-finite`: a weight is not a number.
     """
 

@@ -1,4 +1,6 @@
-"""What a learning policy reports about itself: how it decided, what its model is, and how wrong it was of late."""
+"""The report of a learning policy about itself: how it decided, what its model is, and how wrong its predictions were
+recently.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,15 +29,15 @@ class HeuristicReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningReport:
-    """How a policy learns. Counts start when it was built; errors and drift cover its last few hundred samples, None
-    without samples.
+    """The state of a policy's learning. Counts start when the policy was built; errors and drift cover its last few
+    hundred samples and are None without samples.
     """
 
     samples: int
     dropped_samples: int
     """Samples lost because they were not taken in time."""
     waiting_samples: int
-    """Samples not taken over by the learner yet."""
+    """Samples that the learner has not taken over yet."""
     learned_choices: int
     heuristic_choices: Mapping[HeuristicReason, int] = field(default_factory=dict)
     model: Model | None = None

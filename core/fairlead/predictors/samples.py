@@ -22,25 +22,25 @@ class Samples:
 
     @staticmethod
     def none(width: int) -> "Samples":
-        """No sample of `width` features."""
+        """Return an empty set of samples with `width` features."""
         return Samples(features=np.zeros((0, width), dtype=np.float32), ttft_seconds=np.zeros(0, dtype=np.float32))
 
     @staticmethod
     def of(features: Sequence[Floats], ttft_seconds: Sequence[float]) -> "Samples":
-        """Samples from rows, at least one."""
+        """Return samples made from at least one row."""
         return Samples(features=np.stack(features).astype(np.float32), ttft_seconds=np.array(ttft_seconds, dtype=np.float32))
 
     def at(self, rows: Indexes | slice) -> "Samples":
-        """The samples in these rows."""
+        """Return the samples in these rows."""
         return Samples(features=self.features[rows], ttft_seconds=self.ttft_seconds[rows])
 
     def followed_by(self, others: "Samples") -> "Samples":
-        """These samples, with the others appended."""
+        """Return these samples with the others appended."""
         return Samples(
             features=np.concatenate((self.features, others.features)),
             ttft_seconds=np.concatenate((self.ttft_seconds, others.ttft_seconds)),
         )
 
     def below(self, seconds: float) -> "Samples":
-        """The samples with a TTFT of at most this many seconds."""
+        """Return the samples with a TTFT of at most this many seconds."""
         return self.at(np.flatnonzero(self.ttft_seconds <= seconds))

@@ -12,11 +12,11 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and none is leaving or has just gone."""
+    """The role has fewer instances than desired, and no instance is leaving or has just gone."""
     REPLACING = "Replacing"
-    """It replaces an instance that has gone, is leaving now, or leaves once this one serves."""
+    """The instance replaces another one that has gone, is leaving now, or leaves once this instance serves."""
     ROLLOUT = "Rollout"
-    """It has the new template and takes over from an instance with an old one."""
+    """The instance has the new template and takes over from an instance with an old template."""
 
 
 class DeletionReason(StrEnum):
@@ -29,9 +29,11 @@ class DeletionReason(StrEnum):
     POD_FAILED = "PodFailed"
     LOST_TOO_LONG = "LostTooLong"
     NOT_WOKEN = "NotWoken"
-    """It slept, and did not wake up in time."""
+    """The instance slept, and did not wake up in time."""
     SLEEPS_UNNEEDED = "SleepsUnneeded"
-    """It sleeps, and more instances sleep than the pool keeps, or its template is an old one."""
+    """The instance sleeps, and is not needed: more instances sleep than the pool keeps, or its template is an old
+    one.
+    """
 
 
 class ReleaseReason(StrEnum):
@@ -49,9 +51,11 @@ class DrainReason(StrEnum):
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
-    """A person asked for it. Another instance takes its place, except for an adopted one, whose place stays empty."""
+    """A person asked for the drain. Another instance takes the drained one's place, except that of an adopted
+    instance.
+    """
     STALLED = "EngineStalled"
-    """Routers see that its engine makes no progress; another instance takes its place."""
+    """Routers see that the instance's engine makes no progress; another instance takes its place."""
     NOT_SELECTED = "NotSelected"
     """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
     instead.
@@ -72,7 +76,7 @@ class CreateInstance:
     failures: int = 0
     """How many instances in a row failed before this one."""
     replaces: str = ""
-    """The instance whose place it takes; empty where that is not known yet."""
+    """The instance that the new instance replaces; empty if that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ class RecordState:
     state: InstanceState
     reason: str
     restarts: int = 0
-    """How often its containers were restarted by then."""
+    """Number of restarts of the instance's containers when the state was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ class Drain:
     """Mark an instance as draining since now.
 
     Only a drain that a person asked for can be ended (`EndDrain`). The instance gets no new requests and its sessions
-    move away. Once it is empty, its pod is deleted, or, with `flip_to`, continues in that role.
+    move away. Once the instance is empty, its pod is deleted or, with `flip_to`, continues in that role.
     """
 
     instance: str
@@ -106,10 +110,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRole:
-    """Give a drained instance's pod this role and let it warm up there, in one write.
+    """Give a drained instance's pod this role and let the pod warm up in it, in one write.
 
-    The role may be the one it has: while it drained for the other role, that role stopped needing it and its own role
-    needs it again.
+    The role may be the pod's present one: while the instance drained for the other role, that role stopped needing it
+    and its own role needs it again.
     """
 
     instance: str
@@ -119,7 +123,9 @@ class FlipRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDrain:
-    """Put an instance back in service when its drain is withdrawn; it warms up while it still serves its requests."""
+    """Put an instance back in service when its drain is withdrawn. The instance warms up while it still serves its
+    requests.
+    """
 
     instance: str
 
@@ -131,13 +137,13 @@ class DeleteInstance:
     instance: str
     reason: DeletionReason
     group: str = ""
-    """The LeaderWorkerSet that is deleted in its place, with all pods of the group."""
+    """The LeaderWorkerSet that is deleted instead of the pod, with all pods of the group; empty for a single pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SleepInstance:
-    """Ask a drained instance's engine to sleep. It stays Draining until it says that it sleeps, so a repeated or lost
-    request does no harm.
+    """Ask a drained instance's engine to sleep. The instance stays Draining until the engine reports that it sleeps, so
+    a repeated or lost request does no harm.
     """
 
     instance: str
@@ -145,8 +151,8 @@ class SleepInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeInstance:
-    """Record that a sleeping instance is Starting, if it `begins`, and ask its engine to wake up. It stays Starting
-    until its engine says that it is awake.
+    """Ask a sleeping instance's engine to wake up and, if `begins`, record that the instance is Starting. It stays
+    Starting until its engine reports that it is awake.
     """
 
     instance: str
@@ -165,7 +171,9 @@ class ReleaseInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleWorkload:
-    """Set the number of pods of the workload that a role's instances come from, provided that it is still `before`."""
+    """Set the number of pods of the workload that a role's instances come from, provided that the number is still
+    `before`.
+    """
 
     role: Role
     before: int

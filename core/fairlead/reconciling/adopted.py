@@ -1,9 +1,9 @@
 """Instances that are pods of a workload: the pool routes to them, drains them and releases them, but never deletes
 them.
 
-The workload decides about its pods: a pod that it adds is adopted; a pod that it deletes drains during its grace period
-like any other. So a lost instance waits for its pod to come back or go, and one that a person drained stays empty until
-the drain is withdrawn.
+The workload decides about its pods: a pod that the workload adds is adopted; a pod that it deletes drains during its
+grace period like any other pod. So a lost instance waits for its pod to return or to go, and an instance that a person
+drained stays empty until the drain is withdrawn.
 """
 
 from fairlead.instances import InstanceState
@@ -14,8 +14,8 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Release pods that have ended for good, because their workload replaces them, and lost pods that
-    no role selects.
+    """Release pods that have ended permanently, because their workload replaces them, and lost pods that no role
+    selects.
     """
     for instance in plan.free():
         if not instance.adopted or instance.state is not InstanceState.LOST:
@@ -41,18 +41,18 @@ def keep_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def is_current(instance: ObservedInstance, desired: DesiredRole) -> bool:
-    """Whether an adopted pod is one that the role selects."""
+    """Return whether the role selects this adopted pod."""
     return instance.adopted and instance.role is desired.role and instance.spec_hash == desired.spec_hash
 
 
 def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
-    """Whether a drained instance is left alone: its role still selects it, so only its workload ends it."""
+    """Return whether a drained instance is left alone: its role still selects it, so only its workload ends it."""
     return desired.adopts and is_current(instance, desired)
 
 
 def _give_up_others(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Give up the role's instances that it does not select, once a selected one serves. So a selector that matches
-    nothing takes no pool out of service.
+    """Release the role's instances that the role does not select, once a selected instance serves. So a selector that
+    matches no pod takes no pool out of service.
     """
     live = [instance for instance in plan.live(desired.role) if instance.id not in plan.actions]
     others = [instance for instance in live if not is_current(instance, desired)]

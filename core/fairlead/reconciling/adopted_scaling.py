@@ -1,9 +1,9 @@
 """Scales the workload that a role's instances come from, so that exactly the drained instances are removed.
 
-Scale-in: the coldest instances are drained and get the lowest deletion cost in the same write; when all of them are
+Scale-in: the coldest instances are drained and get the lowest deletion cost in the same write. When all of them are
 empty, the workload's replicas are lowered once by their number. A ReplicaSet then ends exactly these pods, because it
-ranks ready pods by that cost. If the workload always ends the highest ordinals, these are drained instead. Nothing is
-remembered: the pods show which instances drain and how many others exist. If the workload ended another pod instead (a
+ranks ready pods by that cost. If the workload always ends the highest ordinals, these are drained instead. No state is
+kept: the pods show which instances drain and how many others exist. If the workload ended another pod instead (a
 ReplicaSet ends pods that are not ready first), or more instances are desired meanwhile, drains are withdrawn.
 """
 
@@ -17,8 +17,9 @@ from fairlead.reconciling.round_plan import RoundPlan
 
 
 def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Take one step towards the desired number of an adopting role. No step while its workload replaces pods, or while
-    none of the workload's pods belongs to the role: they belong to another owner, or are not adopted yet.
+    """Take one step towards the desired number of an adopting role. No step is taken while its workload replaces pods,
+    or while none of the workload's pods belongs to the role, because another owner has them or they are not adopted
+    yet.
     """
     pods = [one for one in plan.observed if is_current(one, desired) and not one.terminating and one.health is not PodHealth.FAILED]
     leaving = [one for one in pods if _leaves(one)]
@@ -44,7 +45,7 @@ def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether the instance drains for a scale-in, and not because a person asked for it."""
+    """Return whether the instance drains for a scale-in, and not because a person asked for it."""
     return instance.draining_since is not None and not instance.drained_on_request
 
 
@@ -63,27 +64,27 @@ def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: S
 
 
 def _last_to_go(leaving: Sequence[ObservedInstance], workload: Workload) -> list[ObservedInstance]:
-    """The draining pods, ordered so that those the workload would end last come first."""
+    """Return the draining pods, ordered so that those the workload would end last come first."""
     if workload.ordered:
         return sorted(leaving, key=lambda one: one.place)
     return sorted(leaving, key=lambda one: (one.health is not PodHealth.READY, -(one.draining_since or 0.0), one.id))
 
 
 def _misplaced(pods: Sequence[ObservedInstance], leaving: Sequence[ObservedInstance]) -> list[ObservedInstance]:
-    """The draining pods that an ordered workload would not end next."""
+    """Return the draining pods that an ordered workload would not end next."""
     highest = max((one.place for one in pods if not _leaves(one)), default=-1)
     return [one for one in leaving if one.place < highest]
 
 
 def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int) -> None:
-    """Put the first `count` back into service; a pod that is not ready waits until it is."""
+    """Put the first `count` pods back into service; a pod that is not ready waits until it is."""
     ready = [one for one in leaving if one.id not in plan.actions and one.health is PodHealth.READY]
     for instance in ready[:count]:
         plan.end_drain(instance)
 
 
 def _is_through(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Whether a draining pod has nothing left to wait for. False without the control API's answer."""
+    """Return whether a draining pod has nothing left to wait for; False without the control API's answer."""
     if plan.observations is None or instance.id in plan.actions:
         return False
     since = instance.draining_since if instance.draining_since is not None else plan.now

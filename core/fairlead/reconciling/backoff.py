@@ -1,7 +1,8 @@
-"""How long a failed or lost instance is kept before it is replaced.
+"""Computes how long a failed or lost instance is kept before it is replaced.
 
-The pause doubles with each failure in a row. The number of failures is on the pod, so no memory is needed. Each name
-lengthens its pause by a different share, so that instances that failed together are not replaced together.
+The pause doubles with each failure in a row. The number of failures is stored on the pod, so no memory is needed. A
+hash of the name lengthens each pause by a different share, so that instances that failed together are not replaced
+together.
 """
 
 from xxhash import xxh3_64_intdigest
@@ -14,10 +15,10 @@ _MOST_DOUBLINGS = 30
 
 
 def replaced_at(instance: ObservedInstance, limits: ReplicaLimits) -> float:
-    """The Unix time from which a lost instance may be replaced.
+    """Return the Unix time from which a lost instance may be replaced.
 
-    A failed pod's pause is counted from its creation, so one that ran for long is replaced at once. The pause of an
-    instance that may come back is counted from its loss.
+    A failed pod's pause is counted from its creation, so a pod that ran for long is replaced at once. The pause of an
+    instance that may return is counted from its loss.
     """
     if instance.health is PodHealth.FAILED:
         return instance.created_at + _pause(instance, limits.failed_backoff_seconds, limits)
@@ -26,7 +27,7 @@ def replaced_at(instance: ObservedInstance, limits: ReplicaLimits) -> float:
 
 
 def failures_of_replacement(instance: ObservedInstance, limits: ReplicaLimits) -> int:
-    """How many instances in a row have failed once this lost one is replaced."""
+    """Return how many instances in a row will have failed when this lost instance is replaced."""
     lived = instance.state_since - instance.created_at
     return 1 if lived >= limits.stable_seconds else instance.failures + 1
 

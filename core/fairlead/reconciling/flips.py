@@ -1,10 +1,10 @@
-"""Role flips: a drained instance of a role with one too many continues, in the same pod, in a role with one too few.
+"""Role flips: a drained instance of a role with a surplus continues, in the same pod, in a role that lacks an instance.
 
-The pod alone records a flip in progress, so it continues after a restart. Each round decides again where the drained
-instance goes: into the role it was drained for if that still lacks an instance, else back into its own role if that
-lacks one, else it is deleted like any other drained instance. If its requested drain is withdrawn, an instance returns
-to its own role at once, provided that the role lacks an instance that was ready before, or can release one for it in
-this round.
+Only the pod records a flip in progress, so the flip continues after a restart. Each round decides again what happens to
+the drained instance: it continues in the role that it was drained for if that role still lacks an instance, else in its
+own role if that role lacks one; otherwise it is deleted like any other drained instance. If its requested drain is
+withdrawn, an instance returns to its own role at once, provided that the role lacks an instance that was ready before,
+or can release one for it in this round.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,18 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """The flips in progress, and room kept for the next ones."""
+    """The flips in progress, and the places reserved for the next flips."""
 
     destinations: Mapping[str, Role]
     """The next role of each draining instance; the instance already counts in that role."""
     moving: Mapping[Role, int]
-    """Per role, the instances that planned flips will take from it or give to it; their places are reserved. Empty
-    while the control API does not answer, because no flip can begin then and the places are filled in another way.
+    """By role, the number of instances that planned flips will take from the role or give to it; their places are
+    reserved. Empty while the control API does not answer, because no flip can begin then and the places are filled in
+    another way.
     """
 
     def arriving(self, role: Role) -> int:
-        """How many draining instances will continue in this role."""
+        """Return how many draining instances will continue in this role."""
         return sum(1 for destination in self.destinations.values() if destination is role)
 
 
@@ -78,10 +79,10 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Drained instances change their role; those whose drain was withdrawn serve again.
+    """Change the roles of drained instances, and return instances whose drain was withdrawn to service.
 
-    At the drain timeout an instance changes its role while requests still run there: its pod stays, so nothing is cut
-    off.
+    At the drain timeout an instance changes its role while requests still run on it: its pod stays, so no request is
+    cut off.
     """
     for instance in plan.free():
         role = destinations.get(instance.id)
@@ -95,7 +96,7 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 
 
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """How many instances move from one role to the other by flips.
+    """Return how many instances move from one role to the other by flips.
 
     Donor instances that do not serve are given up instead, and during a rollout instances are replaced, not flipped.
     """
@@ -106,15 +107,15 @@ def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinatio
 
 
 def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """How many instances a role lacks; a negative number means a surplus."""
+    """Return how many instances a role lacks; a negative number means a surplus."""
     return role.replicas - len(plan.live(role.role)) - sum(1 for destination in destinations.values() if destination is role.role)
 
 
 def _begin(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole) -> str | None:
-    """Drain the donor's cheapest instance for the taker, and return its id.
+    """Drain the donor's cheapest instance for the taker, and return its id; None if no flip may begin now.
 
-    One at a time: the previous one must serve in its new role first, and enough instances must go on serving in the old
-    role.
+    Flips happen one at a time: the previously flipped instance must serve in its new role first, and enough instances
+    must go on serving in the old role.
     """
     if any(instance.state is InstanceState.WARMING for instance in plan.live(taker.role)):
         return None

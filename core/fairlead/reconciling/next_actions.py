@@ -1,9 +1,9 @@
 """`next_actions`: the next actions for a pool. Each role is brought to its number of instances.
 
-When a role scales up while instances drain, new instances are created and the drains go on: a draining instance has
-lost its sessions and its place in the rings, so reviving it would save nothing of value, and without a way back there
-is one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose
-requested drain is withdrawn.
+When a role scales up while instances drain, new instances are created and the drains go on. A draining instance has
+lost its sessions and its place in the rings, so reviving it would save nothing of value, and without revival there is
+one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose requested
+drain is withdrawn.
 """
 
 from collections.abc import Mapping
@@ -39,13 +39,14 @@ def next_actions(
     last_ordinal: int = 0,
     gone: Mapping[str, Role] = NONE_GONE,
 ) -> tuple[Action, ...]:
-    """The actions to take now, at most one per instance, and one per workload.
+    """Return the actions to take now, at most one per instance, and one per workload.
 
-    Total: every combination of arguments has a plan, and a settled pool has an empty one. `desired` None = no valid
+    Total: every combination of arguments has a plan, and a settled pool has an empty plan. `desired` None = no valid
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
-    API's answer to the states of exactly these instances, None when it did not answer: then nothing starts that needs
-    the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest ordinal known to have
-    been given, needed when that instance is already gone. `gone` are instances that went and have no successor yet.
+    API's answer to the states of exactly these instances; it is None if the API did not answer, and then no action is
+    taken that needs the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest ordinal
+    known to have been given; it is needed if that instance is already gone. `gone` are instances that went and have no
+    successor yet.
     """
     plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal, gone=gone)
     _record_states(plan, weights(desired, observed, now))
@@ -104,7 +105,7 @@ def _delete_lost(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
-    """Whether it ended for good with a template that has been corrected since."""
+    """Return whether the instance ended permanently with a template that has been corrected since."""
     role = desired.role(instance.role)
     if role is not None and role.rollout.canary is not None and instance.spec_hash == role.rollout.canary.former_hash:
         return False
@@ -113,8 +114,8 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or have drained for too long, except those that will change their role or were
-    drained to stay empty.
+    """Delete instances that are drained, or have drained for too long, except those that will change their role and
+    those that were drained to stay empty.
     """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
@@ -134,8 +135,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """What the spec wants of a role. For a role that the pool does not have, no instances are desired; its other terms
-    are taken from another role.
+    """Return the spec's terms for a role. For a role that the pool does not have, no instances are desired; the other
+    terms are taken from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -144,8 +145,8 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Replace a pod with an old template at once if it never served: a corrected image must not wait for the wrong
-    one.
+    """Replace a pod with an old template at once if it never served, so that a corrected image need not wait for the
+    wrong one.
     """
     if desired.rollout.halt is not None:
         return
@@ -157,10 +158,10 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
-    """Create the instances that a role lacks, remove those that are too many, and replace outdated ones.
+    """Create the instances that a role lacks, remove surplus instances, and replace outdated ones.
 
-    `arriving` = drained instances on their way into the role. `moving` = surplus instances, or missing ones, that are
-    left to role flips. `succeeding` = successors that are created before their predecessors are drained.
+    `arriving` = drained instances that will continue in the role. `moving` = surplus or missing instances that are left
+    to role flips. `succeeding` = successors that are created before their predecessors are drained.
     """
     wake(plan, desired, desired.replicas - len(plan.live(desired.role)) - arriving - moving)
     keep_in_bounds(plan, desired)
@@ -194,8 +195,8 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
-    """Remove instances that do not serve first, then the cordoned ones, then the cheapest that serve, outdated before
-    current.
+    """Remove surplus instances: first those that do not serve, then the cordoned ones, then the cheapest that serve,
+    outdated before current.
 
     At least the desired number goes on serving.
     """
@@ -220,17 +221,18 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""One in this many instances of a role may be away when a stalled one is drained."""
+"""The divisor that limits drains of stalled instances: at most one in this many instances of a role may be away."""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 
 def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
     """Begin the drains of stalled instances that may begin.
 
-    Their engines make no progress, which routers see and no probe does: their HTTP servers answer. A stalled instance
-    is drained, which takes no time because its requests are already lost, and a new one is created. At most a quarter
-    of a role, but at least one instance, is away at a time for any reason: a fault that stalls every engine, such as a
-    lost store of KV caches, is not cured by removing them all, and a false alarm must not remove them either.
+    Their engines make no progress. Routers see this but no probe does, because the engines' HTTP servers answer. A
+    stalled instance is drained, which takes no time because its requests are already lost, and a new instance is
+    created. At most a quarter of a role, but at least one instance, is away at a time for any reason: a fault that
+    stalls every engine, such as a lost store of KV caches, is not cured by removing them all, and a false alarm must
+    not remove them either.
     """
     seconds = desired.replace_stalled_after_seconds
     if plan.observations is None or seconds <= 0:

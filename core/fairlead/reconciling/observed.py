@@ -8,15 +8,15 @@ from fairlead.instances import InstanceState, Role
 
 
 class PodHealth(StrEnum):
-    """The health of a pod, in the few words that planning needs."""
+    """The health of a pod, reduced to the values that planning needs."""
 
     PENDING = "Pending"
-    """No IP yet, or no container runs yet."""
+    """The pod has no IP yet, or none of its containers runs yet."""
     RUNNING = "Running"
     """Containers run but are not ready."""
     READY = "Ready"
     UNREACHABLE = "Unreachable"
-    """Its node stopped reporting; it may still run."""
+    """The pod's node stopped reporting; the pod may still run."""
     FAILED = "Failed"
     """The pod has ended and never runs again."""
 
@@ -28,9 +28,9 @@ class EngineSleep(StrEnum):
     AWAKE = "Awake"
     ASLEEP = "Asleep"
     SILENT = "Silent"
-    """It did not answer in time."""
+    """The engine did not answer in time."""
     UNABLE = "Unable"
-    """It has no such endpoint, or refused to sleep."""
+    """The engine has no such endpoint, or refused to sleep."""
 
 
 WAKING = "Waking"
@@ -54,60 +54,62 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The instance's role after its drain; None = its pod is deleted then."""
+    """The role in which the pod continues after its drain; None = the pod is deleted then."""
     cordoned: bool = False
     """Whether a person cordoned the instance, so that it gets no new requests."""
     drain_requested: bool = False
     """Whether a person asked to drain and replace the instance."""
     drained_on_request: bool = False
-    """Whether its drain began because a person asked for it."""
+    """Whether the instance's drain began because a person asked for it."""
     drained_as_surplus: bool = False
-    """Whether it drains because fewer instances are desired."""
+    """Whether the instance drains because fewer instances are desired."""
     ordinal: int = 0
-    """Its number in the pool, counted from 1; 0 = made before instances were counted."""
+    """The instance's number in the pool, counted from 1; 0 = created before instances were numbered."""
     failures: int = 0
-    """How many consecutive instances failed before this one, which replaces the last of them."""
+    """Number of consecutive instances that failed before this instance, which replaces the last of them."""
     health_reason: str = ""
-    """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
+    """Kubernetes' reason for the health, such as `Evicted`; empty if Kubernetes gives none."""
     restarts: int = 0
-    """How often its containers were restarted."""
+    """Number of restarts of the instance's containers."""
     warmed_restarts: int | None = None
-    """The restarts when it had its full weight last; None = it never had."""
+    """Number of restarts when the instance last had its full weight; None = it never had its full weight."""
     adopted: bool = False
     """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     group: str = ""
-    """The LeaderWorkerSet whose leader this is; empty for an instance of one pod."""
+    """The LeaderWorkerSet of which this pod is the leader; empty for an instance of one pod."""
     waking: bool = False
-    """Whether its recorded state is Starting because it is being woken."""
+    """Whether the instance's recorded state is Starting because it is being woken."""
     sleep: EngineSleep = EngineSleep.UNASKED
     place: int = 0
-    """The ordinal of a pod of an ordered workload. The highest is removed first."""
+    """The pod's ordinal in an ordered workload. The highest ordinal is removed first."""
     template: str = ""
     """The identifier of the template that an adopted pod was made from."""
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of its role's instances: it neither leaves nor sleeps."""
+        """Whether the instance counts as one of its role's instances: it neither leaves nor sleeps."""
         return self.draining_since is None and not self.terminating and self.state is not InstanceState.ASLEEP
 
     @property
     def is_warm(self) -> bool:
-        """Whether its engine is the one that had its full weight before: a gap in its readiness costs no cache."""
+        """Whether the engine process is still the one that had its full weight: a gap in readiness has then lost no
+        cache.
+        """
         return self.warmed_restarts == self.restarts
 
     @property
     def loss_reason(self) -> str:
-        """Why it is lost, if it is, in one word."""
+        """Return in one word why the instance is lost, if it is."""
         return self.health_reason or _LOSSES.get(self.health, "NotReady")
 
 
 class RoleChange(StrEnum):
-    """How an instance moves from a role that has one too many to one that has one too few."""
+    """How an instance moves from a role with a surplus to a role that lacks an instance."""
 
     ROLE_FLIP = "RoleFlip"
     """Drain it, then let the same pod continue in the other role."""
     REPLACE = "Replace"
-    """Drain and delete it, and create another in the other role."""
+    """Drain and delete the instance, and create another instance in the other role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +122,19 @@ class Halt:
     """
 
     former_hash: str | None = None
-    """Hash of the template that all instances had before; None = unknown; the present hash is used then."""
+    """Hash of the template that all instances had before; None = unknown, and the present hash is used instead."""
     updated: int = 0
-    """How many instances keep the present template; 0 after a regression."""
+    """Number of instances that keep the present template; 0 after a regression."""
     regressed: bool = False
-    """Whether the present template made things worse: then its instances are removed before those of the former
+    """Whether the present template made the pool worse; its instances are then removed before those of the former
     template.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLimit:
-    """A step of a canary: `updated` instances get the present template, and all others keep the former one. If that is
-    unknown (None), new instances get the present one.
+    """A step of a canary: `updated` instances get the present template, and all others keep the former one. If the
+    former template is unknown (None), new instances get the present one.
     """
 
     former_hash: str | None
@@ -148,15 +150,15 @@ class RolloutBounds:
     halt: Halt | None = None
     """Why the rollout is halted; None while it continues."""
     canary: CanaryLimit | None = None
-    """How far it may go in the present step; None = all the way."""
+    """The limit of the present canary step; None = the rollout replaces all instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming:
-    """How a new instance gets its part of the keys; see `fairlead.reconciling.warming`."""
+    """How a new instance gets its share of the keys; see `fairlead.reconciling.warming`."""
 
     seconds: float = 0.0
-    """Seconds until the instance has its full weight; 0 = it has it at once."""
+    """Seconds until the instance has its full weight; 0 = it has its full weight at once."""
     first_weight: float = 0.25
     """Share (0-1) of the full weight at the beginning."""
 
@@ -174,14 +176,14 @@ class Workload:
     pods: int = 0
     """How many pods the workload has now, by its own status."""
     ordered: bool = False
-    """Whether the workload always ends the pod with the highest ordinal first; otherwise it ends the one with the
-    lowest deletion cost.
+    """Whether the workload always ends the pod with the highest ordinal first; otherwise it ends the pod with the
+    lowest deletion cost first.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
-    """What the spec in force wants for one role.
+    """The desired state of one role, by the spec in force.
 
     `min_replicas` is the lower bound in force: the role's own, or a higher one of a schedule's open window.
     """
@@ -219,19 +221,19 @@ class DesiredRole:
 
     @property
     def least_serving(self) -> int:
-        """How many instances must go on serving: the minimum, and at least one each of prefill and decode."""
+        """Number of instances that must go on serving: the minimum, and at least one each of prefill and decode."""
         return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPool:
-    """What the spec in force wants: each role once."""
+    """The desired state of a pool, by the spec in force: each role once."""
 
     roles: tuple[DesiredRole, ...]
     role_change: RoleChange = RoleChange.REPLACE
 
     def role(self, role: Role | None) -> DesiredRole | None:
-        """The desired state of a role; None when the pool has no such role."""
+        """Return the desired state of a role; None when the pool has no such role."""
         return next((wanted for wanted in self.roles if wanted.role is role), None)
 
 
@@ -242,14 +244,16 @@ class ReplicaLimits:
     creations_per_second: int = 16
     """Maximum number of pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
-    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not
-    recreated in a loop.
+    """Least age in seconds at which a failed pod is replaced, so that a pod that cannot start is not recreated in a
+    loop.
     """
     lost_timeout_seconds: float = 60.0
-    """An instance that has been lost for this long is replaced."""
+    """Seconds for which an instance must have been lost before it is replaced."""
     longest_backoff_seconds: float = 300.0
-    """Both backoffs double with each failure in a row, up to this maximum (or to their first value, if
-    that is longer).
+    """Maximum of both backoffs in seconds, which double with each failure in a row; the first value of a backoff
+    applies if it is longer.
     """
     stable_seconds: float = 600.0
-    """An instance that lived this long resets the count of failures in a row, as in the kubelet's crash loop."""
+    """Seconds that an instance must have lived to reset the count of failures in a row, as in the kubelet's crash
+    loop.
+    """

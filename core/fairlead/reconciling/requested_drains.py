@@ -1,8 +1,8 @@
-"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number.
+"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number of instances.
 
-Such a drain begins under the same condition as an eviction: all other desired instances serve, and it is not the last
-one that serves. Otherwise its successor is created first, above the maximum if necessary. A request withdrawn before
-the instance is empty puts it back in service, unless its successor already serves.
+Such a drain begins under the same condition as an eviction: all other desired instances serve, and the instance is not
+the last one that serves. Otherwise its successor is created first, above the maximum if necessary. If the request is
+withdrawn before the instance is empty, the instance returns to service, unless its successor already serves.
 """
 
 from fairlead.instances import InstanceState
@@ -37,7 +37,7 @@ def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
 
 
 def is_withdrawn(instance: ObservedInstance) -> bool:
-    """Whether the instance drains on a person's request that has been withdrawn."""
+    """Return whether the instance drains on a person's request that has been withdrawn."""
     return (
         instance.state is InstanceState.DRAINING
         and instance.drained_on_request
@@ -47,7 +47,7 @@ def is_withdrawn(instance: ObservedInstance) -> bool:
 
 
 def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
-    """Whether enough other instances of the role go on serving."""
+    """Return whether enough other instances of the role go on serving."""
     others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
     serving = sum(1 for one in others if one.state is InstanceState.SERVING)
     return serving >= max(1, desired.least_serving, desired.replicas - 1)

@@ -1,9 +1,9 @@
-"""Watches a rollout: does it progress, is it paused, is it worse than the version it replaces? The facts about the past
-(start, attainment at the start, since when something is wrong) are a record in the pool's status, so a restarted
+"""Watches a rollout: whether it progresses, is paused, or is worse than the version it replaces. The facts about the
+past (start, attainment at the start, since when something is wrong) are a record in the pool's status, so a restarted
 operator reaches the same verdict.
 
-A record belongs to one revision and one `spec.rollout`; a change of either starts a new record, which is also how a
-stopped rollout is resumed.
+A record belongs to one revision and one `spec.rollout`; a change of either starts a new record. A stopped rollout is
+resumed in this way too.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class RolloutTrouble(StrEnum):
     PAUSED = "RolloutPaused"
     REGRESSED = "RolloutRegressed"
     REJECTED = "CanaryRejected"
-    """The judge of the canary found it worse; its instances get the former template again."""
+    """The judge of the canary found the new revision worse; its instances get the former template again."""
     LATE = "ProgressDeadlineExceeded"
     """The rollout continues, but no further instance was updated for too long."""
 
@@ -41,21 +41,21 @@ class Rollout:
     """The revision, and the `spec.rollout` by which it is judged."""
     began_at: float
     attainment_before: float | None
-    """The SLO attainment when it began; None = nothing was measured then."""
+    """The SLO attainment (0-1) when the rollout began; None = nothing was measured then."""
     updated: Mapping[Role, int] = field(default_factory=dict)
-    """Keyed by role, the largest number of updated instances that ever served at once."""
+    """By role, the largest number of updated instances that ever served at once."""
     updated_at: float
-    """When one of these numbers last grew."""
+    """Time when one of the numbers in `updated` last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has become worse since the beginning, in words."""
+    """What has become worse since the rollout began, in words; empty if nothing has."""
     regressed: bool = False
     step: int = 0
-    """The step of its canary, counted from 0; beyond the last one all instances are replaced."""
+    """The step of the rollout's canary, counted from 0; beyond the last step all instances are replaced."""
     step_since: float | None = None
-    """Since when all instances of the step have served; None = not yet."""
+    """Time since when all instances of the step have served; None = not yet."""
     rejected: bool = False
-    """Whether it regressed by the verdict of the canary's judge."""
+    """Whether the rollout regressed by the verdict of the canary's judge."""
 
     @property
     def step_name(self) -> str:
@@ -63,7 +63,7 @@ class Rollout:
         return f"{self.key}/{self.step}"
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
-        """Why the rollout has stopped, as a code and in words; None while it continues."""
+        """Return why the rollout has stopped, as a code and in words; None while it continues."""
         if self.regressed and spec.canary is not None:
             reason = RolloutTrouble.REJECTED if self.rejected else RolloutTrouble.REGRESSED
             return reason, f"{self.measured}; its instances get the former template again; change the pool to try once more"
@@ -77,7 +77,7 @@ class Rollout:
 
 
 def halts(rollout: Rollout | None, spec: RolloutSpec) -> bool:
-    """Whether no outdated instance may be replaced now."""
+    """Return whether no outdated instance may be replaced now."""
     return spec.paused or (rollout is not None and rollout.regressed)
 
 
@@ -90,7 +90,7 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The current state of the rollout; None once every desired instance exists, is up to date, and has served.
+    """Return the current state of the rollout; None once every desired instance exists, is up to date, and has served.
 
     A stopped rollout is remembered even if all its instances are gone. `before` is the state that this function last
     returned for the pool; `key` changes with the revision and with `spec.rollout`.
@@ -130,8 +130,8 @@ def watch(
 
 
 def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance, ...], live: list[ObservedInstance]) -> bool:
-    """Whether a rollout without outdated instances is still in progress: one of them still drains, or successors do not
-    serve yet.
+    """Return whether a rollout without outdated instances is still in progress: one of them still drains, or successors
+    do not serve yet.
 
     Without room for a surge, the last outdated instance goes before its successor is created.
     """
@@ -145,12 +145,12 @@ def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance,
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether the instance drains for the rollout, and not because fewer are desired."""
+    """Return whether the instance drains for the rollout, and not because fewer instances are desired."""
     return instance.draining_since is not None and not instance.terminating and not instance.drained_as_surplus
 
 
 def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:
-    """What is worse than before, in words: updated instances that fail, or the SLO attainment."""
+    """Return what is worse than before, in words: updated instances that fail, or the SLO attainment."""
     failing = sorted(item.id for item in fresh if _fails(item))
     if failing:
         return f"{len(failing)} of {len(fresh)} updated instances fail ({failing[0]})"
@@ -161,8 +161,8 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
 
 
 def _fails(instance: ObservedInstance) -> bool:
-    """Whether an updated instance was lost through its own fault, or replaces one that was. The loss of a node does not
-    count.
+    """Return whether an updated instance was lost through its own fault, or replaces such an instance. The loss of a
+    node does not count.
     """
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE
@@ -170,14 +170,14 @@ def _fails(instance: ObservedInstance) -> bool:
 
 
 def step_in_force(rollout: Rollout | None, spec: RolloutSpec) -> CanaryStepSpec | None:
-    """The step in which a canary is; None without one, or once all its steps are done."""
+    """Return the present step of the canary; None without a canary, or once all its steps are done."""
     if rollout is None or spec.canary is None:
         return None
     return next(iter(spec.canary.in_order[rollout.step :]), None)
 
 
 def updated_in(step: CanaryStepSpec, replicas: int) -> int:
-    """How many of the instances have the new template in the step."""
+    """Return how many of the instances have the new template in the step."""
     return min(replicas, ceil(step.share * replicas / 100))
 
 
@@ -189,7 +189,9 @@ def _stepped(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout:
-    """The rollout, moved on to its next step or rejected where that is due. `updated` instances of each role serve."""
+    """Return the rollout, moved on to its next step or rejected if that is due. `updated` is the number of updated
+    instances of each role that serve.
+    """
     step = step_in_force(seen, spec)
     if step is None or spec.canary is None:
         return seen

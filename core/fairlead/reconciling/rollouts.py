@@ -15,8 +15,8 @@ _SETTLED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a rollout may still use: `surge` instances more than `replicas`, and `unavailable` fewer serving than
-    `replicas`.
+    """The margin that a rollout may still use: `surge` instances above `replicas`, and `unavailable` serving instances
+    below `replicas`.
     """
 
     surge: int
@@ -24,10 +24,10 @@ class Room:
 
 
 def room(desired: DesiredRole) -> Room:
-    """The bounds of the spec, limited by the role's minimum and maximum.
+    """Return the margin by the spec's bounds, limited by the role's minimum and maximum.
 
-    If this leaves no room at all, one instance goes before its successor comes; if the minimum forbids that, the
-    successor comes first, above the maximum.
+    If this leaves no margin at all, one instance goes before its successor is created; if the minimum forbids that, the
+    successor is created first, above the maximum.
     """
     surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
     spare = max(0, desired.replicas - desired.least_serving)
@@ -38,27 +38,29 @@ def room(desired: DesiredRole) -> Room:
 
 
 def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:
-    """The instances that a rollout replaces by draining: those with an old template that served already."""
+    """Return the instances that a rollout replaces by draining: those with an old template that served already."""
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
 def _to_replace(desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many outdated instances the rollout replaces: all, or in a step of a canary those that it may."""
+    """Return how many outdated instances the rollout replaces: all of them, or as many as the present canary step
+    allows.
+    """
     rolling, canary = len(outdated(desired, live)), desired.rollout.canary
     return rolling if canary is None else max(0, rolling - max(0, desired.replicas - canary.updated))
 
 
 def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInstance], *, halted: bool) -> frozenset[str]:
-    """The instances that are drained soon: those whose drain a person asked for, and unless the rollout is `halted`
-    those that it replaces.
+    """Return the instances that are drained soon: those whose drain a person asked for and, unless the rollout is
+    `halted`, those that the rollout replaces.
     """
     templates = {} if halted else {role.role: role.spec_hash for role in roles if not role.adopts}
     return frozenset(one.id for one in instances if one.drain_requested or templates.get(one.role, one.spec_hash) != one.spec_hash)
 
 
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
-    """How many instances above `replicas` and above the successors of requested drains (`succeeding`) the role may have
-    now.
+    """Return how many instances above `replicas` and above the successors of requested drains (`succeeding`) the role
+    may have now.
 
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
     surge that has started continues, even while the rollout is halted.
@@ -75,7 +77,8 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances may be created without exceeding the surge, counting outdated instances that still drain.
+    """Return how many instances may be created without exceeding the surge, counting outdated instances that still
+    drain.
 
     Instances that drain because fewer are desired do not count, whatever their template: they must not keep a lost
     instance from being replaced, or the pool from growing again.
@@ -92,11 +95,11 @@ def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
-    """Hashes of the templates of the next `count` instances to create: the present one, unless the rollout is halted
-    or a canary.
+    """Return the hashes of the templates of the next `count` instances to create: the present template, unless the
+    rollout is halted or a canary.
 
-    Then instances are created from the present template only up to the number that has it; all others get the former
-    one.
+    In these two cases, instances are created from the present template only up to the number that it may have; all
+    others get the former template.
     """
     limit, count = desired.rollout.halt or desired.rollout.canary, max(0, count)
     if limit is None or limit.former_hash is None:
@@ -107,7 +110,7 @@ def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
 
 
 def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
-    """Drain outdated instances within the bounds, once all current ones serve.
+    """Drain outdated instances within the bounds, once all current instances serve.
 
     A cordoned instance serves no new requests, so it may always go.
     """

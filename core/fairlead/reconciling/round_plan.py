@@ -1,4 +1,4 @@
-"""The plan of one round while it is made: the observations, and the decisions so far."""
+"""The plan of one round while it is computed: the observations, and the decisions so far."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ from fairlead.reconciling.observed import DesiredRole, ObservedInstance, Replica
 
 NONE_GONE: Mapping[str, Role] = MappingProxyType({})
 UNBORN = frozenset({InstanceState.PENDING, InstanceState.STARTING})
-"""States of an instance that never served and has nothing to lose."""
+"""States of an instance that never served and has no requests or caches to lose."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RoundPlan:
-    """At most one action per instance, and the creations. Every method adds to the plan or asks about it."""
+    """A plan with at most one action per instance, and the creations. Every method adds to the plan or queries it."""
 
     observed: tuple[ObservedInstance, ...]
     observations: PoolObservations | None
@@ -45,16 +45,20 @@ class RoundPlan:
     creations: list[CreateInstance] = field(default_factory=list)
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
-    """For each failed instance that this plan removes: the failures in a row that precede its replacement."""
+    """By role, for each failed instance that this plan removes: the number of failures in a row before its
+    replacement.
+    """
     gone: Mapping[str, Role]
-    """Instances that went, with their roles, and that nothing replaces yet."""
+    """Instances that have gone and that nothing replaces yet, with their roles."""
 
     def free(self) -> list[ObservedInstance]:
-        """Instances without an action in this round whose pods are not being deleted."""
+        """Return instances without an action in this round whose pods are not being deleted."""
         return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
 
     def live(self, role: Role) -> list[ObservedInstance]:
-        """Instances of a role that are useful or will be again: not leaving it, and not deleted by this plan."""
+        """Return a role's instances that are useful or will be again: they do not leave the role, and this plan does
+        not delete them.
+        """
         return [
             instance
             for instance in self.observed
@@ -66,11 +70,11 @@ class RoundPlan:
         ]
 
     def draining(self) -> list[ObservedInstance]:
-        """Instances that are being emptied and whose pods are not being deleted yet."""
+        """Return instances that are being emptied and whose pods are not being deleted yet."""
         return [instance for instance in self.observed if instance.draining_since is not None and not instance.terminating]
 
     def leaving(self, role: Role) -> list[ObservedInstance]:
-        """Instances of a role whose pods are being deleted, or are deleted by this plan."""
+        """Return instances of a role whose pods are being deleted, or are deleted by this plan."""
         return [
             instance
             for instance in self.observed
@@ -78,14 +82,14 @@ class RoundPlan:
         ]
 
     def replaced(self, role: Role, most: int) -> list[str]:
-        """The instances of a role that the next `most` ones replace: the last of those that leave, as the first have
-        successors already, and those that have gone.
+        """Return the instances of a role that the next `most` new instances replace: the last of those that leave,
+        because the first have successors already, and those that have gone.
         """
         names = [instance.id for instance in self.leaving(role)] + sorted(name for name, of in self.gone.items() if of is role)
         return names[max(0, len(names) - most) :] if most > 0 else []
 
     def elapsed(self, instance: ObservedInstance) -> float:
-        """Seconds since the instance's state, or its drain, began."""
+        """Return seconds since the instance's state, or its drain, began."""
         return self.now - timer_of(instance)
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
@@ -122,8 +126,8 @@ class RoundPlan:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
     def create(self, role: Role, hashes: Sequence[str], reason: CreationReason, replaced: Sequence[str] = ()) -> None:
-        """Create an instance of a role from each of these templates, or as many as the pace allows now, in the place of
-        the instances `replaced`.
+        """Create an instance of a role from each of these templates, or as many as the pace allows now, as replacements
+        of the instances `replaced`.
         """
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
         failures = self.failures.get(role, [])
@@ -135,26 +139,26 @@ class RoundPlan:
             self.creations.append(creation)
 
     def failed(self, role: Role, failures: int) -> None:
-        """Remember how many failures in a row precede the replacement of a failed instance."""
+        """Record how many failures in a row precede the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """How many more failed instances may be replaced at the present pace."""
+        """Return how many more failed instances may be replaced at the present pace."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
-        """How many more pods the pace allows to create now."""
+        """Return how many more pods the pace allows to create now."""
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """The best known speed: a wrong one only changes the order of the instances."""
+        """Return the best known speed: a wrong speed only changes the order of the instances."""
         capability = self.observations.capability if self.observations is not None else None
         seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs, in the order in which to drain them: first those that a person wants
+        """Return the candidates with their costs, in the order in which to drain them: first those that a person wants
         drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
         group the cheapest first.
 
@@ -173,7 +177,7 @@ class RoundPlan:
 
 
 def timer_of(instance: ObservedInstance) -> float:
-    """When the instance's state, or its drain, began (Unix seconds)."""
+    """Return when the instance's state, or its drain, began (Unix seconds)."""
     if instance.state is InstanceState.DRAINING and instance.draining_since is not None:
         return instance.draining_since
     return instance.state_since

@@ -1,9 +1,9 @@
-"""Instances that sleep: where a role leaves those that are too many, and finds the next ones that it needs.
+"""Instances that sleep: a role puts surplus instances to sleep, and wakes them when it needs more instances.
 
-A sleeping engine has lost its KV cache, so all sleepers of a role are alike. The instance whose cache is worth least
-goes to sleep, since that is the one which a scale-in drains; it is drained as for its deletion, and only its end
-differs. A sleeper has no anchors, counts in no desired number, and no router's table names it. Its engine alone says
-whether it sleeps: the recorded state follows what the engine says, whoever woke it or put it to sleep.
+A sleeping engine has lost its KV cache, so all sleepers of a role are alike. The instance with the least valuable cache
+goes to sleep, since a scale-in drains that instance; it is drained as for its deletion, and only the end differs. A
+sleeper has no anchors, counts in no desired number, and is in no router's table. Only its engine says whether it
+sleeps: the recorded state follows the engine's answer, no matter who woke the engine or put it to sleep.
 """
 
 from fairlead.instances import InstanceState
@@ -12,14 +12,17 @@ from fairlead.reconciling.observed import DesiredRole, EngineSleep, ObservedInst
 from fairlead.reconciling.round_plan import RoundPlan
 
 PATIENCE_SECONDS = 300.0
-"""How long an engine may take to fall asleep or to wake up before its instance is deleted: as long as a start takes."""
+"""Seconds that an engine may take to fall asleep or to wake up before its instance is deleted: as long as a start
+takes.
+"""
 _CAN_SLEEP = frozenset({EngineSleep.AWAKE, EngineSleep.ASLEEP})
 _SURPLUS = "ScaledDown"
 
 
 def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Have a drained instance sleep instead of deleting it; False if it must be deleted: it is not merely too many, its
-    template is an old one, enough others sleep, its engine cannot sleep, or takes too long to.
+    """Have a drained instance sleep instead of deleting it. Return False if the instance must be deleted: it is not
+    merely surplus, its template is an old one, enough others sleep, its engine cannot sleep, or takes too long to fall
+    asleep.
     """
     is_surplus = instance.drained_as_surplus and not (instance.drain_requested or instance.cordoned or instance.adopted)
     late = plan.elapsed(instance) >= desired.drain_timeout_seconds + PATIENCE_SECONDS
@@ -42,14 +45,16 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Ask the engines again that should wake up and still sleep: an operator may have ended before it asked them."""
+    """Ask again the engines that should wake up and still sleep, because an operator may have ended before it asked
+    them.
+    """
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
             plan.wake(instance)
 
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
-    """Let instances sleep on that are being woken and needed no more; returns how much of the surplus is left."""
+    """Let instances sleep on that are being woken and are no longer needed; return how much of the surplus is left."""
     waking = [one for one in plan.live(desired.role) if one.waking and one.sleep is EngineSleep.ASLEEP and one.id not in plan.actions]
     for instance in waking[: max(0, min(surplus, _room(plan, desired)))]:
         plan.record(instance, InstanceState.ASLEEP, _SURPLUS)
@@ -58,8 +63,8 @@ def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
 
 
 def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete sleepers beyond the number that the role keeps, outdated ones, those that a person wants drained, and
-    instances that did not wake up in time.
+    """Delete sleepers beyond the number that the role keeps, outdated sleepers, sleepers that a person wants drained,
+    and instances that did not wake up in time.
     """
     sleepers = _sleepers(plan, desired)
     for instance in sleepers:
@@ -74,7 +79,7 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:
-    """The role's sleepers without an action in this round, in the order in which they are woken."""
+    """Return the role's sleepers without an action in this round, in the order in which they are woken."""
     found = (one for one in plan.free() if one.role is desired.role and one.state is InstanceState.ASLEEP)
     return sorted(found, key=lambda one: (one.ordinal, one.id))
 
@@ -84,7 +89,7 @@ def _is_kept(desired: DesiredRole, instance: ObservedInstance) -> bool:
 
 
 def _room(plan: RoundPlan, desired: DesiredRole) -> int:
-    """How many more instances may sleep: negative if too many do. Those on their way to sleep count."""
+    """Return how many more instances may sleep; negative if too many do. Instances that are falling asleep count."""
     return desired.asleep - sum(_counts(plan, desired, one) for one in plan.observed)
 
 

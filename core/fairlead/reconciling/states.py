@@ -4,9 +4,9 @@ from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import EngineSleep, ObservedInstance, PodHealth
 
 BACK_WHILE_DRAINING = "BackWhileDraining"
-"""The reason of a state: the instance was lost while it drained, and drains again."""
+"""The reason of a state: the instance was lost while it drained, has returned, and drains again."""
 WOKEN_BY_OTHERS, SLEPT_BY_OTHERS = "WokenByOthers", "PutToSleepByOthers"
-"""Reasons of states: somebody else, or a restart, woke the engine, or put it to sleep."""
+"""Reasons of states: the engine was woken, or put to sleep, by somebody else or by a restart."""
 _IDLE = frozenset({InstanceState.CORDONED, InstanceState.ASLEEP})
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
 _NOT_YET = frozenset({EngineSleep.ASLEEP, EngineSleep.SILENT})
@@ -14,7 +14,7 @@ _AWAKE = frozenset({EngineSleep.AWAKE, EngineSleep.UNABLE})
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
-    """The instance's state, and why.
+    """Return the instance's state, and why.
 
     `in_every_table` = every live router routes by a table that contains the state last reported; `warm` = the instance
     has its full weight there. The result is always a legal next step from the recorded state, one step at a time, or

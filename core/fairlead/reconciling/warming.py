@@ -1,9 +1,9 @@
 """The weight of a new instance on the ring, while other instances' caches are full.
 
-A new instance has an empty cache, so each key it takes over costs a whole prefill at first. It starts with a share of
-its anchors and gets the rest in a few steps; there are few because each step is a new routing table. If no instance of
-its role has served longer than the warming lasts, all caches are about equally empty, and the instance gets its whole
-weight at once.
+A new instance has an empty cache, so each key that it takes over costs a whole prefill at first. It starts with a share
+of its anchors and gets the rest in a few steps; there are few steps because each one is a new routing table. If no
+instance of its role has served longer than the warming lasts, all caches are about equally empty, and the instance gets
+its whole weight at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,8 @@ STEPS = 4
 
 
 def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], now: float) -> Mapping[str, float]:
-    """For each instance that is still warming, the share (0-1) of its full weight; all others have
-    their full weight.
+    """Return, for each instance that is still warming, the share (0-1) of its full weight; all others have their full
+    weight.
     """
     instances = tuple(observed)
     found: dict[str, float] = {}
@@ -30,11 +30,11 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 
 
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
-    """Whether the instance must warm up, because another one had already served long enough when this one started
-    serving.
+    """Return whether the instance must warm up, because another instance had already served long enough when this one
+    started serving.
 
-    A decoding instance has no keys and no prefixes, so it has nothing to warm; an engine that had its full weight
-    before and was not restarted has its caches still.
+    A decoding instance has no keys and no prefixes, so it need not warm up. An engine that had its full weight before
+    and was not restarted still has its caches.
     """
     return (
         instance.state is InstanceState.WARMING

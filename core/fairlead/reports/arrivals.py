@@ -7,11 +7,11 @@ from fairlead.tables import PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalSample:
-    """The requests that came to this router for a pool in one second, however they ended.
+    """The requests for a pool that arrived at this router in one second, with any outcome.
 
-    Refused requests are demand as much as served ones, and a request that waits while no instance accepts is counted
-    before any instance exists. A second without a request has no sample. `squares` is the sum over requests of the
-    square of their prompt tokens; None from an older router.
+    Refused requests are demand as much as served ones, and a request that waits while no instance accepts requests is
+    counted before any instance exists. A second without a request has no sample. `squares` is the sum over requests of
+    the square of their prompt tokens; None from an older router.
     """
 
     pool: PoolKey

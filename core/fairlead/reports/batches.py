@@ -1,4 +1,6 @@
-"""What routers send: batches, the router's current state, the API's receipt, and a router's last report."""
+"""The messages that routers send: batches, the router's current state, and a router's last report; also the API's
+receipt.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -48,9 +50,9 @@ class AskAddress:
 class RouterState:
     """A router's present state, true at `sent_at`: the tables it uses and its work in progress.
 
-    Unlike a batch, it does not add up what happened since the last report. `use` has every pool that the router serves.
-    `asked_at` is None for a router that others cannot ask. `shares` cover the pools for which it decides alone although
-    other routers send to them too.
+    Unlike a batch, the state does not add up what happened since the last report. `use` has every pool that the router
+    serves. `asked_at` is None for a router that others cannot ask. `shares` cover the pools for which the router
+    decides alone although other routers also send requests to them.
     """
 
     sent_at: float
@@ -65,7 +67,7 @@ class RouterState:
 
 
 class Cargo(StrEnum):
-    """The kind of records in a batch; it decides which batches are dropped first."""
+    """The kind of records in a batch, which decides the batches that are dropped first."""
 
     HISTORY = "history"
     SAMPLES = "samples"
@@ -104,7 +106,7 @@ class RowKind:
 
 
 def _rows(cargo: Cargo, time: RowTime, **about: Any) -> Any:
-    """A field of rows of one kind."""
+    """Return a field of rows of one kind."""
     return field(default=(), metadata={_KIND: RowKind(cargo=cargo, time=time, **about)})
 
 
@@ -113,8 +115,8 @@ _KIND = "rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """The records of one router since its last batch, as kept on the router's disk until they are acknowledged. `id` is
-    globally unique.
+    """The records of one router since its previous batch, as kept on the router's disk until they are acknowledged.
+    `id` is globally unique.
     """
 
     id: str
@@ -138,7 +140,7 @@ class ReportBatch:
 
 
 ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIND] for one in fields(ReportBatch) if _KIND in one.metadata})
-"""Each rows field of ReportBatch with its kind."""
+"""By name, each field of ReportBatch that contains rows, with the kind of the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +167,11 @@ class ReportReceipt:
     """The API's answer.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
-    `live_routers` are all that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among them; None
-    from an API that does not report it. `routers` are those of them that can be asked, by name, the sender among them;
-    only in the first receipt of a post, and only for a router that can be asked itself, else None. `at` is when the
-    post arrived, in Unix seconds of the API's clock; None from an API that does not report it.
+    `live_routers` are all routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among
+    them; None from an API that does not report it. `routers` are the live routers that can be asked, by name, the
+    sender among them. They are only in the first receipt of a post, and only for a router that can be asked itself,
+    else None. `at` is the time of the post's arrival, in Unix seconds of the API's clock; None from an API that does
+    not report it.
     """
 
     id: str
@@ -182,7 +185,7 @@ class ReportReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterGone:
-    """A router's last message: forget its in-flight counts and do not wait for its acknowledgements."""
+    """A router's last message: the API forgets its in-flight counts and no longer waits for its acknowledgements."""
 
     router: str
     at: float

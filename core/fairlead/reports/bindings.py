@@ -1,4 +1,4 @@
-"""Bindings: the home of a session, as routers change it and as the API streams it to them."""
+"""Bindings of sessions to their home instances, as routers change them and as the API streams them to routers."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -76,34 +76,35 @@ GAINING = frozenset(
         BindingReason.OFF_RING,
     }
 )
-"""Triggers of sessions that could have stayed: they move only for the policy's least gain, if it allows such moves at
-all.
+"""Triggers of sessions that could have stayed: such a session moves only if the policy allows such moves and the move
+gains at least the policy's minimum.
 """
 
 TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
-"""For each reason unknown to routers of the last release, the reason sent to them instead; no router acts on it.
+"""For each reason unknown to routers of the last release, the reason that is sent to them instead; routers do not act
+on it.
 
 Empty as long as no reason was added since a release.
 """
 
 
 def told_reason(stored: str) -> BindingReason:
-    """Why a session is where it is, as a reason that every router knows. Raises ValueError without a reason."""
+    """Return why a session is where it is, as a reason that every router knows. Raises ValueError without a reason."""
     reason = BindingReason(stored)
     return TOLD_AS.get(reason, reason)
 
 
 @value
 class BindingChange:
-    """A session's home set or moved.
+    """The first or a new home of a session.
 
-    The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
-    `based_on` is the newest version this router has from the API (0 = none). `after` is the id of this router's
+    The change says exactly which binding it replaces, and loses the race if the session no longer has that binding.
+    `based_on` is the newest version that this router has from the API (0 = none). `after` is the id of this router's
     previous change if the API has not answered it yet, else None. `id` is globally unique; the MigrationRecord of the
     same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None if an
     instance has a single rank or the rank is unknown. A change that names the previous home again is only a sign of
-    life of a session that stays; with `shared` it says that several conversations use the name, so it identifies no
-    session and is no longer bound.
+    life of a session that stays. With `shared`, it says that several conversations use the session's name, so the name
+    identifies no session and is no longer bound.
     """
 
     id: str = ""

@@ -1,4 +1,4 @@
-"""What the requests of a step of a canary were like, one row a request."""
+"""Samples of the requests of a canary's step, one row per request."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanarySample:
-    """A request of a session that ended while its pool had a canary, in the step `step` of that.
+    """A request that ended while its pool had a canary, in the canary's step `step`.
 
-    `canary`: whether an instance of the new revision served it. `session` is a hash of its name. `ttft_seconds` counts
-    from the dispatch, since the wait before it is not the engine's, and is None where no first token was seen;
-    `cached_tokens` is the engine's count, None where it gives none, and `hit_tokens` what the router reckoned with.
-    `decoding` is the number of other requests that decoded on the instance when this one ended. A failed request has
-    neither latencies nor tokens.
+    `canary`: whether an instance of the new revision served the request. `session` is a hash of the session's name.
+    `ttft_seconds` counts from the dispatch, since the engine is not responsible for the wait before it, and is None if
+    no first token was seen. `cached_tokens` is the engine's count, None if the engine gives none; `hit_tokens` is the
+    router's own estimate. `decoding` is the number of other requests that decoded on the instance when this request
+    ended. A failed request has neither latencies nor tokens.
     """
 
     pool: PoolKey

@@ -75,19 +75,21 @@ class Weighing:
 
 
 class KeptFor(StrEnum):
-    """Why a decision is kept. If several reasons apply, the first in this order is recorded; each decision has one."""
+    """Why a decision is kept. If several reasons apply, the first in this order is recorded; each decision has one
+    reason.
+    """
 
     ASKED = "asked"
-    """Its client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
+    """The decision's client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
     SESSION = "session"
-    """All decisions of its session are kept for some minutes."""
+    """All decisions of the decision's session are kept for some minutes."""
     REFUSED = "refused"
     FAILED = "failed"
     RETRIED = "retried"
     LATE = "late"
-    """Its request missed the TTFT or the TPOT target."""
+    """The decision's request missed the TTFT or the TPOT target."""
     MOVED = "moved"
-    """Its session's home moved with it, or it was re-routed."""
+    """The session's home moved with the decision, or the request was re-routed."""
     SAMPLE = "sample"
     """A sample of all other requests is kept."""
 
@@ -102,15 +104,15 @@ class RequestOutcome(StrEnum):
     REFUSED = "refused"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    """Its client left."""
+    """The client cancelled the request."""
     DECLINED = "declined"
     """The engine answered 4xx."""
 
 
 @value
 class Attempt:
-    """An instance that failed a request, how it failed (`failure`, the router's word), and how many seconds after the
-    request's arrival.
+    """An instance that failed a request, how it failed (`failure`, as the router names it), and how many seconds after
+    the request's arrival.
     """
 
     instance: str
@@ -122,15 +124,15 @@ class Attempt:
 HANDED_OVER = "drained"
 """Why an answer moved to another instance although its own had not failed: it was draining."""
 UNREACHED = frozenset({"refused", "unreachable"})
-"""The router's words for instances that accepted no connection, so that they never received the request."""
+"""Failures, as routers name them, of instances that accepted no connection and so never received the request."""
 
 
 @value
 class Continuation:
-    """An answer that continued at another instance, in the same stream, after the client had received its beginning;
-    and the cost.
+    """An answer that continued at another instance, in the same stream, after the client had received its beginning,
+    with the cost.
 
-    `why` is the router's word for how the source failed, or `HANDED_OVER`. By then the client had received
+    `why` is the router's name of the source's failure, or `HANDED_OVER`. By then the client had received
     `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
     `gap_seconds` is the time until the answer continued, None if it did not.
     """
@@ -154,11 +156,11 @@ class Continuation:
 
 @value
 class ShadowChoice:
-    """Where a policy that only advises (`spec.routing.shadows`) would have sent the same request at the same instant.
+    """The choice of a policy that only advises (`spec.routing.shadows`), for the same request at the same instant.
 
     `target` is an instance or rank, named as in the candidates of the decision, None if the policy failed; `alike` says
-    whether the request went there. The predicted TTFTs and hits of both are by the same formula of the router, whatever
-    either policy predicts by; no engine ever confirmed those of `target`.
+    whether the request went to this target. The predicted TTFTs and hits of both targets are by the same formula of the
+    router, whatever formula the policies predict by; no engine ever confirmed those of `target`.
     """
 
     policy: str

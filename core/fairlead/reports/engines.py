@@ -11,23 +11,28 @@ class EngineTrouble(StrEnum):
     """How an engine differs from its pool's spec: a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
-    """Its list of models lacks `spec.model`: every request for it will fail."""
+    """The engine's list of models lacks `spec.model`: every request for it will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """Its list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
+    """The engine's list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
-    """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
+    """The engine's metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
-    """The gauge is not a share from 0 to 1."""
+    """The engine's gauge of KV usage is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
-    """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    """The engine's KV blocks have another size than those of the pool's other instances, so its KV events are not
+    used.
+    """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave it are
-    recomputed, and decode instances compute its prompts themselves. For a while it is not asked again.
+    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave the
+    engine are recomputed, and decode instances compute its prompts themselves. For a while the engine is not asked
+    again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
-    """It connects to a router to publish its KV events, and none of them come to this one."""
+    """The engine connects to a router to publish its KV events, but no events arrive at this router."""
     REPORTS_IMPLAUSIBLE = "ReportsImplausible"
-    """It says what cannot be true of an engine (`fairlead.plausibility`): that part is not used."""
+    """The engine reports values that cannot be true of an engine (`fairlead.plausibility`); these values are not
+    used.
+    """
     ENGINE_SLOW = "EngineSlow"
     """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
@@ -50,7 +55,7 @@ class TroubledEngine:
     pool: PoolKey
     instance: str
     trouble: str
-    """An `EngineTrouble`, or the word of a newer router."""
+    """An `EngineTrouble`, or the name of a trouble that only newer routers know."""
     words: str
     seconds: float = 0.0
     """Seconds since the router first saw the trouble, where that matters."""
@@ -60,13 +65,14 @@ class TroubledEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCache:
-    """What a router knows of an instance's prefix cache, and how accurate it was since the router met the instance.
+    """The knowledge of a router about an instance's prefix cache, and how accurate it was since the router met the
+    instance.
 
     `state` says how far the instance's KV events were received: `current`, `waiting` (none published yet), `replaying`,
-    `incomplete` (some are lost for good), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
-    worst one; `silent` if it publishes none, and the router uses own history. `answered` requests reported the cached
-    tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens` and `cached_tokens` are their
-    sums, `wrong_tokens` the sum of each request's error.
+    `incomplete` (some are lost permanently), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
+    worst state. It is `silent` if the instance publishes no events, and the router uses its own history. `answered`
+    requests reported the cached tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens`
+    and `cached_tokens` are the sums of predicted and reported tokens, `wrong_tokens` the sum of each request's error.
     """
 
     pool: PoolKey
@@ -102,21 +108,21 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntFigure:
-    """A figure that a router measured on a pool's engines, and how well it predicts.
+    """A figure that a router measured on a pool's engines, and how well the figure predicts.
 
-    `learnt` is the mean of the last observations, `declared` the pool's spec (None if it declares none), both in the
-    quantity's unit. It rests on `samples` prefills, answers or prompts. Errors are mean absolute errors of predictions
-    for the last few hundred of them as shares (0.1 = 10 %; for times, of their mean), each made beforehand: `error` for
-    predictions from the router's figure for all the pool's instances (for token counts, from the figure in use),
-    `declared_error` for predictions from `declared`. `in_use` says whether the router's own predictions use the
-    measured figure.
+    `learnt` is the mean of the last observations, `declared` the value of the pool's spec (None if it declares none),
+    both in the quantity's unit. `learnt` is based on `samples` prefills, answers or prompts. Errors are the mean
+    absolute errors of the predictions for the last few hundred samples, each predicted before it was measured, as
+    shares (0.1 = 10 %; errors of times are divided by the mean time). `error` is for predictions from the router's
+    figure for all the pool's instances (for token counts, from the figure in use), `declared_error` for predictions
+    from `declared`. `in_use` says whether the router's own predictions use the measured figure.
     """
 
     pool: PoolKey
     instance: str | None
-    """None = over all of the pool's instances."""
+    """The instance of the figure; None = over all of the pool's instances."""
     quantity: str
-    """A `Quantity`, or the word of a newer router."""
+    """A `Quantity`, or the name of a quantity that only newer routers know."""
     learnt: float
     declared: float | None
     samples: int
@@ -124,8 +130,8 @@ class LearntFigure:
     declared_error: float | None
     in_use: bool
     predicted: float | None = None
-    """For the last few hundred predictions, the mean of the figures that the router used, and in `observed` the mean of
-    those it then saw, in the quantity's unit; None if it used none.
+    """For the last few hundred predictions, the mean of the figures that the router used; `observed` is the mean of the
+    figures that it then saw. Both are in the quantity's unit; None if the router used no figure.
     """
     observed: float | None = None
     off_seconds: float = 0.0

@@ -1,20 +1,20 @@
-"""When a figure is off: it differs from the observed value by more than half, in either direction."""
+"""When a figure is wrong: it differs from the observed value by more than half, in either direction."""
 
 from fairlead.reports.engines import LearntFigure
 
 OFF = 1.5
-"""A figure and its observation differ when one is more than this many times the other."""
+"""Factor above which a figure and its observation differ: when one is more than this many times the other."""
 LEAST_SAMPLES = 20
-"""A figure measured on fewer prefills, answers or prompts is not reported."""
+"""Minimum number of prefills, answers or prompts on which a reported figure is measured."""
 
 
 def is_off(figure: float | None, observed: float | None) -> bool:
-    """Whether the two differ by more than half."""
+    """Return whether the two values differ by more than half."""
     return figure is not None and observed is not None and min(figure, observed) * OFF < max(figure, observed)
 
 
 def off_figure(figure: LearntFigure) -> bool:
-    """The figure that is wrong, if any: the one in use, or else the declared one, which the router would use after a
+    """Return whether a figure is wrong: the one in use, or else the declared one, which the router would use after a
     restart.
     """
     if figure.samples < LEAST_SAMPLES:

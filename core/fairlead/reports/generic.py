@@ -1,4 +1,4 @@
-"""How a record differs between a report and the public API."""
+"""The types in which a record differs between a report and the public API."""
 
 from typing import TypeVar
 

@@ -7,12 +7,12 @@ from fairlead.gateway_keys import KeyRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUse:
-    """Requests of one key at this router in one minute, counted since the last record of the same minute: records add
-    up.
+    """Requests of one key at this router in one minute, counted since the previous record of the same minute: records
+    add up.
 
-    `minute` is when it began, in Unix seconds. `refusal` is why the requests were refused because of their key; None
-    for those that went to a pool, however they ended. Tokens are counted as for the key's limit: the prompt's tokens,
-    and the answer's in the minute in which it ended.
+    `minute` is the minute's beginning, in Unix seconds. `refusal` is why the requests were refused because of their
+    key; None for requests that reached a pool, with any outcome. Tokens are counted as for the key's limit: the
+    prompt's tokens, and the answer's tokens in the minute in which the answer ended.
     """
 
     key: str

@@ -54,9 +54,9 @@ class CacheFate(StrEnum):
     REFUSED = "refused"
     """The source or the target answered with an error."""
     LOST = "lost"
-    """The source or the target did not answer, or broke off."""
+    """The source or the target did not answer, or broke the transfer off."""
     LATE = "late"
-    """It took longer than it was allowed to."""
+    """The transfer took longer than the allowed time."""
 
 
 @value
@@ -170,7 +170,7 @@ AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
 
 
 def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
-    """The record of a move, completed once it is known whether the KV blocks were transferred."""
+    """Return the record of a move, completed once it is known whether the KV blocks were transferred."""
     lacking = move.tokens_moved + move.tokens_recomputed
     moved = min(transfer.tokens, lacking)
     return replace(

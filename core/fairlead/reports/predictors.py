@@ -11,14 +11,14 @@ LARGEST_MODEL_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFigures:
-    """What a router knew when it began to predict by a model.
+    """The figures that a router had when it began to predict with a model.
 
     `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on, and
-    `spread_seconds` the error of a constant prediction, their mean. The other fields are about the previous model:
-    `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's own
-    formula for the same requests (None from a router that does not report it), their mean TTFT, `drift` of their
-    features from its training in deviations, the number of choices by the model, and by the heuristic for each reason.
-    None if nothing was seen.
+    `spread_seconds` the error of a constant prediction, the samples' mean. The other fields are about the previous
+    model: `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's
+    own formula for the same requests (None from a router that does not report it), the requests' mean TTFT, `drift` of
+    their features from its training in deviations, the number of choices by the model, and by the heuristic for each
+    reason. None if nothing was observed.
     """
 
     router: str
@@ -51,7 +51,7 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedModel:
-    """The newest model of a pool, trained by any router; version 0 and None without one."""
+    """The newest model of a pool, trained by any router; version 0 and None without a model."""
 
     version: int = 0
     content: bytes | None = None

@@ -23,7 +23,7 @@ class ReasonFacts:
     finding: str
     """Completes the sentence "The pool refuses 2 requests/s: …"; `{ttft}` and `{tpot}` stand for the pool's targets."""
     suggestion: str
-    """What to do about it, in one or two sentences."""
+    """The remedy for the refusals, in one or two sentences."""
     short: Role | None = None
     by_estimate: bool = False
 
@@ -34,7 +34,7 @@ class RejectionReason(StrEnum):
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
     AFTER_PREFILL = "rejected-after-prefill"
-    """Like DECODE_OVERLOADED, but detected only after the prompt had been computed in vain."""
+    """Like DECODE_OVERLOADED, but detected only after the prompt had been computed."""
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"
@@ -137,8 +137,8 @@ FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.shor
 class RejectionRecord:
     """Refusals of one cause and priority class in one second, with one sample request.
 
-    `sample_request` is the router's id of that request, not the one its client may have given: it is the `request` of
-    its decision, which has both ids; the router's log and the search use it.
+    `sample_request` is the router's id of that request, not the id that its client may have given: it equals `request`
+    of the request's decision, which has both ids; the router's log and the search use it.
     """
 
     pool: PoolKey

@@ -1,8 +1,8 @@
-"""What routers that decide alone report to each other about a pool, through the control API: their requests in flight
+"""The reports that separately deciding routers exchange about a pool, through the control API: their requests in flight
 per instance, and where they placed prompts.
 
-A share is a router's whole present state and replaces the previous one, so nothing is counted twice even if shares are
-lost, repeated or late.
+A share is a router's whole present state and replaces the previous share, so nothing is counted twice even if shares
+are lost, repeated or late.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from fairlead.tables import PoolKey
 
 
 class Apart(StrEnum):
-    """Why a router decides alone although other routers send to the pool's instances too."""
+    """Why a router decides alone although other routers also send requests to the pool's instances."""
 
     NOT_FOUND = "not-found"
-    """The router knows no other router that can be asked: they report no address, or the control API has not sent one
-    yet.
+    """The router knows no other router that can be asked: the other routers report no address, or the control API has
+    not sent an address yet.
     """
     NO_ANSWER = "no-answer"
     """Other routers are listed, but none of them answers."""
@@ -55,7 +55,9 @@ class PlacedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShare:
-    """The report of a router that decides alone about a pool, and why it does (`Apart`, or a newer router's word)."""
+    """The report about a pool from a router that decides alone, and why it does (`Apart`, or a reason that only newer
+    routers know).
+    """
 
     pool: PoolKey
     why: str
@@ -79,8 +81,8 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """The share to send to `router`: the sum of the other routers' newest shares, each given with its
-    age in seconds.
+    """Return the share to send to `router`: the sum of the other routers' newest shares, each given with its age in
+    seconds.
     """
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}
@@ -98,7 +100,7 @@ def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolS
 
 
 def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
-    """The sum of two routers' work on the same instance."""
+    """Return the sum of two routers' work on the same instance."""
     return replace(
         one,
         in_flight=one.in_flight + other.in_flight,
@@ -111,16 +113,16 @@ def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
 
 
 def placed(instance: str, blocks: Sequence[int]) -> PlacedPrompt:
-    """The sketch of the prompt with these blocks, at least one."""
+    """Return the sketch of the prompt with these blocks (at least one) at this instance."""
     length = len(blocks)
     return PlacedPrompt(instance=instance, blocks=tuple(told_block(blocks[depth - 1]) for depth in depths(length)), length=length)
 
 
 def told_block(block: int) -> int:
-    """A block's hash as it is sent: its upper 53 bits, which every JSON reader parses to the same number."""
+    """Return a block's hash as it is sent: its upper 53 bits, which every JSON reader parses to the same number."""
     return block >> 11
 
 
 def depths(length: int) -> Iterable[int]:
-    """The depths, shallowest first, that a sketch records for a prompt of this many blocks."""
+    """Return the depths, shallowest first, that a sketch records for a prompt of this many blocks."""
     return (*(1 << power for power in range(length.bit_length()) if 1 << power < length), length)

@@ -9,21 +9,21 @@ from fairlead.reports.rejections import RejectionReason
 from fairlead.tables import PoolKey
 
 ID_BITS = 53
-"""Ids are numbers that JSON carries exactly."""
+"""Number of bits of an id: JSON carries numbers of this size exactly."""
 
 
 def salt_of(uid: str) -> bytes:
-    """The key for the ids of a pool with this uid, so that they mean nothing in another pool."""
+    """Return the key for the ids of a pool with this uid, so that they mean nothing in another pool."""
     return uid.encode()[:64]
 
 
 def hashed(salt: bytes, data: bytes) -> int:
-    """A numeric id of this data, below 2**53."""
+    """Return a numeric id of this data, below 2**53."""
     return int.from_bytes(blake2b(data, digest_size=8, key=salt).digest(), "big") >> (64 - ID_BITS)
 
 
 def session_number(salt: bytes, session: str) -> int:
-    """The number that identifies a session in the record of its requests."""
+    """Return the number that identifies a session in the record of its requests."""
     return hashed(salt, b"s" + session.encode())
 
 
@@ -41,8 +41,8 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that came to a pool, whatever its outcome: its time, its length, and which prompts it shares a
-    beginning with.
+    """A request that arrived for a pool, with any outcome: its time, its length, and the prompts whose beginning it
+    shares.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
@@ -50,17 +50,18 @@ class RecordedRequest:
     generated tokens; None if no engine worked for the request, for example because it was refused. `sample_rate` is the
     share of sessions that are recorded (0-1], each with all its requests.
 
-    The other fields say where it was sent and how it was served, None if it was not sent: `instance` (and its
-    data-parallel `rank`) is the last one that got its prompt, `sent_seconds` after its arrival; from then on the first
-    token took `ttft_seconds` and the whole answer `answer_seconds`, both None unless it was served by one engine alone
-    and its first token was seen. `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt,
-    and the part of it that was cached; where it does not report the latter, the router's estimate.
+    The next fields say where the request was sent and how it was served; they are None if it was not sent. `instance`
+    (and its data-parallel `rank`) is the last instance that received the prompt, `sent_seconds` after the request's
+    arrival. From then on the first token took `ttft_seconds` and the whole answer `answer_seconds`, both None unless
+    one engine alone served the request and its first token was seen. `engine_prompt_tokens` and `cached_tokens` are the
+    engine's counts of the prompt's tokens, and of the cached part of them; if the engine does not report the latter,
+    the router's estimate.
 
-    The rest makes it a turn of its session's tree (`fairlead.session_trees`). `ended_seconds` is from its arrival until
-    its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id of its key, "" without one;
-    `tool` the tool whose result it brings, and `window_number` its client's count of compactions. `name` and `parent`
-    are names of sessions, only for the tree: with the requests themselves no name of a session is stored.
-    `priority_class` is for the tree too, as the class of its task.
+    The other fields make the request a turn of its session's tree (`fairlead.session_trees`). `ended_seconds` is the
+    time from its arrival until its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id
+    of its key, "" without a key; `tool` is the tool whose result it contains, and `window_number` its client's count of
+    compactions. `name` and `parent` are names of sessions, used only for the tree: no session's name is stored with the
+    requests themselves. `priority_class` is used only for the tree too, as the class of its task.
     """
 
     pool: PoolKey

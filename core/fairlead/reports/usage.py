@@ -1,4 +1,4 @@
-"""What requests used of a pool's instances, by key, class and session: what their cost is divided by."""
+"""What requests used of a pool's instances, by key, class and session: the amounts by which costs are divided."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUsage:
-    """Requests of a pool that ended at this router in one minute, counted since the last record of the same minute:
+    """Requests of a pool that ended at this router in one minute, counted since the previous record of the same minute:
     records add up.
 
-    `minute` is when it began, in Unix seconds. `key` is the id of their key, empty for requests without one, and
-    `session` their session, empty for requests without one. `prefill_tokens` are the prompts' tokens that engines
-    computed, `hit_tokens` those that were cached, as engines report them, or else as the router believed.
+    `minute` is the minute's beginning, in Unix seconds. `key` is the id of the requests' key and `session` their
+    session; each is empty for requests without one. `prefill_tokens` are the prompt tokens that engines computed,
+    `hit_tokens` the cached ones, as engines report them, or else by the router's estimate.
     """
 
     pool: PoolKey

@@ -40,18 +40,18 @@ class BoundsInForce:
     upper_by: str | None = None
 
     def clamp(self, replicas: int) -> int:
-        """The number within the bounds that is nearest to `replicas`."""
+        """Return the number within the bounds that is nearest to `replicas`."""
         return min(max(replicas, self.lower), self.upper)
 
     def set_by(self, replicas: int) -> str | None:
-        """The schedule whose bound excludes `replicas`; None if the role's own bound does, or if it is within the
-        bounds.
+        """Return the schedule whose bound excludes `replicas`; None if the role's own bound does, or if it is within
+        the bounds.
         """
         return self.lower_by if replicas < self.lower else self.upper_by if replicas > self.upper else None
 
 
 def bounds_in_force(role: DeclaredRole, windows: Iterable[RoleBounds]) -> BoundsInForce:
-    """The role's own bounds, narrowed by the last of `windows` that has bounds for the role.
+    """Return the role's own bounds, narrowed by the last of `windows` that has bounds for the role.
 
     A window can only narrow them: it cannot go below the role's minimum or above its maximum.
     """

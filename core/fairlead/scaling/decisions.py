@@ -1,7 +1,7 @@
 """A recommendation as it is stored: in the pool's status, as a row of history and in the public API.
 
-Each is recorded once. Its id is derived from the memory it was made from, so a round repeated after a crash makes the
-same row, which is stored once. The reason is a sentence with the figures stored beside it.
+Each recommendation is recorded once. Its id is derived from the memory from which it was made, so a round repeated
+after a crash makes the same row, which is stored once. The reason is a sentence with the figures stored beside it.
 """
 
 from dataclasses import dataclass
@@ -69,8 +69,8 @@ class ScalingDecisionRecord(ScalingDecision[float]):
 
 
 def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, now: float) -> ScalingDecisionRecord:
-    """The record of a recommendation made at `now` for the pool with this `uid`; `memory` is the memory before the
-    round.
+    """Return the record of a recommendation made at `now` for the pool with this `uid`; `memory` is the memory before
+    the round.
     """
     bounds = found.bounds
     return ScalingDecisionRecord(
@@ -98,8 +98,8 @@ def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, no
 
 
 def sentence(found: Recommendation) -> str:
-    """The reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached;
-    only 4 instead of 6: this period's steps are used up`.
+    """Return the reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them
+    cached; only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
     if found.hold is not None:

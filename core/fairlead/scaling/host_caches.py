@@ -1,16 +1,18 @@
-"""What a cache in engines' host memory would add to a pool's hits, and whether a simulation finds as much."""
+"""What a cache in engines' host memory would add to a pool's hits, and whether a simulation confirms the prediction."""
 
 from dataclasses import dataclass
 
 TOLERANCE = 0.03
-"""Share of hits by which a prediction may miss the simulation beyond its error: running requests, which take room from
-GPUs, and prefixes at several instances are in the simulation only."""
+"""Share of hits by which a prediction may differ from the simulation beyond its error. Only the simulation includes
+running requests, which take room from GPUs, and prefixes held at several instances.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCache:
-    """A cache of `tokens` in the host memory of each instance. `predicted` is the share of prompt tokens that it adds
-    to the hits, in nineteen of twenty cases within `error`; `simulated` what a simulation adds, None if there was none.
+    """A cache of `tokens` in the host memory of each instance. `predicted` is the share of prompt tokens that the cache
+    adds to the hits, within `error` in nineteen of twenty cases; `simulated` is the share that a simulation adds, None
+    without a simulation.
     """
 
     tokens: int
@@ -20,9 +22,9 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the simulation finds as much, within the error."""
+        """Return whether the simulation adds as much as predicted, within the error."""
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:
-        """Its size; `kv_bytes` are those of a token in the KV cache, None if unknown."""
+        """Return the cache's size in words; `kv_bytes` is the size of a token in the KV cache, None if unknown."""
         return f"{self.tokens:,} tokens" if kv_bytes is None else f"{self.tokens * kv_bytes / 1e9:,.0f} GB"

@@ -1,9 +1,9 @@
-"""What scaling must remember from one round to the next, also over a restart of the operator.
+"""The state that scaling keeps from one round to the next, also over a restart of the operator.
 
-The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only at a comparison (every
-`period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it is empty
-while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. Then the memory is rebuilt
-from the present numbers (`rebuilt`).
+The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. The memory changes only at a comparison
+(every `period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it
+is empty while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. The memory is
+then rebuilt from the present numbers (`rebuilt`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,11 +51,11 @@ class RoleMemory:
     """Recommendations that no later one falls below, oldest first: within a window, the first of them is the lowest."""
     steps: tuple[Step, ...] = ()
     told: str = ""
-    """The last recommendation, so that only changes are recorded."""
+    """The key of the last recommendation that was recorded, so that only changes are recorded."""
     rebuilt_at: float | None = None
     """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
     woken: Woken | None = None
-    """None if the role has not been started from zero."""
+    """The role's last start from zero; None if it has not been started from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,44 +63,45 @@ class RatioMemory:
     """The ratio controller. Loads are predicted latencies over their SLO."""
 
     shift: int = 0
-    """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
+    """Instances moved from decode to prefill since the numbers were declared; negative = from prefill to decode."""
     compared_at: float | None = None
     comparisons: int = 0
     """Number of comparisons smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
-    """Smoothed; None before the first comparison after a start or a move."""
+    """The smoothed load of decode; None before the first comparison after a start or a move."""
     prefill_work: float | None = None
     decode_work: float | None = None
     """Instances kept busy by arriving decode work, smoothed; None if that is not known."""
     beyond: int = 0
-    """Number of comparisons in a row that found prefill short of instances; negative = decode."""
+    """Number of comparisons in a row that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """The number of the latest comparisons among these that all found a move worth it for the measured work."""
+    """Number of the latest of these comparisons that all found a move worth it for the measured work."""
     moved_at: float | None = None
     told: str = ""
-    """The last recommendation, so that only changes are recorded."""
+    """The key of the last recommendation that was recorded, so that only changes are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """What scaling remembers of all roles."""
+    """Everything that scaling remembers of all roles."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)
 
     def of(self, role: Role) -> RoleMemory | None:
-        """The memory of a role; None if there is none."""
+        """Return the memory of a role; None if there is none."""
         return next((one for one in self.roles if one.role is role), None)
 
 
 def is_plausible(memory: ScalingMemory) -> bool:
-    """Whether this memory could result from decisions; otherwise it is treated as missing."""
+    """Return whether this memory could result from decisions; otherwise it is treated as missing."""
     return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
 
 
 def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
-    """The memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was lost.
+    """Return the memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was
+    lost.
 
     Because the past is unknown, a whole period passes before a role's next step, and if instances had moved between the
     roles, a whole cooldown before the next move.
@@ -115,14 +116,16 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """The smallest shift that explains the numbers of both roles, or of one role while the other lacks instances."""
+    """Return the smallest shift that explains the numbers of both roles, or of one role while the other lacks
+    instances.
+    """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
     return min(max(0, least), most)
 
 
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
-    """The memory with no time after `now`, in case the clock was set back.
+    """Return the memory with no time after `now`, in case the clock was set back.
 
     Events in the future count as having happened just now, so a cooldown lasts at most once more.
     """
@@ -142,7 +145,7 @@ def _rewound(role: RoleMemory, now: float) -> RoleMemory:
 
 
 def with_step(role: RoleMemory, replicas: int, now: float, kept_seconds: float) -> RoleMemory:
-    """The memory after the number changed to `replicas`; steps older than `kept_seconds` are forgotten."""
+    """Return the memory after the number changed to `replicas`; steps older than `kept_seconds` are forgotten."""
     if replicas == role.replicas:
         return role
     steps = (*_since(role.steps, now - kept_seconds), Step(change=replicas - role.replicas, at=now))

@@ -1,8 +1,8 @@
-"""What happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's work
-is the number of instances it keeps busy all the time (`sizing`). With early rejection, the two roles lose requests in
-different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first: few requests
-with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more requests in
-decode than in prefill; the more the lengths of prompts differ, the larger the difference.
+"""Models what happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's
+work is the number of instances that it keeps busy all the time (`sizing`). With early rejection, the two roles lose
+requests in different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first:
+few requests with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more
+requests in decode than in prefill; the more the lengths of prompts differ, the larger the difference.
 
 With log-normal lengths, the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
 requests (their Lorenz curve), where P is the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
@@ -15,8 +15,8 @@ from math import inf, log, sqrt
 from statistics import NormalDist
 
 DECODE_LIMIT = 0.9
-"""Share of `slo.tpot` that a step may take on average. Decodes cannot wait: every fluctuation of the batch above the
-SLO misses it, while prefills may wait up to `slo.ttft`.
+"""Largest mean share of `slo.tpot` that a decode step may take. Decodes cannot wait: every fluctuation of the batch
+above the SLO misses it, while prefills may wait up to `slo.ttft`.
 """
 
 _NORMAL = NormalDist()
@@ -26,9 +26,9 @@ _LEAST_LESS_BUSY = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is known of the arriving requests. `prompt_variation` is the standard deviation of prompt lengths over their
-    mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured over
-    `window_seconds`.
+    """The known facts about the arriving requests. `prompt_variation` is the standard deviation of prompt lengths
+    divided by their mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured
+    over `window_seconds`.
     """
 
     requests_per_second: float | None = None
@@ -37,7 +37,9 @@ class Demand:
     window_seconds: float = 0.0
 
     def error(self, seconds: float) -> float:
-        """Standard error of a role's work measured over this many seconds, as a share of it; 0 if unknown."""
+        """Return the standard error of a role's work measured over this many seconds, as a share of it; 0 if
+        unknown.
+        """
         if not self.requests_per_second or seconds <= 0:
             return 0.0
         return min(0.5, sqrt((1 + (self.prompt_variation or 0.0) ** 2) / (self.requests_per_second * seconds)))
@@ -53,8 +55,8 @@ class Outlook:
     busiest: float
 
     def is_better_than(self, other: "Outlook") -> bool:
-        """Whether this split serves more, or as many with less work for the busiest role. At most one of two splits is
-        better.
+        """Return whether this split serves more requests, or as many with less work for the busiest role. At most one
+        of two splits is better than the other.
         """
         more = self.servable - other.servable
         if abs(more) >= _LEAST_MORE_SERVED:
@@ -63,7 +65,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """The result of a split: the instances of each role, and their work."""
+    """Return the result of a split: the instances of each role, and their work."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)
@@ -72,8 +74,8 @@ def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Deman
 
 
 def kept_requests(kept_tokens: float, spread: float) -> float:
-    """The share of requests that remain if the longest are refused until this share of tokens remains. `spread` is the
-    sigma of log-normal lengths.
+    """Return the share of requests that remain if the longest are refused until this share of tokens remains. `spread`
+    is the sigma of log-normal lengths.
     """
     if kept_tokens >= 1:
         return 1.0
@@ -83,7 +85,7 @@ def kept_requests(kept_tokens: float, spread: float) -> float:
 
 
 def tokens_within(length: float, variation: float) -> float:
-    """The share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
+    """Return the share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
     log-normal with this coefficient of variation.
 
     Example: v = 1.3, prompts of at most four times the mean: 81 % of the tokens in 97 % of the prompts.

@@ -27,8 +27,8 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure, once there are many. Each older figure weighs that much less than the next, and so does
-the first, so that figures from before the traffic began are soon forgotten.
+"""Weight of the newest figure, once there are many. Each older figure has half the weight of the next one, and so does
+the first figure, so that figures from before the traffic began are soon forgotten.
 """
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
@@ -65,8 +65,8 @@ class Move:
 
 
 def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, now: float) -> tuple[RatioMemory, Move | None]:
-    """The memory after this round, and the move that the figures call for, if any. The memory does not include that
-    move yet.
+    """Return the memory after this round, and the move that the figures call for, if any. The memory does not include
+    that move yet.
     """
     prefill, decode = seen[Role.PREFILL], seen[Role.DECODE]
     if not is_due(memory.compared_at, now, spec.period_seconds) or prefill.load is None or decode.load is None:
@@ -118,8 +118,8 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
 
 
 def moved(memory: RatioMemory, receiver: Role, now: float) -> RatioMemory:
-    """The memory after one instance moved to `receiver`: smoothed loads are dropped, because they belong to the old
-    split.
+    """Return the memory after one instance moved to `receiver`. Smoothed loads are dropped, because they belong to the
+    old split.
     """
     change = 1 if receiver is Role.PREFILL else -1
     return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, worth=0, prefill_load=None, decode_load=None)
@@ -130,7 +130,7 @@ def _smoothed(before: float | None, seen: float, weight: float) -> float:
 
 
 def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
-    """The sign of the move that the loads call for; 0 while they are in balance."""
+    """Return the sign of the move that the loads call for; 0 while they are in balance."""
     for sign, taker, giver in _MOVES:
         apart = min((of[taker].load or 0.0) - (of[giver].load or 0.0) for of in (shares, seen))
         if apart > spec.band and (shares[giver].load or 0.0) < spec.donor_load and (shares[taker].load or 0.0) > spec.receiver_load:
@@ -139,7 +139,9 @@ def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
 
 
 def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int:
-    """The sign of the move that a role's overload calls for; 0 if there is no overload, or no move would help."""
+    """Return the sign of the move that a role's overload calls for; 0 if there is no overload, or no move would
+    help.
+    """
     now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
     if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
         return 0
@@ -162,24 +164,26 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer the row,
-    the smaller.
+    """Return the standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer
+    the row, the smaller the error.
 
-    An exponential mean is as good as a mean over (2 - a) / a figures.
+    An exponential mean is as precise as a mean over (2 - a) / a figures.
     """
     figures = max((2 - SMOOTHING) / SMOOTHING, row)
     return demand.error(demand.window_seconds + spec.period_seconds * (figures - 1))
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
-    """Whether the pool does better after the move, even if the measured works err by `error` to its disadvantage."""
+    """Return whether the pool does better after the move, even if the measured works err by `error` to its
+    disadvantage.
+    """
     before, after = _outlooks(shares, receiver, donor, demand, error)
     return before is not None and after is not None and after.is_better_than(before)
 
 
 def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
-    """The outlooks before and after a move, computed from the loads if the work of a role is unknown. The second is
-    None if no instance would be left.
+    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. The second
+    is None if no instance would be left.
     """
     known = all(share.work is not None for share in shares.values())
     works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}

@@ -13,9 +13,9 @@ class Controller(StrEnum):
     """The controller that recommends."""
 
     SCALING = "Scaling"
-    """`spec.scaling`: the number of a role."""
+    """`spec.scaling`: changes the number of a role's instances."""
     RATIO = "Ratio"
-    """`spec.ratio`: one instance from one role to the other."""
+    """`spec.ratio`: moves one instance from one role to the other."""
 
 
 class Cause(StrEnum):
@@ -29,7 +29,7 @@ class Cause(StrEnum):
     WORK_EXCEEDS = "WorkExceeds"
     """More work arrives than the role can do, and another split of instances between roles would serve more of it."""
     IDLE = "Idle"
-    """No router has had a request for a while."""
+    """No router has had a request for the pool for a while."""
     HELD = "Held"
     """Routers hold requests for a pool without an instance."""
 
@@ -42,7 +42,7 @@ class Hold(StrEnum):
     COOLDOWN = "Cooldown"
     STEP_LIMIT = "StepLimit"
     AT_BOUND = "AtBound"
-    """Bounds of the role or of a schedule's window forbid it."""
+    """Bounds of the role or of a schedule's window forbid the number."""
     SLO_MISSED = "SloMissed"
     """Fewer instances are not allowed while requests miss the SLO."""
     NOT_WORTH_IT = "NotWorthIt"
@@ -80,7 +80,7 @@ class Need:
 
     @property
     def cause(self) -> Cause:
-        """The largest part. Prompts if nothing was measured."""
+        """The largest part of the need; prompts if nothing was measured."""
         return max(self._parts(), default=(0.0, Cause.PROMPTS), key=lambda part: part[0])[1]
 
     def _parts(self) -> list[tuple[float, Cause]]:
@@ -96,8 +96,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """What the ratio controller saw: smoothed loads, the number of comparisons in a row that called for the move, the
-    role that would give an instance, and the share (0-1) of the arriving requests that could be served before and
+    """The ratio controller's observations: smoothed loads, the number of comparisons in a row that called for the move,
+    the role that would give an instance, and the share (0-1) of the arriving requests that could be served before and
     after.
     """
 
@@ -129,7 +129,7 @@ class Recommendation:
     need: Need | None = None
     imbalance: Imbalance | None = None
     signals: tuple[RoleSignals, ...] = ()
-    """The signals it was computed from: the role's, or those of both."""
+    """The signals from which the recommendation was computed: the role's, or those of both roles."""
     demand: PoolDemand | None = None
     """The demand that was observed, for scaling to and from zero."""
     speed: Figure = UNKNOWN
@@ -139,14 +139,14 @@ class Recommendation:
     arrive until then.
     """
     expected_prompt_tokens: int | None = None
-    """Prompt tokens that will be held by then, if requests keep arriving as they have since the first instances were
-    requested.
+    """Prompt tokens that will be held when an instance has started, if requests keep arriving as they have since the
+    first instances were requested.
     """
 
     @property
     def line(self) -> str:
-        """A key that is equal for recommendations that say the same; while one is held, only its direction counts, not
-        its number.
+        """A key that is equal for recommendations that say the same. While a recommendation is held, only its direction
+        is in the key, not its number.
         """
         said = f"{self.controller} {self.role} {self.verdict} {self.hold or '-'} {self.bounds.lower}..{self.bounds.upper} "
         if self.verdict is Verdict.HELD:

@@ -25,14 +25,15 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How many of the recorded `requests` no number of instances serves in time, and what would help them.
+    """The recorded requests that no number of instances serves in time, and what would help them.
 
-    `beyond` counts requests that take longer than the TTFT target alone, on an idle instance with every earlier prefix
-    cached; `refused` requests got no answer; `refused_beyond` requests are both. `too_long` counts requests that need
-    more KV memory than an engine has, which neither time nor speed can change; they are among `beyond`. With a TTFT of
-    `ttft_seconds`, or with engines `speed` times as fast, no more would be beyond than the percentile allows. `tokens`
-    is the longest prompt, or part of one that is not cached, that an instance computes within the target. In one of
-    twenty cases, an equal number of similar requests brings more work than these by more than `swing` (0.2: a fifth).
+    `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
+    an idle instance with every earlier prefix cached; `refused` requests got no answer; `refused_beyond` requests are
+    both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed can
+    change; they are included in `beyond`. With a TTFT target of `ttft_seconds`, or with engines `speed` times as fast,
+    the share of requests beyond would be no larger than the percentile allows. `tokens` is the longest prompt, or
+    uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
+    similar requests brings more work than these by more than `swing` (0.2: a fifth).
     """
 
     requests: int
@@ -135,7 +136,7 @@ class Confirmed:
 
 
 def enough_instances(found: Simulated) -> Confirmed | None:
-    """The confirmed number of instances; None if none is confirmed, or none helps."""
+    """Return the confirmed number of instances; None if none is confirmed, or none helps."""
     if found.unlike is not None:
         return None
     numbers = sorted(found.numbers, key=lambda one: one.value)
@@ -151,13 +152,15 @@ def enough_instances(found: Simulated) -> Confirmed | None:
 
 
 def enough_time(found: Simulated) -> Confirmed | None:
-    """The confirmed TTFT target for the present number of instances; None if none is confirmed, or none helps."""
+    """Return the confirmed TTFT target for the present number of instances; None if none is confirmed, or none
+    helps.
+    """
     return None if found.unlike is not None else _chosen(sorted(found.ttfts, key=lambda one: one.value), found.before, found.goal)
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """The least value from which on all tried values reach the goal; if none does, the least that is about as good as
-    the best.
+    """Return the least value from which on all tried values reach the goal; if none does, the least that is about as
+    good as the best.
     """
     known = [one for one in tried if one.unknown is None]
     if not known:
@@ -186,8 +189,8 @@ def reach_of(
     speed: float | None,
     sessions: Sequence[str | None] = (),
 ) -> Reach:
-    """The reach, from the seconds that each request takes alone (None: too long for an engine's KV memory) and whether
-    it was refused.
+    """Return the reach, computed from the seconds that each request takes alone (None: too long for an engine's KV
+    memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
     Half of the lateness that the percentile allows is reserved for queueing.
@@ -211,8 +214,7 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """In one of twenty cases, another sample of such requests brings more work than this later half, by more than this
-    share.
+    """Return the share by which another sample of such requests brings more work than this one in one of twenty cases.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -229,27 +231,27 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """By how much the share in time falls with this much more work. `more` is the share at `rate` times the requests;
-    the result is interpolated on the line through both, which ends at zero.
+    """Return by how much the share in time falls if the work grows by the share `swing`. `more` is the share in time at
+    `rate` times the requests; the result is interpolated on the line through both, which ends at zero.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 
 
 def nice(seconds: float) -> float:
-    """The next round number that is not smaller: 10.3 → 12."""
+    """Return the next round number that is not smaller: 10.3 → 12."""
     size = 10.0 ** floor(log10(seconds))
     return next(size * step for step in _NICE if size * step >= seconds * (1 - 1e-9))
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
+    """Return numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Numbers between those already tried, around the least that is enough or about as good as the best, and one above
-    them in case that does not hold. `first` has the share in time of each.
+    """Return numbers between those already tried, around the least that is enough or about as good as the best, and one
+    above them in case that does not hold. `first` has the share in time of each.
     """
     numbers = sorted(first)
     if not numbers:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fairlead.instances import Role
 
 ENOUGH_FINISHED = 20
-"""With this many finished requests, the window alone describes them; with fewer, the last 5 minutes are used. If these
-also have fewer, the pool's work is unknown.
+"""Minimum number of finished requests for the window alone to describe the work. With fewer, the last 5 minutes are
+used; if these also have fewer, the pool's work is unknown.
 """
 
 _MOST_BEYOND_FINISHED = 2.0
@@ -43,7 +43,7 @@ class RoleSignals:
     in_flight: int
     """Requests queued for, prefilling or decoding on instances of the role, now."""
     waiting: int
-    """How many of the `in_flight` requests are queued in routers."""
+    """Number of the `in_flight` requests that are queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
@@ -99,13 +99,13 @@ class PoolSignals:
     roles: tuple[RoleSignals, ...]
 
     def of(self, role: Role) -> RoleSignals | None:
-        """The signals of a role; None if there are none."""
+        """Return the signals of a role; None if there are none."""
         return next((one for one in self.roles if one.role is role), None)
 
 
 def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: float) -> float:
-    """Output tokens per request, from the requests that finished in a period, their output tokens, and all tokens
-    generated in it, those of running answers included (0 = not reported). 0 while none finished.
+    """Return the output tokens per request, computed from the requests that finished in a period, their output tokens,
+    and all tokens generated in it, those of running answers included (0 = not reported). 0 while none finished.
 
     The mean over finished requests includes long answers only when they end, minutes late if the load has just changed.
     Generated tokens over finished requests is an estimate from all observed parts of answers, as for right-censored
@@ -121,10 +121,11 @@ def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDemand:
-    """Requests that live routers hold until the pool has an instance, requests that they have in flight, and the
-    seconds since any router had one.
+    """The demand that routers observe: requests that they hold until the pool has an instance, requests in flight, and
+    the seconds since any router had a request.
 
-    A router that stopped reporting counts as having had one until its last report. `idle_seconds` None = not known.
+    A router that stopped reporting counts as having had a request until its last report. `idle_seconds` None = not
+    known.
     """
 
     held_requests: int

@@ -26,7 +26,9 @@ _ROUNDING = 1e-9
 """A need this close above a whole number is rounded down to it."""
 
 _MOST_REFUSED = 0.9
-"""Maximum refused share that is used; when nearly all requests are refused, the rest says little about the work."""
+"""Largest refused share that is used. If nearly all requests are refused, the remaining ones say little about the
+work.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,9 @@ class Capacity:
 
     @staticmethod
     def of(known: EngineCapability) -> "Capacity":
-        """Raises ValueError if the size of the KV cache is unknown; every spec declares it."""
+        """Return the capacity from the known figures. Raises ValueError if the size of the KV cache is unknown; every
+        spec declares it.
+        """
         return Capacity(
             prefill_speed=known.prefill_tokens_per_second,
             kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
@@ -52,8 +56,8 @@ class Capacity:
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
-    """The need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is not
-    measured is None.
+    """Return the need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is
+    not measured is None.
     """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load
@@ -74,12 +78,12 @@ def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingS
 
 
 def whole_instances(needed: float) -> int:
-    """The need in whole instances, rounded up."""
+    """Return the need in whole instances, rounded up."""
     return ceil(needed - _ROUNDING)
 
 
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
-    """Instances that the arriving prompts keep busy all the time.
+    """Return instances that the arriving prompts keep busy all the time.
 
     None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if a prompt of mean
     length misses `slo.ttft` even alone, because more instances would not help it.
@@ -100,8 +104,8 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, or if
-    a request misses the SLO even alone, because more instances would not help it.
+    """Return instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a
+    model, or if a request misses the SLO even alone, because more instances would not help it.
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
@@ -110,9 +114,9 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """The same need, computed from the current decodes and from the work that was refused because there were too few
-    decode instances. It is known sooner: the output lengths of finished requests are those of the past, and long ones
-    finish late.
+    """Return the same need, computed from the current decodes and from the work that was refused because there were too
+    few decode instances. It is known sooner than `decode_work`: the output lengths of finished requests describe the
+    past, and long answers finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:
@@ -137,7 +141,9 @@ class _Batch:
 
 
 def _fullest_batch(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> _Batch | None:
-    """The largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that share."""
+    """Return the largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that
+    share.
+    """
     model, context = signals.decode_step, signals.decode_context_tokens
     if model is None or context is None:
         return None

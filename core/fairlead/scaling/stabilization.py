@@ -1,8 +1,8 @@
-"""From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
+"""Turns recommendations into steps: stabilisation windows, limits per period and cooldowns, as in autoscaling/v2.
 
 Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
 comparisons (missing signals, a stopped operator, a clock set forward or back), both windows restart with the present
-number, as an HPA's do when its controller starts.
+number, as an HPA's windows do when its controller starts.
 """
 
 from dataclasses import replace
@@ -13,25 +13,25 @@ from fairlead.scaling.recommendations import Hold
 from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
 
 GAP_PERIODS = 4
-"""After this many periods without a comparison the windows restart."""
+"""Number of periods without a comparison after which the windows restart."""
 
 _LEAST_GAP_SECONDS = 60.0
 _ROUNDING = 1e-9
 
 
 def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Whether to compare again: a period has passed, or the clock was set back."""
+    """Return whether to compare again: a period has passed, or the clock was set back."""
     return compared_at is None or not 0 <= now - compared_at < period_seconds
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Whether there is a gap between the remembered time and now."""
+    """Return whether there is a gap between the remembered time and now."""
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 
 
 def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> RoleMemory:
-    """The memory with this recommendation added."""
+    """Return the memory with this recommendation added."""
     highest, lowest = role.highest, role.lowest
     if is_interrupted(role.compared_at, now, spec.period_seconds):
         highest = lowest = (Recommended(replicas=role.replicas, at=now),)
@@ -46,8 +46,8 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """The number to which the role may go now, and why not to `recommended`. The recommendation must already be in the
-    memory.
+    """Return the number to which the role may go now, and why it may not go to `recommended`, if so. The recommendation
+    must already be in the memory.
     """
     current = role.replicas
     if recommended == current:
@@ -75,7 +75,7 @@ def _stable(role: RoleMemory, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """The number beyond which this period's limit of steps would be exceeded; never against the direction."""
+    """Return the number beyond which this period's limit of steps would be exceeded; never against the direction."""
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
     if isinstance(rules, ScaleUpSpec):
@@ -86,5 +86,5 @@ def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> 
 
 
 def steps_kept_seconds(spec: ScalingSpec) -> float:
-    """Seconds for which a past step counts towards the limits."""
+    """Return seconds for which a past step counts towards the limits."""
     return max(seconds for rules in (spec.scale_up, spec.scale_down) for seconds in (rules.period_seconds, rules.cooldown_seconds))

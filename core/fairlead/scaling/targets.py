@@ -90,7 +90,7 @@ class ScalingOutcome:
     measured: frozenset[Role]
 
     def of(self, role: Role) -> RoleTarget:
-        """The target of a declared role. Raises StopIteration for an undeclared one."""
+        """Return the target of a declared role. Raises StopIteration for an undeclared one."""
         return next(target for target in self.targets if target.role is role)
 
 
@@ -113,7 +113,7 @@ def step(
     demand: PoolDemand | None = None,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[ScalingMemory, ScalingOutcome]:
-    """One round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
+    """Return one round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
 
     If signals are None, stale or without a role's figures, only declarations and bounds change that role's number.
     While both sections have mode Fixed the memory is empty. `demand` decides scaling to zero and from zero; None = not
@@ -146,12 +146,12 @@ def step(
 
 
 def _measured(this: _Round, roles: Mapping[Role, RoleMemory], demand: PoolDemand | None) -> frozenset[Role]:
-    """The roles whose numbers follow from fresh signals; for a pool at zero, from requests held by routers."""
+    """Return the roles whose numbers follow from fresh signals; for a pool at zero, from requests held by routers."""
     return frozenset(roles) if demand is not None and is_at_zero(roles) else frozenset(this.signals)
 
 
 def _ratio_memory(memory: ScalingMemory, declared: Declared) -> RatioMemory:
-    """The ratio's memory. Its moves are dropped if the mode or the declaration changed."""
+    """Return the memory of the ratio controller. Its moves are dropped if the mode or the declaration changed."""
     ratio = memory.ratio
     if declared.ratio.mode is RatioMode.FIXED:
         return RatioMemory()
@@ -165,7 +165,9 @@ def _shift(role: Role, ratio: RatioMemory) -> int:
 
 
 def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round, stays_at_zero: bool) -> RoleMemory:
-    """The role at the beginning of the round: its last number under the present declaration and bounds."""
+    """Return the role's memory at the beginning of the round: its last number under the present declaration and
+    bounds.
+    """
     old, spec = memory.of(role.role), this.declared.scaling
     if old is None or old.declared != role.replicas:
         old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)
@@ -295,7 +297,7 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """The role after this round, and the recommendation if it differs from the present number.
+    """Return the role after this round, and the recommendation if it differs from the present number.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
     its number.
@@ -336,7 +338,7 @@ def sized(
 
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
-    """The recommended number, and whether it is lower than the present one while requests miss the SLO."""
+    """Return the recommended number, and whether it is lower than the present one while requests miss the SLO."""
     if abs(needed - current) <= spec.tolerance * current:
         return current, False
     recommended = max(1, whole_instances(needed))

@@ -1,11 +1,11 @@
 """Scaling to zero instances and from zero, in mode SLO: all roles of a pool together, or none.
 
-A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It comes
-from zero when a router holds a request: with as many instances as prefill the held requests within `recovery_seconds`,
-at least one, by the best known speed (`fairlead.capabilities`), since nothing runs that could be measured. Until the
-first instance serves, which takes the measured start time, more requests arrive. So further instances may be added for
-the requests that will be held by then, if the arrivals since the start continue. If a figure is unknown, a running pool
-stays up and a pool at zero stays at zero.
+A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It is
+started again when a router holds a request. The first number is the number of instances that prefill the held requests
+within `recovery_seconds`, at least one, by the best known speed (`fairlead.capabilities`), since no instance runs that
+could be measured. Until the first instance serves, which takes the measured start time, more requests arrive. So
+further instances may be added for the requests that will be held by then, if arrivals continue as since the start. If a
+figure is unknown, a running pool stays up and a pool at zero stays at zero.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ from fairlead.scaling.stabilization import steps_kept_seconds
 
 
 def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
-    """Whether the pool has no instance by decision."""
+    """Return whether the pool has no instance by decision."""
     return all(role.replicas == 0 for role in roles.values())
 
 
 def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
-    """Whether the last round left the pool without an instance and the declaration has not changed since."""
+    """Return whether the last round left the pool without an instance and the declaration has not changed since."""
     return {role.role: role.declared for role in memory.roles} == declared and is_at_zero({role.role: role for role in memory.roles})
 
 
 def may_be_zero(roles_may: bool, bounds: Mapping[Role, BoundsInForce]) -> bool:
-    """Whether the roles' own minimum and all open windows allow no instance."""
+    """Return whether the roles' own minimum and all open windows allow zero instances."""
     return roles_may and not any(one.lower > 0 and one.lower_by is not None for one in bounds.values())
 
 
@@ -47,7 +47,9 @@ def stepped(
     *,
     may_sleep: bool,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """The roles of a pool that is at zero or goes there, and the recommendations to report; None for any other pool."""
+    """Return the roles' memories of a pool that is at zero or goes to zero, and the recommendations to report; None for
+    any other pool.
+    """
     if spec.mode is ScalingMode.FIXED:
         return None
     if is_at_zero(roles):
@@ -77,8 +79,8 @@ def _while_starting(
     capacity: Capacity,
     now: float,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """More instances for the requests that arrive until the first ones serve; None if no more are needed, or figures
-    are unknown.
+    """Add instances for the requests that arrive until the first ones serve; None if no more are needed, or figures are
+    unknown.
     """
     start = capacity.start_seconds.observed
     expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}
@@ -94,8 +96,8 @@ def _while_starting(
 
 
 def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None, now: float) -> int | None:
-    """Prompt tokens that will be held when the first instance serves; None unless an instance is starting and has not
-    exceeded the usual start time.
+    """Return the prompt tokens that will be held when the first instance serves; None unless an instance is starting
+    and has not exceeded the usual start time.
     """
     if start_seconds is None or role.woken is None or not 0 < (passed := now - role.woken.at) < start_seconds:
         return None
@@ -104,7 +106,9 @@ def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None,
 
 
 def _for_held(role: Role, held_prompt_tokens: int, spec: ScalingSpec, capacity: Capacity) -> int:
-    """The first number of instances; how many decode instances are needed becomes known once there are outputs."""
+    """Return the first number of instances. The needed number of decode instances becomes known only once there are
+    outputs.
+    """
     if role is Role.DECODE:
         return 1
     speed = capacity.prefill_speed.value

@@ -30,7 +30,7 @@ class Conflict:
 
 
 def conflicts(schedules: Sequence[ScheduleSpec], begin: datetime, end: datetime, limit: int = 100) -> list[Conflict]:
-    """The first `limit` conflicts that overlap [begin, end), in order; `end` is usually a week later.
+    """Return the first `limit` conflicts that overlap [begin, end), in order; `end` is usually a week later.
 
     Windows are generated in order and only as far as `limit` needs: 32 schedules that start every minute meet five
     million times in a week.

@@ -26,8 +26,8 @@ MACROS = {
 
 
 def _whole(text: str) -> int | None:
-    """The number. If it has very many digits, only the first ones are read, which is out of range everywhere here
-    anyway.
+    """Return the number in the text. If it has very many digits, only the first ones are read; the number is then out
+    of every range used here anyway.
     """
     return int(text.lstrip("0")[:9] or "0") if text.isascii() and text.isdigit() else None
 
@@ -98,11 +98,11 @@ class Cron:
 
     @property
     def every_hour(self) -> bool:
-        """Whether it starts in every hour; then it counts real hours, not wall-clock hours."""
+        """Whether the cron starts in every hour; it then counts real hours, not wall-clock hours."""
         return len(self.hours) == 24
 
     def matches(self, day: date) -> bool:
-        """Whether there are starts on this day of the calendar."""
+        """Return whether there are starts on this day of the calendar."""
         if day.month not in self.months:
             return False
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -131,5 +131,5 @@ def parse_cron(text: str) -> Cron:
 
 
 def _is_any(word: str) -> bool:
-    """Whether the field means "any" to CronJob; with a step larger than 1 it does not."""
+    """Return whether the field means "any" to CronJob; a field with a step larger than 1 does not."""
     return any(item.partition("/")[0] in {"*", "?"} and item.partition("/")[2] in {"", "1"} for item in word.split(","))

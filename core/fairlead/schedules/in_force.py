@@ -19,7 +19,7 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """What all open windows set; `windows` are in the order of `open_windows`.
+    """The effect of all open windows; `windows` are in the order of `open_windows`.
 
     `deciding` names, for each subject (a role's name, `slo`, `earlyRejection`, `ratio`), the schedules that decide it.
     """
@@ -32,23 +32,25 @@ class InForce:
     deciding: Mapping[str, tuple[str, ...]]
 
     def is_open(self, schedule: str) -> bool:
-        """Whether the schedule of this name has a window open."""
+        """Return whether the schedule of this name has a window open."""
         return any(window.schedule == schedule for window in self.windows)
 
     def slo(self, pool: SloFacts) -> SloFacts:
-        """The pool's latency targets, with overrides applied."""
+        """Return the pool's latency targets, with overrides applied."""
         return pool if self.slo_override is None else SloFacts(**overridden(pool, self.slo_override))
 
     def early_rejection(self, pool: EarlyRejectionFacts) -> EarlyRejectionFacts:
-        """The pool's early rejection, with overrides applied."""
+        """Return the pool's early rejection, with overrides applied."""
         return pool if self.early_rejection_override is None else EarlyRejectionFacts(**overridden(pool, self.early_rejection_override))
 
     def ratio(self, pool: RatioSpec) -> RatioSpec:
-        """The pool's ratio section, with overrides applied."""
+        """Return the pool's ratio section, with overrides applied."""
         return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
 
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
-        """The schedules that together override all subjects of this one; empty if it still decides one of them."""
+        """Return the schedules that together override all subjects of this one; empty if it still decides one of
+        them.
+        """
         deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
         if any(schedule.name in names for names in deciding):
             return ()
@@ -56,13 +58,13 @@ class InForce:
 
 
 def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
-    """The subjects that a schedule sets: roles by name, `slo`, `earlyRejection`, `ratio`."""
+    """Return the subjects that a schedule sets: roles by name, `slo`, `earlyRejection`, `ratio`."""
     sections = {"slo": schedule.slo, "earlyRejection": schedule.early_rejection, "ratio": schedule.ratio}
     return (*(role.name.value for role in schedule.roles), *(name for name, given in sections.items() if given is not None))
 
 
 def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
-    """The values in force at an instant."""
+    """Return the values in force at an instant."""
     by_name = {schedule.name: schedule for schedule in schedules}
     windows = open_windows(schedules, instant)
     deciding: dict[str, list[Window]] = {}

@@ -47,7 +47,7 @@ class SkippedStart:
 
 
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
-    """The starts in (since, until] without one of the windows `opened` until then.
+    """Yield the starts in (since, until] without one of the windows `opened` until then.
 
     `missed` are starts that were never reported: no state of the pool arrived during the whole window, because the
     operator, the control API or its database was unavailable. If only the API was, the operator applied the window
@@ -67,7 +67,7 @@ def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: da
 
 
 def closing_reason(schedules: Mapping[str, ScheduleSpec], window: Window, now: datetime) -> RunReason:
-    """Why an open window has closed."""
+    """Return why an open window has closed."""
     schedule = schedules.get(window.schedule)
     if now >= window.closes:
         return RunReason.ENDED

@@ -22,7 +22,7 @@ MAX_STARTS = 64
 """Maximum number of instants in `skip` and in `runAt`."""
 
 INSTANT_PATTERN = r"^2[01][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})$"
-"""Instants of the years 2000 to 2199: near 1 and 9999 there are hours that no time zone can show."""
+"""The pattern of an instant in the years 2000 to 2199: near 1 and 9999 there are hours that no time zone can show."""
 
 
 def _field(number: str, names: str = "") -> str:
@@ -44,17 +44,17 @@ _FIELDS = (
     _field("0*[0-6]", _WEEKDAY),
 )
 CRON_PATTERN = f"^ *({' +'.join(_FIELDS)}|@(yearly|annually|monthly|weekly|daily|midnight|hourly)) *$"
-"""The cron expressions whose numbers are in range. `parse_cron` also refuses ranges that run backwards."""
+"""The pattern of cron expressions whose numbers are in range. `parse_cron` also refuses ranges that run backwards."""
 
 NO_SUCH_DAY = (
     "^ *[^ ]+ +[^ ]+ +((30|31|30,31|30-31) +(0*2|[fF][eE][bB])"
     "|31 +(0*[469]|11|[aA][pP][rR]|[jJ][uU][nN]|[sS][eE][pP]|[nN][oO][vV])) +[*?] *$"
 )
-"""Crons that never start, as far as a pattern can detect them; `parse_cron` finds the others."""
+"""The pattern of crons that never start, as far as a pattern can detect them; `parse_cron` finds the others."""
 
 
 def parse_instant(text_: str) -> datetime:
-    """RFC 3339 → an instant in UTC. Raises ValueError with a remedy."""
+    """Read an RFC 3339 text as an instant in UTC. Raises ValueError with a remedy."""
     try:
         return read_instant(text_).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -188,6 +188,6 @@ class ScheduleSpec:
 
 
 def overridden(section: Any, given: SloOverride | EarlyRejectionOverride | RatioOverride) -> dict[str, Any]:
-    """The fields of a pool's section, replaced by those of an override where it has any."""
+    """Return the fields of a pool's section, with the fields that an override sets replaced."""
     told = {item.name: getattr(section, item.name) for item in fields(section)}
     return told | {item.name: getattr(given, item.name) for item in fields(given) if getattr(given, item.name) is not None}

@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 from fairlead.schedules.crons import Cron
 
 HORIZON = timedelta(days=366 * 8 + 2)
-"""How far starts are searched: no cron that can start at all pauses longer than from 29 February 2096 to 2104."""
+"""How far starts are searched: the longest pause of a cron that can start at all is from 29 February 2096 to 2104."""
 
 _DAY = timedelta(days=1)
 _TICK = timedelta(microseconds=1)
 
 
 def starts_after(cron: Cron, zone: ZoneInfo, instant: datetime) -> Iterator[datetime]:
-    """The starts later than an instant, in order, up to the horizon."""
+    """Yield the starts later than an instant, in order, up to the horizon."""
     last = instant.astimezone(UTC)
     day, end = _local_day(last, zone) - _DAY, _local_day(last, zone) + HORIZON
     while day <= end:
@@ -35,7 +35,7 @@ def starts_after(cron: Cron, zone: ZoneInfo, instant: datetime) -> Iterator[date
 
 
 def starts_until(cron: Cron, zone: ZoneInfo, instant: datetime, oldest: datetime) -> Iterator[datetime]:
-    """The starts later than `oldest` and not later than an instant, newest first."""
+    """Yield the starts later than `oldest` and not later than an instant, newest first."""
     last = instant.astimezone(UTC) + _TICK
     day, end = _local_day(last, zone) + _DAY, _local_day(oldest, zone) - _DAY
     while day >= end:
@@ -53,7 +53,7 @@ def _local_day(instant: datetime, zone: ZoneInfo) -> date:
 
 @lru_cache(maxsize=8192)
 def _starts_of(cron: Cron, zone: ZoneInfo, day: date) -> tuple[datetime, ...]:
-    """The starts whose wall-clock time is on this day, in UTC and in order."""
+    """Return the starts whose wall-clock time is on this day, in UTC and in order."""
     found: set[datetime] = set()
     for hour in cron.hours:
         for minute in cron.minutes:
@@ -67,13 +67,13 @@ def _starts_of(cron: Cron, zone: ZoneInfo, day: date) -> tuple[datetime, ...]:
 
 
 def _instants_of(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """The instants at which a wall clock shows this time: none, one or two, in order."""
+    """Return the instants at which a wall clock shows this time: none, one or two, in order."""
     guesses = sorted({wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)})
     return [guess for guess in guesses if guess.astimezone(zone).replace(tzinfo=None) == wall]
 
 
 def _end_of_gap(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The instant at which the clock skips this time."""
+    """Return the instant at which the clock skips this time."""
     before = int(wall.replace(tzinfo=zone, fold=1).timestamp())
     after = int(wall.replace(tzinfo=zone, fold=0).timestamp())
     while after - before > 1:

@@ -24,7 +24,9 @@ class Window:
 
 
 def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    """The starts after an instant in order: those of the cron and of `runAt`, including skipped and paused ones."""
+    """Yield the starts after an instant in order: those of the cron and of `runAt`, including skipped and paused
+    ones.
+    """
     extra = sorted(start for start in schedule.run_at if start > after)
     last: datetime | None = None
     for start in merge(starts_after(schedule.cron, schedule.time_zone, after), extra):
@@ -34,12 +36,12 @@ def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime
 
 
 def next_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    """The starts that will happen after an instant, in order; none if the schedule is paused."""
+    """Yield the starts that will happen after an instant, in order; none if the schedule is paused."""
     return iter(()) if schedule.paused else (start for start in planned_starts(schedule, after) if start not in schedule.skip)
 
 
 def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
-    """The window that is open at an instant; None if there is none."""
+    """Return the window that is open at an instant; None if there is none."""
     start = None if schedule.paused else _latest_start(schedule, instant)
     if start is None or instant >= start + timedelta(seconds=schedule.duration_seconds):
         return None
@@ -47,14 +49,14 @@ def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
 
 
 def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[Window, ...]:
-    """The windows of all schedules that are open, the latest start first, then by name."""
+    """Return the windows of all schedules that are open, the latest start first, then by name."""
     found = [window for window in (open_window(schedule, instant) for schedule in schedules) if window is not None]
     return tuple(sorted(found, key=lambda window: (-window.opens.timestamp(), window.schedule)))
 
 
 def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> Iterator[Window]:
-    """The windows of a schedule that overlap [begin, end), in order; generated lazily, because a week
-    has up to 10,080.
+    """Yield the windows of a schedule that overlap [begin, end), in order; generated lazily, because a week has up to
+    10,080.
     """
     running = open_window(schedule, begin)
     if running is not None:
@@ -68,14 +70,14 @@ def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> I
 
 
 def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetime | None:
-    """The next instant at which a window opens or closes; None if none ever does."""
+    """Return the next instant at which a window opens or closes; None if none ever does."""
     changes = [window.closes for window in open_windows(schedules, instant)]
     changes += [start for schedule in schedules for start in islice(next_starts(schedule, instant), 1)]
     return min(changes, default=None)
 
 
 def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Iterator[datetime]:
-    """The instants after this one at which windows open or close, in order."""
+    """Yield the instants after this one at which windows open or close, in order."""
     change = next_change(schedules, instant)
     while change is not None:
         yield change
@@ -83,7 +85,7 @@ def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Itera
 
 
 def _latest_start(schedule: ScheduleSpec, instant: datetime) -> datetime | None:
-    """The latest start up to an instant that was not skipped and whose window could still be open."""
+    """Return the latest start up to an instant that was not skipped and whose window could still be open."""
     oldest = instant - timedelta(seconds=schedule.duration_seconds)
     extra = [start for start in schedule.run_at if oldest < start <= instant and start not in schedule.skip]
     for start in starts_until(schedule.cron, schedule.time_zone, instant, oldest):

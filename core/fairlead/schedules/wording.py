@@ -14,12 +14,12 @@ _FEW = 6
 
 
 def cron_words(cron: Cron) -> str:
-    """A cron in words, such as `at 08:00, Monday to Friday`."""
+    """Return a cron in words, such as `at 08:00, Monday to Friday`."""
     return ", ".join(part for part in (_times(cron), _days(cron), _months(cron)) if part)
 
 
 def dst_note(zone: ZoneInfo, instant: datetime) -> str:
-    """What the zone's clock changes mean for starts, for the year after an instant."""
+    """Return what the zone's clock changes mean for starts, for the year after an instant."""
     offsets = {datetime.fromtimestamp(instant.timestamp() + day * 86400, zone).utcoffset() for day in range(366)}
     if len(offsets) == 1:
         return f"{zone.key} does not change its clocks in the coming year."
@@ -60,13 +60,13 @@ def _months(cron: Cron) -> str:
 
 
 def _step(values: Sequence[int], size: int) -> int | None:
-    """The step of values that run from 0 through the whole field, as in */15."""
+    """Return the step of values that run from 0 through the whole field, as in */15; None for other values."""
     step = size // len(values)
     return step if list(values) == list(range(0, size, step)) and size % step == 0 else None
 
 
 def _spans(values: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Three or more neighbours as a range, such as `Monday to Friday`."""
+    """Write three or more neighbouring values as a range, such as `Monday to Friday`."""
     found: list[list[int]] = []
     for value in values:
         if found and value == (found[-1][-1] + 1) % (7 if names is _WEEKDAYS else len(names)):

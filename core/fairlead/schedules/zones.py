@@ -5,17 +5,17 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
-"""Folders below the database's that hold no place names: `right/` counts leap seconds, others depend on the machine."""
+"""Folders of the database that hold no place names: `right/` counts leap seconds, others depend on the machine."""
 
 
 @cache
 def known_zones() -> frozenset[str]:
-    """The names of all zones of this machine's database, read once, because that opens a thousand files."""
+    """Return the names of all zones of this machine's database, read once, because that opens a thousand files."""
     return frozenset(available_timezones())
 
 
 def parse_zone(text: str) -> ZoneInfo:
-    """A zone by name. For an unknown name raises ValueError with the nearest known names."""
+    """Return a zone by name. For an unknown name raises ValueError with the nearest known names."""
     if not text.lower().startswith(_UNLIKE):
         try:
             return ZoneInfo(text)

@@ -9,7 +9,7 @@ from fairlead.schemas.writing import written
 
 
 def structural_schema(of: type[Any], description: str | None = None) -> dict[str, Any]:
-    """The schema of a class, with defaults, bounds and CEL rules."""
+    """Return the schema of a class, with defaults, bounds and CEL rules."""
     schema: dict[str, Any] = {"type": "object"}
     if description:
         schema["description"] = description
@@ -74,10 +74,10 @@ def _scalar_schema(shape: Shape) -> dict[str, Any]:
 
 
 def _rules_of_bounds(shape: Shape) -> tuple[Rule, ...]:
-    """Bounds as CEL rules, where an OpenAPI bound is not enough.
+    """Return bounds as CEL rules, for cases in which an OpenAPI bound is not enough.
 
-    Kubernetes truncates a bound to a whole number before it compares a whole number with it, so 0
-    would pass a minimum of 0.01.
+    Kubernetes truncates a bound to a whole number before it compares a whole number with it, so 0 would pass a minimum
+    of 0.01.
     """
     if shape.kind != "number" or shape.minimum is None or shape.minimum == int(shape.minimum):
         return ()

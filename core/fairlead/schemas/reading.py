@@ -126,8 +126,8 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
 
 
 def _as_in_kubernetes(pattern: str) -> str:
-    """The pattern, changed so that `$` means what it means to Kubernetes; Python's `$` also matches before a final
-    newline.
+    """Return the pattern, changed so that `$` means what it means to Kubernetes; Python's `$` also matches before a
+    final newline.
     """
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
 

@@ -27,8 +27,8 @@ class Rule:
     field: str = ""
     holds: Callable[[Any], bool] | None = None
     fault: Callable[[Any], tuple[str, object]] | None = None
-    """Returns the path below the object, and the value there, of the part that breaks the rule; if None, `field` names
-    it.
+    """A function that returns the path below the object, and the value at that path, of the part that breaks the rule;
+    if None, `field` names the part.
     """
 
 
@@ -114,7 +114,9 @@ def text(
     rules: tuple[Rule, ...] = (),
     convert: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A string, limited by a pattern or a closed list; `convert` turns it into the attribute's value."""
+    """Declare a field for a string, limited by a pattern or a closed list; `convert` turns it into the attribute's
+    value.
+    """
     shape = Shape(
         kind="string",
         description=description,
@@ -129,23 +131,24 @@ def text(
 
 
 def whole(description: str, default: Any = REQUIRED, *, minimum: int = 0, maximum: int | None = None) -> Any:
-    """An integer within bounds (both inclusive)."""
+    """Declare a field for an integer within bounds (both inclusive)."""
     return _shaped(Shape(kind="integer", description=description, default=default, minimum=minimum, maximum=maximum), default)
 
 
 def number(description: str, default: Any = REQUIRED, *, minimum: float, maximum: float | None = None) -> Any:
-    """A number within bounds (both inclusive); read as float."""
+    """Declare a field for a number within bounds (both inclusive), which is read as float."""
     shape = Shape(kind="number", description=description, default=default, minimum=minimum, maximum=maximum)
     return _shaped(shape, float(default) if isinstance(default, int) else default)
 
 
 def truth(description: str, default: Any = REQUIRED) -> Any:
-    """true or false."""
+    """Declare a field for true or false."""
     return _shaped(Shape(kind="boolean", description=description, default=default), default)
 
 
 def duration(description: str, default: str | None = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
-    """A duration written with a unit. Bounds are in seconds. `default` None: it may be left out, and is None then.
+    """Declare a field for a duration written with a unit. Bounds are in seconds. With the default None the field may be
+    left out, and is None then.
 
     The attribute is named `…_seconds`; the document's field has that name without the ending, unless `document_name` is
     given.
@@ -163,19 +166,22 @@ def duration(description: str, default: str | None = REQUIRED, *, minimum: float
 
 
 def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
-    """An object described by another class. If left out: that class's defaults, or None when `optional`."""
+    """Declare a field for an object that another class describes. If left out, it has that class's defaults, or is None
+    if `optional`.
+    """
     shape = Shape(kind="object", description=description, of=of, default=None if optional else {})
     return _shaped(shape, None if optional else of)
 
 
 def override(of: type[Any], name: str) -> Any:
-    """A field with the bounds and words of the field `name` of another class; its value is None if left out."""
+    """Declare a field with the bounds and words of the field `name` of another class; its value is None if left out."""
     (item,) = (item for item in fields(of) if item.name == name)
     return _shaped(replace(shape_of(item), default=None), None)
 
 
 def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
-    """A list of objects, unique by `key`; read as a tuple. The list may be empty only if its default is.
+    """Declare a field for a list of objects, unique by `key`, which is read as a tuple. The list may be empty only if
+    its default is.
 
     `default` holds objects of the class `of`.
     """
@@ -183,7 +189,7 @@ def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: s
 
 
 def texts(description: str, *, pattern: str, max_length: int, max_items: int, convert: Callable[[str], Any]) -> Any:
-    """A list of texts, each read by `convert`; an empty tuple when left out."""
+    """Declare a field for a list of texts, each read by `convert`; an empty tuple if left out."""
     shape = Shape(
         kind="texts", description=description, default=(), pattern=pattern, max_length=max_length, max_items=max_items, convert=convert
     )
@@ -191,30 +197,32 @@ def texts(description: str, *, pattern: str, max_length: int, max_items: int, co
 
 
 def labels(description: str, *, pattern: str, max_length: int, max_items: int) -> Any:
-    """An object with texts of any names, each limited by a pattern; read as a dict, `{}` when left out."""
+    """Declare a field for an object with texts of any names, each limited by a pattern. It is read as a dict, `{}` if
+    left out.
+    """
     shape = Shape(kind="labels", description=description, default={}, pattern=pattern, max_length=max_length, max_items=max_items)
     return _shaped(shape, dict)
 
 
 def free(description: str) -> Any:
-    """An object with any content, checked elsewhere; read as a dict, `{}` when left out."""
+    """Declare a field for an object with any content, checked elsewhere. It is read as a dict, `{}` if left out."""
     return _shaped(Shape(kind="free", description=description, default={}), dict)
 
 
 def verbatim(description: str, schema: Mapping[str, Any]) -> Any:
-    """An optional object with a given schema, kept exactly as it is written."""
+    """Declare a field for an optional object with a given schema, kept exactly as it is written."""
     return _shaped(Shape(kind="verbatim", description=description, default=None, schema=schema), None)
 
 
 def shape_of(item: Field[Any]) -> Shape:
-    """The shape of a dataclass field that a function of this module made. Raises KeyError for other fields."""
+    """Return the shape of a dataclass field that a function of this module made. Raises KeyError for other fields."""
     shape: Shape = item.metadata[_SHAPE]
     return shape
 
 
 def shape_at(of: type[Any], path: str) -> Shape | None:
-    """The shape of the field at a dotted path below a class, such as `scaleUp.percent`; of lists, that of their items'
-    field. None if there is no such field.
+    """Return the shape of the field at a dotted path below a class, such as `scaleUp.percent`; for lists, the shape of
+    their items' field. None if there is no such field.
     """
     name, _, rest = path.partition(".")
     found = next((shape_of(item) for item in fields(of) if document_name(item) == name), None)
@@ -224,7 +232,7 @@ def shape_at(of: type[Any], path: str) -> Shape | None:
 
 
 def document_name(item: Field[Any]) -> str:
-    """The field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
+    """Return the field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
     shape = shape_of(item)
     if shape.document_name:
         return shape.document_name

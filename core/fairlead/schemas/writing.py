@@ -10,7 +10,8 @@ from fairlead.schemas.shapes import Shape, document_name, shape_of
 
 
 def written(value: Any) -> dict[str, Any]:
-    """The document of an object whose fields were made by `shapes`, with every default; None values are left out.
+    """Return the document of an object whose fields were made by `shapes`, with every default; None values are left
+    out.
 
     Reading the document gives the object back.
     """
@@ -31,12 +32,12 @@ def _written(shape: Shape, value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """A value as text: unchanged if it is text, an instant as RFC 3339 in UTC."""
+    """Return a value as text: unchanged if it is text, an instant as RFC 3339 in UTC."""
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
-    """Path → values before and after (None: absent) of every field that differs between two documents.
+    """Return, by path, the values before and after (None: absent) of every field that differs between two documents.
 
     Example: `{"session.ttl": ("30m", "1h")}`.
     """

@@ -28,8 +28,8 @@ class AccessCalls(ApiCalls):
         return await self._call("GET", "/v1/login-modes", LoginModes)
 
     async def login(self, token: str, *, address: str | None = None) -> WebSession:
-        """Log in. `address` is the address of the person on whose behalf another process asks; the API accepts it only
-        from trusted processes.
+        """Log in. `address` is the address of the person on whose behalf another process makes the call; the API
+        accepts it only from trusted processes.
         """
         headers = {"x-forwarded-for": address} if address else {}
         return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token), headers=headers)
@@ -70,11 +70,11 @@ class AccessCalls(ApiCalls):
         return await self._call("POST", "/v1/gateway-keys", GatewayKey, body=request)
 
     async def change_gateway_key(self, key_id: str, change: GatewayKeyChange) -> GatewayKey:
-        """Change a key that is not revoked; its secret stays."""
+        """Change a key that is not revoked; its secret remains."""
         return await self._call("PATCH", f"/v1/gateway-keys/{segment(key_id)}", GatewayKey, body=change)
 
     async def rotate_gateway_key(self, key_id: str, rotation: GatewayKeyRotation) -> GatewayKey:
-        """A new secret for a key that is not revoked, and how long the former one is accepted."""
+        """Create a new secret for a key that is not revoked, and set how long the former secret is accepted."""
         return await self._call("POST", f"/v1/gateway-keys/{segment(key_id)}/rotate", GatewayKey, body=rotation)
 
     async def revoke_gateway_key(self, key_id: str) -> None:

@@ -1,4 +1,4 @@
-"""How the public API is called; the result is an answer of a type, a stream, or a problem."""
+"""How the public API is called; the result is a typed answer, a stream, or a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,11 +21,11 @@ Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
 
 
 class ApiCalls:
-    """Calls of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
+    """Calls of the control API at `urls` (one address, or several of the same API), authenticated by `token`.
 
-    `transport` replaces the network (httpx.ASGITransport in one process). With `own_header` the token travels in
-    X-Fairlead-Token, as a proxy in between takes the Authorization header for its own. An answer may have `largest`
-    bytes. Raises ApiProblem for every problem document and ApiUnreachable when there was no usable answer.
+    `transport` replaces the network (httpx.ASGITransport in one process). With `own_header` the token is sent in
+    X-Fairlead-Token, because a proxy in between uses the Authorization header itself. A response may have at most
+    `largest` bytes. Raises ApiProblem for every problem document and ApiUnreachable if there was no usable response.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class ApiCalls:
         self._own_header = own_header
 
     def with_token(self, token: str | None) -> Self:
-        """A client with the same connections and another bearer token."""
+        """Return a client with the same connections and another bearer token."""
         return type(self)("", token, http=self._http, own_header=self._own_header)
 
     async def close(self) -> None:
-        """Closes the connections, including those of every client made by `with_token`."""
+        """Close the connections, including those of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -114,18 +114,18 @@ def _present(query: Query | None) -> dict[str, Any]:
 
 
 def path_of(pool: PoolKey) -> str:
-    """The pool's part of a path."""
+    """Return the pool's part of a path."""
     return f"{segment(pool.namespace)}/{segment(pool.name)}"
 
 
 def subject_of(pool: PoolKey | None, instance: str | None) -> str:
-    """The path for all pools, for one pool, or for one of its instances."""
+    """Return the path for all pools, for one pool, or for one of its instances."""
     of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
     return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
 
 
 def segment(text: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name as one segment of a path."""
     return quote(text, safe="")
 
 
@@ -145,8 +145,8 @@ def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
 
 
 def _of_kubernetes(content: bytes) -> str:
-    """The message of a Kubernetes Status, which an API server answers in place of what is behind its proxy; empty of
-    another document.
+    """Return the message of a Kubernetes Status, which an API server sends if the server behind its proxy does not
+    answer; empty for another document.
     """
     try:
         found = decoded(content, dict[str, Any])

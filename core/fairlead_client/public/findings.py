@@ -11,15 +11,15 @@ class FindingCalls(ApiCalls):
     """Findings about all visible pools, or about one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
-        """Everything that has a page and contains this text in its name."""
+        """Return everything that has a page and whose name contains this text."""
         return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
 
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
-        """The problems of all pools, or of one, ranked by harm."""
+        """Return the problems of all pools, or of one, ranked by harm."""
         return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
 
     async def pool_engine(self, pool: PoolKey) -> PoolEngine:
-        """The engine model with which the pool is simulated."""
+        """Return the engine model with which the pool is simulated."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def store_engine(self, pool: PoolKey, fit: EngineFit) -> PoolEngine:
@@ -31,10 +31,10 @@ class FindingCalls(ApiCalls):
         return await self._call("DELETE", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def served_requests(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now", limit: int = 2_000) -> ServedRequests:
-        """The newest recorded requests of a time range, with how an engine served them."""
+        """Return the newest recorded requests of a time range, with how an engine served them."""
         query: Query = {"from": start, "to": end, "limit": limit}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/served-requests", ServedRequests, query=query)
 
     async def trends(self, *, start: str = "now-1h", end: str = "now") -> Trends:
-        """All pools over a range, in a few steps each."""
+        """Return all pools over a range, in a few steps each."""
         return await self._call("GET", "/v1/trends", Trends, query={"from": start, "to": end})

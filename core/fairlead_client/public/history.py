@@ -40,22 +40,22 @@ class HistoryCalls(ApiCalls):
         end: str = "now",
         buckets: int | None = None,
     ) -> Series:
-        """Metrics over time. `metrics` are names in SERIES_METRICS; `buckets` is the maximum number of steps per line,
-        at most 360.
+        """Return metrics over time. `metrics` are names in SERIES_METRICS; `buckets` is the maximum number of steps per
+        line, at most 360.
         """
         query: Query = {"metrics": ",".join(metrics), "from": start, "to": end, "buckets": buckets}
         return await self._call("GET", f"{subject_of(pool, instance)}/series", Series, query=query)
 
     async def figures(self, pool: PoolKey | None = None, *, start: str = "now-1h", end: str = "now") -> RangeFigures:
-        """The outcomes of the requests of a range, of all visible pools or of one."""
+        """Return the outcomes of the requests of a range, of all visible pools or of one."""
         return await self._call("GET", f"{subject_of(pool, None)}/figures", RangeFigures, query={"from": start, "to": end})
 
     async def instance_figures(self, pool: PoolKey, instance: str, *, start: str = "now-1h", end: str = "now") -> InstanceFigures:
-        """The figures of one instance over a range."""
+        """Return the figures of one instance over a range."""
         return await self._call("GET", f"{subject_of(pool, instance)}/figures", InstanceFigures, query={"from": start, "to": end})
 
     async def figures_by_instance(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now") -> FiguresByInstance:
-        """The figures of each instance of a pool over a range, in one answer."""
+        """Return the figures of each instance of a pool over a range, in one response."""
         return await self._call("GET", f"{subject_of(pool, None)}/instance-figures", FiguresByInstance, query={"from": start, "to": end})
 
     async def annotations(
@@ -70,19 +70,19 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
 
     async def tasks(self, pool: PoolKey | None = None) -> TaskList:
-        """The tasks with the newest turns, of all visible pools or of one."""
+        """Return the tasks with the newest turns, of all visible pools or of one."""
         return await self._call("GET", "/v1/tasks", TaskList, query={"pool": None if pool is None else str(pool)})
 
     async def tree(self, pool: PoolKey, session: str) -> SessionTree:
-        """The tree that a session belongs to."""
+        """Return the tree that a session belongs to."""
         return await self._call("GET", f"/v1/trees/{path_of(pool)}/{segment(session)}", SessionTree)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """How long sessions of the pool wait between turns."""
+        """Return how long sessions of the pool wait between turns."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/think-times", ThinkTimes)
 
     async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
-        """Sessions of the pool whose decisions are all kept."""
+        """Return the sessions of the pool whose decisions are all kept."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSessions)
 
     async def keep_session(self, pool: PoolKey, request: KeepSessionRequest) -> KeptSession:
@@ -130,14 +130,14 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
 
     async def cost(self, filters: Query | None = None) -> CostReport:
-        """What instances cost; `by` is a CostGroup."""
+        """Return what instances cost; `by` is a CostGroup."""
         return await self._call("GET", "/v1/cost", CostReport, query=filters)
 
     async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
         return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
 
     async def audit_facets(self, filters: Query | None = None) -> AuditFacets:
-        """The values that occur in a range, with counts."""
+        """Return the values that occur in a range, with counts."""
         return await self._call("GET", "/v1/audit/facets", AuditFacets, query=filters)
 
     async def audit_entry(self, entry_id: int) -> AuditEntry:
@@ -151,7 +151,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
     async def audit_views(self) -> AuditViews:
-        """One's own saved views of the audit log, and those that others share."""
+        """Return the caller's own saved views of the audit log, and those that others share."""
         return await self._call("GET", "/v1/audit-views", AuditViews)
 
     async def save_audit_view(self, request: AuditViewRequest) -> AuditView:
@@ -161,7 +161,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("PATCH", f"/v1/audit-views/{segment(view_id)}", AuditView, body=change)
 
     async def comments(self, filters: Query | None = None) -> Comments:
-        """What people wrote; `filters` are pool, plan, from and to."""
+        """Return what people wrote; `filters` are pool, plan, from and to."""
         return await self._call("GET", "/v1/comments", Comments, query=filters)
 
     async def add_comment(self, pool: PoolKey, request: CommentRequest) -> Comment:

@@ -39,14 +39,14 @@ class PlanCalls(ApiCalls):
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/undo", Plan)
 
     async def plan_again(self, plan_id: str) -> Plan:
-        """The same change as a new plan, for the object in its current state."""
+        """Make a new plan of the same change, for the object in its current state."""
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/again", Plan)
 
     async def schedules(self, filters: Query | None = None) -> Page[ScheduleItem]:
         return await self._call("GET", "/v1/schedules", Page[ScheduleItem], query=filters)
 
     async def schedule(self, pool: PoolKey, name: str, *, start: str | None = None) -> ScheduleDetail:
-        """A schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
+        """Return a schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
         return await self._call("GET", f"/v1/schedules/{path_of(pool)}/{segment(name)}", ScheduleDetail, query={"from": start})
 
     async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:

@@ -38,11 +38,11 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}", InstanceDetail)
 
     async def pod_log(self, pool: PoolKey, instance: str, filters: Query | None = None) -> PodLog:
-        """The end of the log of an instance's pod; `filters` are lines, search, container and previous."""
+        """Return the end of the log of an instance's pod; `filters` are lines, search, container and previous."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/log", PodLog, query=filters)
 
     async def engine_metrics(self, pool: PoolKey, instance: str, search: str | None = None) -> EngineMetrics:
-        """The engine's metrics page as it is now; with `search`, the families that have the text."""
+        """Return the engine's present metrics page; with `search`, only the families that contain the text."""
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/metrics"
         return await self._call("GET", path, EngineMetrics, query={"search": search})
 
@@ -71,7 +71,7 @@ class PoolCalls(ApiCalls):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> SloAttainment:
-        """How well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
+        """Return how well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
         query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
@@ -93,12 +93,16 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """What requests of the range (default: the past day) would have met under other targets, such as `5s`."""
+        """Return what requests of the range (default: the past day) would have met under other targets, such as
+        `5s`.
+        """
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """The ring, with the effect of a change: added instances, removed instances, another number of anchors."""
+        """Return the ring, with the effect of a change: added instances, removed instances, or another number of
+        anchors.
+        """
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
 
@@ -112,7 +116,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/canary", Canary)
 
     async def shadows(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> ShadowReport:
-        """What the policies that only advise would have decided in a range, by default the past day."""
+        """Return what the policies that only advise would have decided in a range, by default the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/shadows", ShadowReport, query={"from": start, "to": end})
 
     async def heatmap(
@@ -127,14 +131,14 @@ class PoolCalls(ApiCalls):
         sort: str = "name",
         group: str = "instance",
     ) -> Heatmap:
-        """A heatmap. `start` and `end` are RFC 3339 or `now-15m`; `columns` is at most 360."""
+        """Return a heatmap. `start` and `end` are RFC 3339 or `now-15m`; `columns` is at most 360."""
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort, "group": group}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/heatmap", Heatmap, query=query)
 
     async def load_explanation(
         self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
     ) -> LoadExplanation:
-        """The explanation of an instance's load from `start` to `end`, at most a day."""
+        """Return the explanation of an instance's load from `start` to `end`, at most a day."""
         query = {"metric": metric, "from": start, "to": end}
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
         return await self._call("GET", path, LoadExplanation, query=query)
@@ -142,8 +146,8 @@ class PoolCalls(ApiCalls):
     async def differences(
         self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
     ) -> Differences:
-        """What differs between the requests of these instances, separated by commas, from `start` to `end`, and the
-        rest of those from `rest_start` to `rest_end`, at most a day.
+        """Return the differences between the requests of these instances (separated by commas) from `start` to `end`,
+        and the other requests from `rest_start` to `rest_end`, at most a day.
         """
         query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

@@ -18,7 +18,7 @@ class WebhookCalls(ApiCalls):
         await self._call("DELETE", f"/v1/webhooks/{segment(webhook_id)}", None)
 
     async def test_webhook(self, webhook_id: str) -> WebhookNotice:
-        """Send a test notice. It waits to be delivered: `notice` shows what became of it."""
+        """Send a test notice. The notice waits to be delivered; `notice` shows the result."""
         return await self._call("POST", f"/v1/webhooks/{segment(webhook_id)}/test", WebhookNotice)
 
     async def notices(self, filters: Query | None = None) -> Page[WebhookNotice]:

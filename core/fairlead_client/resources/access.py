@@ -8,9 +8,9 @@ from enum import StrEnum
 class AccessRole(StrEnum):
     """The role of a credential, which decides what its holder may do.
 
-    A person's role includes everything that lower ones allow; `none` allows nothing. The roles of the operator process,
-    of routers and of the Kubernetes API's audit log are separate: none of them may do another's work or use people's
-    endpoints.
+    A person's role includes everything that lower roles allow; `none` allows nothing. The roles of the operator
+    process, of routers and of the Kubernetes API's audit log are separate: no such role may do another's work or use
+    people's endpoints.
     """
 
     NONE = "none"
@@ -22,12 +22,12 @@ class AccessRole(StrEnum):
     SYSTEM_AUDIT = "system-audit"
 
     def reaches(self, needed: "AccessRole") -> bool:
-        """Whether this role may do what needs `needed`."""
+        """Return whether this role allows what the role `needed` allows."""
         return self is needed or (self in RISING and needed in RISING and RISING.index(self) >= RISING.index(needed))
 
 
 PEOPLE = (AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN)
-"""Roles of people; each includes everything that the ones before it allow."""
+"""Roles of people, the lowest first; each includes everything that the roles before it allow."""
 
 RISING = (AccessRole.NONE, *PEOPLE)
 
@@ -37,7 +37,8 @@ Rights = dict[str, AccessRole]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The caller's identity: `role` holds in all namespaces, and `namespaces` adds to it in those it names.
+    """The caller's identity: `role` holds in all namespaces, and `namespaces` adds roles in the namespaces that it
+    names.
 
     `expires_at` is None for a bootstrap token. `groups` are the person's groups in Kubernetes or at the identity
     provider.
@@ -51,20 +52,20 @@ class Identity:
     groups: tuple[str, ...] = ()
 
     def role_in(self, namespace: str | None) -> AccessRole:
-        """The highest role held in a namespace; with None, the one held in all of them."""
+        """Return the highest role held in a namespace; with None, the role held in all namespaces."""
         here = AccessRole.NONE if namespace is None else self.namespaces.get(namespace, AccessRole.NONE)
         return here if here.reaches(self.role) else self.role
 
     def reaches(self, needed: AccessRole, namespace: str | None = None) -> bool:
-        """Whether the caller may do what needs `needed` in a namespace; with None, in all of them."""
+        """Return whether the caller has the role `needed` in a namespace; with None, in all namespaces."""
         return self.role_in(namespace).reaches(needed)
 
     def reaches_somewhere(self, needed: AccessRole) -> bool:
-        """Whether there is a namespace in which the caller may do what needs `needed`."""
+        """Return whether the caller has the role `needed` in at least one namespace."""
         return any(role.reaches(needed) for role in (self.role, *self.namespaces.values()))
 
     def where(self, needed: AccessRole) -> frozenset[str] | None:
-        """The namespaces in which the caller may do what needs `needed`; None = all."""
+        """Return the namespaces in which the caller has the role `needed`; None = all."""
         if self.role.reaches(needed):
             return None
         return frozenset(name for name, role in self.namespaces.items() if role.reaches(needed))
@@ -95,7 +96,7 @@ class LoginModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """A request to log in. `token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes
+    """A request to log in. `token` is a one-time login link's token, an API token that a person pasted, or a Kubernetes
     token; empty if the mode is open.
     """
 
@@ -140,8 +141,8 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLinkRequest:
-    """A request for a login link. `role` holds in all namespaces, and `namespaces` adds roles in single ones; with the
-    role `none` the link is valid only for those.
+    """A request for a login link. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces;
+    with the role `none` the link is valid only for the latter.
     """
 
     role: AccessRole
@@ -159,8 +160,8 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """A request for an API token. `role` holds in all namespaces, and `namespaces` adds roles in single ones; with the
-    role `none` the token is valid only for those.
+    """A request for an API token. `role` holds in all namespaces, and `namespaces` adds roles in single namespaces;
+    with the role `none` the token is valid only for the latter.
     """
 
     name: str
@@ -171,7 +172,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenItem:
-    """`secret` is present only in the answer that created it."""
+    """An API token as lists show it. `secret` is present only in the response that created the token."""
 
     id: str
     name: str

@@ -12,7 +12,7 @@ from fairlead_client.resources.plan_kinds import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceEvidence:
-    """Where the figures of a finding can be looked at, and over which time. `metric` is a heatmap metric."""
+    """Where the figures of a finding can be looked at, and the time range to look at. `metric` is a heatmap metric."""
 
     kind: EvidenceKind
     start: datetime

@@ -49,7 +49,7 @@ class AuditAction(StrEnum):
     """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
     DATABASE_WENT_BACK = "database.went-back"
-    """The database lacks what it had committed: what was revoked since is good again."""
+    """The database lacks data that it had committed: tokens and keys that were revoked since are valid again."""
 
 
 OPERATOR_EVENT = "operator."
@@ -58,8 +58,9 @@ OPERATOR_EVENT = "operator."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuditReceipt:
-    """The content of a list of the Kubernetes API's audit events: `changes` of pools, of which `new` were not known
-    yet; and the number of pool events that were `unusable`, because the policy's level is below RequestResponse.
+    """The result of receiving a list of the Kubernetes API's audit events: the number of `changes` of pools, of which
+    `new` were not known yet; and the number of pool events that were `unusable`, because the policy's level is below
+    RequestResponse.
     """
 
     changes: int
@@ -75,7 +76,7 @@ class AuditKind(StrEnum):
 
 
 class AuditResult(StrEnum):
-    """How the action ended: done, not allowed, failed on the way, or refused because of its input."""
+    """How the action ended: done, not allowed, failed during execution, or refused because of its input."""
 
     OK = "ok"
     DENIED = "denied"
@@ -135,7 +136,7 @@ class AuditFacets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
-    """An entry's place in the audit log's chain.
+    """An entry's position in the audit log's chain.
 
     A head kept outside the database later proves that no entry up to it was changed or removed.
     """
@@ -164,8 +165,8 @@ class AuditVerification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditViewFilters:
-    """Filters of the audit log, as `GET /v1/audit` has them; `start` and `end` are its `from` and `to`, and relative,
-    such as `now-7d`.
+    """Filters of the audit log, as `GET /v1/audit` has them; `start` and `end` are its `from` and `to`, as relative
+    times such as `now-7d`.
     """
 
     pool: str | None = None
@@ -186,8 +187,8 @@ class AuditViewFilters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditViewRequest(AuditViewFilters):
-    """A view to save: filters under a name that is unique among one's own. `shared` shows it to everybody who sees its
-    pool; without a pool, to everybody who sees all pools.
+    """A view to save: filters under a name that is unique among the person's own views. `shared` shows the view to
+    everybody who sees its pool; without a pool, to everybody who sees all pools.
     """
 
     name: str
@@ -196,7 +197,7 @@ class AuditViewRequest(AuditViewFilters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditViewChange:
-    """What to change of a saved view: its name, whether it is shared, or both. None keeps it."""
+    """The changes to a saved view: its name, whether it is shared, or both. None leaves a value unchanged."""
 
     name: str | None = None
     shared: bool | None = None
@@ -204,7 +205,7 @@ class AuditViewChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditView(AuditViewFilters):
-    """A saved view of the audit log, of the person `owner`."""
+    """A saved view of the audit log, which belongs to the person `owner`."""
 
     id: str
     name: str

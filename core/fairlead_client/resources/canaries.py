@@ -1,4 +1,4 @@
-"""Canaries: the steps of rollouts, and what their sessions say of the new revision."""
+"""Canaries: the steps of rollouts, and the results of comparing their sessions with the others."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +10,10 @@ from fairlead.canaries.verdicts import StepVerdict
 class CanaryEstimate:
     """How one metric (`ttft`, `tpot`, `hits`, `errors`, `tokens`) changed in the canary.
 
-    `change`, `low` and `high` are shares of the others' value (0.05 = 5 % more) where `is_ratio`, else differences of
-    shares (0.05 = 5 points more). The bounds are right whenever they are read; None = nothing excludes larger changes.
-    `pairs` of sessions were compared. `verdict` is what the metric alone says.
+    With `is_ratio`, `change`, `low` and `high` are relative to the value of the other instances (0.05 = 5 % more);
+    otherwise they are differences of shares (0.05 = 5 points more). The bounds are valid whenever they are read; None =
+    no larger change is excluded yet. `pairs` is the number of pairs of sessions that were compared. `verdict` is the
+    verdict by this metric alone.
     """
 
     metric: str
@@ -26,8 +27,8 @@ class CanaryEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLook:
-    """What the judge said of a step at a time. Sessions are those that counted; requests are those of both arms, and
-    `late_requests` further ones that were reported too late to count.
+    """The judgement of a step at a time. Only sessions that counted are included; requests are those of both arms, and
+    `late_requests` further requests that were reported too late to count.
     """
 
     at: datetime
@@ -44,7 +45,7 @@ class CanaryLook:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryStep:
     """A step of a canary: up to `share` (0-1) of the new sessions went to the new revision. `ended_at` None = it is in
-    force. `looks` are the newest first; the judge says something once a minute, and whenever its verdict changes.
+    force. `looks` are the judgements, newest first: one a minute, and one whenever the verdict changes.
     """
 
     step: str

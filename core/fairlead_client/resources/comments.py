@@ -1,4 +1,4 @@
-"""What people write about a pool: on a range of time, or on a plan."""
+"""Comments that people write about a pool: on a range of time, or on a plan."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,8 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRequest:
-    """A comment of 1 to 1,000 characters on a plan of the pool; or on the time from `start` to `end`, RFC 3339 or
-    relative, such as now-1h and now.
+    """A comment of 1 to 1,000 characters, either on a plan of the pool or on the time from `start` to `end`, which are
+    RFC 3339 or relative, such as now-1h and now.
     """
 
     text: str
@@ -18,8 +18,8 @@ class CommentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A comment of `author` on the time from `start` to `end` of a pool; one on a `plan` stands at the moment when the
-    plan was made.
+    """A comment of `author` on the time from `start` to `end` of a pool; the time of a comment on a `plan` is the
+    moment when the plan was made.
     """
 
     id: str

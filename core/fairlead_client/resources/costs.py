@@ -1,4 +1,6 @@
-"""What instances cost over a range, and who used them. Amounts are decimals with six places, as texts; they add up."""
+"""The cost of instances over a range, and the users who caused it. Amounts are decimals with six places, as texts; they
+add up.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +8,7 @@ from enum import StrEnum
 
 
 class CostGroup(StrEnum):
-    """By what cost is divided."""
+    """The property by which cost is divided."""
 
     POOL = "pool"
     ROLE = "role"
@@ -16,8 +18,8 @@ class CostGroup(StrEnum):
 
 
 class CostPart(StrEnum):
-    """What a line is: the cost of requests, the time in which no request was at an instance, busy time without known
-    tokens, or all sessions without a line of their own.
+    """The kind of a line: the cost of requests, the time in which no request was at an instance, busy time without
+    known tokens, or all sessions without a line of their own.
     """
 
     USED = "used"
@@ -31,9 +33,9 @@ class CostLine:
     """A part of the cost, in one currency. All lines of a currency add up to its total.
 
     `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without one, and for
-    lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or what was idle or
-    unattributed. `hit_tokens` are prompt tokens that were cached. Requests and tokens are None by role: they are
-    recorded for a pool, whose roles serve each request together.
+    lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or the idle or unattributed
+    cost. `hit_tokens` are prompt tokens that were cached. By role, requests and tokens are None: they are recorded for
+    a pool, whose roles serve each request together.
     """
 
     name: str
@@ -76,7 +78,7 @@ class CostStep:
 
 
 class SavedBy(StrEnum):
-    """What saved cost."""
+    """The reason for which cost was saved."""
 
     SCHEDULES = "schedules"
     CACHING = "caching"
@@ -84,7 +86,7 @@ class SavedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSaving:
-    """An estimate of what would have been paid more; `how` says how it was made."""
+    """An estimate of the additional cost that was avoided; `how` says how the estimate was made."""
 
     by: SavedBy
     currency: str
@@ -94,8 +96,8 @@ class CostSaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """The cost of a range, in whole hours UTC, up to now at the latest. `unpriced_hours` are hours of instances that
-    had no price; they are in no amount.
+    """The cost of a range, in whole hours UTC, up to now at the latest. `unpriced_hours` are hours of instances without
+    a price; no amount includes them.
     """
 
     by: CostGroup

@@ -1,4 +1,4 @@
-"""Sampled routing decisions: why a request went where it went."""
+"""Sampled routing decisions, with the reasons for each request's destination."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,7 @@ class RoutingDecision(SampledDecision[str, datetime]):
     considered: int
     passed_over: str | None
     explanation: str = ""
-    """The choice in sentences, made from the other fields."""
+    """The choice in sentences, which are made from the other fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,17 +36,19 @@ class EngineCosts:
     """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
-        """The prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
+        """Return the prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
         tokens = FIGURE_TOKENS
         each = self.prefill_per_token + self.prefill_per_pair * tokens
         return tokens / (self.prefill_fixed + each * tokens + self.prefill_per_context * tokens)
 
     def decode_step_seconds(self) -> float:
-        """For one request with a context of `FIGURE_TOKENS`, alone."""
+        """Return the duration in seconds of a decode step for a single request with a context of `FIGURE_TOKENS`."""
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:
-        """The first field with an impossible value, that value, and what to write; None if the fit can be simulated."""
+        """Return the first field with an impossible value, that value, and what to write; None if the fit can be
+        simulated.
+        """
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name != "max_batched_tokens" and not (isfinite(value) and 0 <= value <= GREATEST_COST):
@@ -91,12 +93,13 @@ class FitPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFit:
-    """A fit.
+    """The costs of an engine, fitted to requests.
 
-    `source` says in words from which requests; the oldest ones are used for fitting, the later ones for judging.
+    `source` says in words from which requests; the oldest requests are used for fitting, the later ones for judging.
     `contradicting` requests had their first token sooner than the recorded number of computed tokens allows (the engine
-    had more of them cached): they are modelled as cached, and used neither for fitting nor for judging. `at_edges`
-    counts requests that ran together with requests missing from the records. `points` are of judged requests.
+    had more of their tokens cached): they are modelled as cached, and used neither for fitting nor for judging.
+    `at_edges` counts requests that ran together with requests missing from the records. `points` are of judged
+    requests.
     """
 
     source: str
@@ -132,8 +135,8 @@ class PoolEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
-    """A recorded request as one engine served it. `at` is when it was sent there; the other times are seconds since
-    then.
+    """A recorded request as one engine served it. `at` is when the request was sent to the engine; the other times are
+    seconds since then.
     """
 
     at: datetime

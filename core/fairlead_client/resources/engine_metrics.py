@@ -9,7 +9,8 @@ from fairlead.engine_metrics import MetricFamily
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetrics:
     """The engine's own metrics, read at `at` from a page of `size` bytes: grouped, under the engine's own names. With a
-    search, the families that have its text. `unreadable` lines were left out, and families beyond the first 500.
+    search, only the families that contain its text. `unreadable` counts the lines and the families beyond the first 500
+    that were left out.
     """
 
     instance: str

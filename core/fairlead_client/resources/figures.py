@@ -144,7 +144,7 @@ class FiguresByInstance:
     complete_until: datetime | None = None
 
     def of(self, instance: str) -> InstanceFigures:
-        """The figures of an instance; all zero if it did not exist in the range."""
+        """Return the figures of an instance; all zero if it did not exist in the range."""
         return self.instances.get(instance) or InstanceFigures(start=self.start, end=self.end, complete_until=self.complete_until)
 
 

@@ -10,8 +10,8 @@ from fairlead_client.resources.plan_kinds import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQuarter:
-    """A quarter of an hour of the coming week: requests per second as forecast, with the band in which nine of ten
-    quarters should be, and the least instances of each role by the present schedules and by the proposed ones.
+    """A quarter of an hour of the coming week: the forecast in requests per second, the band that should contain nine
+    of ten quarters, and the minimum instances of each role by the present schedules and by the proposed schedules.
     """
 
     at: datetime
@@ -31,7 +31,9 @@ class RecordedQuarter:
 
 
 class TrialOf(StrEnum):
-    """The schedules with which the last week was run again: none in mode SLO, the present ones, the proposed ones."""
+    """The schedules with which the last week was run again: no schedules but mode SLO, the present ones, or the
+    proposed ones.
+    """
 
     REACTIVE = "reactive"
     PRESENT = "present"
@@ -40,7 +42,7 @@ class TrialOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleTrial:
-    """What would have become of the last week: instance hours, and late requests of all."""
+    """The result of running the last week again: instance hours, and the numbers of late and of all requests."""
 
     schedules: TrialOf
     instance_hours: float
@@ -52,11 +54,11 @@ class ScheduleTrial:
 class PoolForecast:
     """A pool's forecast for seven days from the last midnight of its time zone; `unknown` says why there is none.
 
-    Instances are asked for `lead_seconds` before they are needed: the time of a start (measured, or else assumed), and
-    that in which a new cache holds as much as the others. `schedules` are proposed, `request` plans them, None if the
-    pool has them already. `trials` of the last week are empty until they were made, which takes a while after the first
-    request for them; `worth_it` says whether by them the proposed ones are clearly better. `departed` says that demand
-    is outside of the forecast, so that schedules which follow it are suspended.
+    Instances are requested `lead_seconds` before they are needed: the time of a start (measured, or else assumed) plus
+    the time until a new cache holds as much as the others. `schedules` are proposed; `request` plans them, None if the
+    pool has them already. `trials` run the last week again; they are empty until computed, which takes a while after
+    the first request. `worth_it` says whether the proposed schedules were clearly better in the trials. `departed` says
+    that demand is outside of the forecast, so that schedules which follow the forecast are suspended.
     """
 
     pool: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 SOFT_PERCENT = 80
-"""Share of a budget from which its soft end is reached, in percent, unless the key says another."""
+"""Default share of a budget, in percent, from which the budget's soft end is reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,13 +12,13 @@ class GatewayKeyRequest:
     """A key to create. Its requests have its `priority_class` in pools that declare that class, and the default class
     elsewhere.
 
-    It gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does not
-    expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
+    The key gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does
+    not expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
     (`x-fairlead-explain: 1`).
 
-    `budget_day` and `budget_month` are what its requests may cost in a UTC day and month (docs/cost.md), as decimals in
-    `budget_currency`: from `budget_soft_percent` of one on (None = 80) this is said, and beyond it they are refused
-    until the day or month ends.
+    `budget_day` and `budget_month` are the maximum cost of its requests in a UTC day and month (docs/cost.md), as
+    decimals in `budget_currency`. From `budget_soft_percent` of a budget on (None = 80) the key is reported; beyond the
+    budget its requests are refused until the day or month ends.
     """
 
     name: str
@@ -37,10 +37,10 @@ class GatewayKeyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyChange:
-    """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field as it is.
+    """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field unchanged.
 
-    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget does not
-    apply, and 0 takes away a limit or, as `days` from now, the end of the key.
+    An empty list gives access to all pools or models, an empty `priority_class` is the default class, an empty budget
+    does not apply, and 0 removes a limit or, as `days` from now, the key's expiry.
     """
 
     name: str | None = None
@@ -59,8 +59,8 @@ class GatewayKeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRotation:
-    """A new secret for a key. The former one is accepted for `hours` more, 0 to 720, so that clients can change over;
-    meanwhile each of the two has the key's limits.
+    """A new secret for a key. The former secret is accepted for `hours` more, 0 to 720, so that clients can change
+    over; in that time each of the two secrets has the key's limits.
     """
 
     hours: int = 24
@@ -69,7 +69,7 @@ class GatewayKeyRotation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
     """The use of a key during some time: requests that were sent to a pool, with their tokens, and `refused` requests
-    by the reason that lies in the key.
+    by the reason that the key gave.
     """
 
     requests: int = 0
@@ -82,9 +82,9 @@ class GatewayKeyTotals:
 class GatewayKey:
     """A key without its secret; `prefix` is the secret's beginning.
 
-    `secret` is present only in the answer that created or rotated it; the former one of a rotated key is accepted until
-    `former_until`. `last_used_at` is the minute of its last request that went
-    to a pool; None if there was none.
+    `secret` is present only in the response that created or rotated it; the former secret of a rotated key is accepted
+    until `former_until`. `last_used_at` is the minute of its last request that was sent to a pool; None if there was
+    none.
     """
 
     id: str
@@ -107,9 +107,9 @@ class GatewayKey:
     budget_currency: str | None = None
     budget_soft_percent: int | None = None
     budget_soft_at: datetime | None = None
-    """Since when the soft end of a budget is reached; None if it is not."""
+    """Time since when the soft end of a budget is reached; None if it is not reached."""
     budget_ends_at: datetime | None = None
-    """Until when its requests are refused because a budget is used up; None if none is."""
+    """Time until which the key's requests are refused because a budget is used up; None if no budget is used up."""
     last_used_at: datetime | None = None
     last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)
 

@@ -91,6 +91,6 @@ GROUPS = ("instance", "role", "node")
 """What a row of a heatmap can show."""
 
 SORTS = ("name", "max", "latest", "pain", "auto")
-"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit; `auto` is the
-last of these above 16 rows, else role and name.
+"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit (`pain`); `auto`
+is `pain` above 16 rows, else role and name.
 """

@@ -57,7 +57,7 @@ class InstanceTransition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheKnowledge:
-    """What one live router knows about the instance's prefix cache, like `KnownCache` in the routers' reports."""
+    """The knowledge of one live router about the instance's prefix cache, like `KnownCache` in the routers' reports."""
 
     router: str
     state: str
@@ -144,9 +144,9 @@ class HeldSession:
 class SessionsHeld:
     """The sessions whose home is this instance: the ten with the largest contexts.
 
-    `counted` sessions, those seen last, were counted, with `context_tokens` in total; `complete` says whether these are
-    all. A context is the number of tokens of its session's requests; only the engine knows how much of it is still in
-    its KV cache.
+    `counted` sessions, the most recently seen, were counted, with `context_tokens` in total; `complete` says whether
+    these are all sessions. A context is the number of tokens of its session's requests; only the engine knows how much
+    of the context is still in its KV cache.
     """
 
     counted: int
@@ -157,9 +157,11 @@ class SessionsHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
-    """`caches` has a row for each live router that knows the instance's prefix cache, and `learnt` one for each router
-    and quantity that it measured here. `ranks` has the data-parallel ranks, if there are several. `capability` is this
-    instance's measured figure, or else the declared one.
+    """An instance with its caches, figures and ranks.
+
+    `caches` has a row for each live router that knows the instance's prefix cache, and `learnt` a row for each router
+    and quantity that the router measured on the instance. `ranks` has the data-parallel ranks, if there are several.
+    `capability` is this instance's measured figure, or else the declared one.
     """
 
     instance: InstanceSummary

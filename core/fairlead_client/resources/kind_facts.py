@@ -54,7 +54,7 @@ class KindFacts:
 
     role: AccessRole
     takes: tuple[str, ...] = ("fields",)
-    """The fields that a request of this kind may have."""
+    """The fields that a request of this kind may have, the required ones first."""
     needs: int = 1
     """How many of these fields, counted from the first, are required."""
     remedies: Mapping[str, str] = field(default_factory=dict)
@@ -65,10 +65,10 @@ class KindFacts:
     more_fields: tuple[str, ...] = ()
     """Fields of the section that may be changed, but not by forms."""
     says: Mapping[str, Any] = field(default_factory=dict)
-    """Values that the kind's form adds to `fields`, in addition to its inputs."""
+    """Values that the form adds to `fields`, in addition to its inputs."""
     title: str = ""
     has_button: bool = False
-    """Whether the pool's page has a button for it instead of a form."""
+    """Whether the pool's page has a button for this kind instead of a form."""
     command: str = ""
     for_pairs: bool = False
     """Whether the form is shown only for pools with several roles."""
@@ -79,13 +79,13 @@ class KindFacts:
     creates: bool = False
     """Whether the change creates the object; undoing it deletes the object."""
     file_refusal: str = ""
-    """Why it is impossible for engines from a file; empty = it is possible."""
+    """Why this kind is impossible for engines from a file; empty = it is possible."""
     pods_refusal: str = ""
-    """Why it is impossible if instances are pods; empty = it is possible."""
+    """Why this kind is impossible if instances are pods; empty = it is possible."""
     workload_refusal: str = ""
-    """Why it is impossible for pods of a workload; empty = it is possible."""
+    """Why this kind is impossible for pods of a workload; empty = it is possible."""
     for_scale_targets: bool = False
-    """Exception: it is possible if the pool scales that workload."""
+    """Whether this kind is nevertheless possible if the pool scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
     """A request for the API's documentation, without its kind, and the example's name."""
     example_title: str = ""
@@ -97,23 +97,23 @@ class KindFacts:
 
     @property
     def for_running_engines(self) -> bool:
-        """Whether it is possible for a pool whose instances are started and stopped elsewhere."""
+        """Whether this kind is possible for a pool whose instances are started and stopped elsewhere."""
         return not self.file_refusal and not self.workload_refusal
 
 
 def number_input(
     name: str, words: str, example: str, *, hint: str = "", told: str = "{}", least: float | None = None, most: float | None = None
 ) -> Input:
-    """An input for a number such as `example`."""
+    """Return an input for a number such as `example`."""
     remedy = f"write a number such as {example}"
     return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=remedy, hint=hint, told=told, least=least, most=most)
 
 
 def duration_input(name: str, words: str, examples: str, *, told: str = "") -> Input:
-    """An input for a duration such as one of `examples`."""
+    """Return an input for a duration such as one of `examples`."""
     return Input(name=name, words=words, hint=f"such as {examples}", told=told)
 
 
 def choice_input(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> Input:
-    """An input for one of `options`."""
+    """Return an input for one of `options`."""
     return Input(name=name, words=words, kind=InputKind.CHOICE, options=tuple(options), told=told)

@@ -1,5 +1,5 @@
-"""The explanation of an instance's load over a stretch of time: its figures compared with the others', the senders, and
-the sessions that moved.
+"""The explanation of an instance's load over a time range: its figures compared with the other instances', the senders,
+and the sessions that moved.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 class WindowFigure:
     """One metric in the range; None without measurements.
 
-    `maximum` and `mean` are those of its per-second values, as a heatmap's cell shows them; `before` is the maximum in
+    `maximum` and `mean` are those of the per-second values, as a heatmap's cell shows them; `before` is the maximum in
     the range of the same length before it. `others` is the median of the maximum of the `others_count` other instances
-    of its role, and `others_over` counts those of them over the `limit`. For a metric where low values are bad,
+    of the role, and `others_over` is how many of them were over the `limit`. For a metric whose low values are bad,
     `before` and `others` are means, to be compared with `mean`.
     """
 
@@ -41,15 +41,15 @@ LEAST_SAMPLES = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderShare:
-    """The recorded requests of one session; `session` None stands for all requests without one.
+    """The recorded requests of one session; `session` None stands for all requests without a session.
 
     `requests` and `prompt_tokens` count what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
     exact if every request is recorded, else an estimate that weights each request by how rarely its kind is recorded,
-    and None if too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
-    knew not to be cached when it chose the instance, so that it had to prefill them, and `prefill_share` is their share
-    likewise. Both are None if no score of the instance was recorded. Where all requests are (`Senders.is_whole`), they
-    are what the engine computed, by its own count of cached tokens where it tells one. `is_unnamed`: it is one session
-    whose name is not known any more.
+    and None if too few requests are recorded for an estimate (see `Senders`). `prefill_tokens` are the prompt tokens
+    that the router knew to be uncached when it chose the instance, and `prefill_share` is their share of all such
+    tokens. Both are None if no score of the instance was recorded. If all requests are recorded (`Senders.is_whole`),
+    they are the tokens that the engine computed, by its own count of cached tokens if it reports one. `is_unnamed`: the
+    row is one session whose name is not known any more.
     """
 
     session: str | None
@@ -63,18 +63,20 @@ class SenderShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
-    """The sessions whose requests went to the instance from `start` to the end of the stretch, most tokens first.
+    """The sessions whose requests went to the instance from `start` to the end of the range, those with most tokens
+    first.
 
-    Routers record every request that ends, by a number that stands for its session. Where that record is of nearly all
-    that was `sent` it is what this tells (`is_whole`), and shares are exact sums over what is recorded; sessions whose
-    names are not known have `unnamed_share` of the prompt tokens. Otherwise it shows what sampled decisions contain.
+    Routers record every request that ends, with a number that stands for its session. If this record covers nearly all
+    `sent` requests, it is used (`is_whole`), and shares are exact sums over the recorded requests; sessions whose names
+    are not known have `unnamed_share` of the prompt tokens. Otherwise sampled decisions are used.
 
-    Then shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
-    several kinds, some of which are always recorded, are worth fewer.
+    In that case, shares are estimated if the decisions are worth at least `LEAST_SAMPLES` requests of one kind:
+    `recorded` requests of several kinds, some of which are always recorded, are worth fewer.
 
-    `recorded` requests are known by session, of `sent` in all (None if that is no longer kept). `sessions_seen`
-    counts their sessions; `top` holds at most ten, and `top_by_prefill` the ten with most tokens to prefill. `start` is
-    before the stretch's where that is too short to tell, and later where more is recorded than one answer reads.
+    The session is known of `recorded` requests, out of `sent` requests in all (None if that number is no longer
+    stored). `sessions_seen` counts their sessions; `top` has at most ten, and `top_by_prefill` the ten with most tokens
+    to prefill. `start` is earlier than the range's start if the range is too short for an estimate, and later if more
+    is recorded than one response reads.
     """
 
     start: datetime
@@ -102,9 +104,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The moves of one kind within the stretch: how many, and the ten instances with most. All moves are recorded.
+    """The moves of one kind within the range: their number, and the ten instances with the most moves. All moves are
+    recorded.
 
-    `complete` is false if there are more than one answer counts; then `total` is a lower bound.
+    `complete` is false if there are more moves than one response counts; `total` is then a lower bound.
     """
 
     total: int
@@ -127,8 +130,8 @@ class WindowChange:
 class LoadExplanation:
     """The explanation of an instance's load from `start` to `end`, both widened to whole samples.
 
-    `causes` are sentences made from the other fields, most telling first; empty if nothing stands out. `requests` were
-    sent to the instance within the stretch; tokens are those of requests that ended in it.
+    `causes` are sentences made from the other fields, the most important first; empty if nothing stands out. `requests`
+    were sent to the instance within the range; tokens are those of requests that ended in it.
     """
 
     pool: str
@@ -154,11 +157,11 @@ class LoadExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A value of the recorded requests whose share inside of a region differs from its share outside.
+    """A value of the recorded requests whose share inside a region differs from its share outside.
 
     `about` is `session`, `class`, `reason` (of the routing decision), `prompt` (its length), `hits` (the part of the
     prompt that was cached), `node` or `revision` (of the pool's spec). `inside` and `outside` count recorded requests;
-    the shares (0-1) weigh each by how rarely its kind is recorded, and `error` is the standard error of their
+    the shares (0-1) weight each request by how rarely its kind is recorded, and `error` is the standard error of their
     difference.
     """
 
@@ -173,9 +176,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """What differs between the recorded requests of `instances` from `start` to `end` and the rest of the range, the
-    surest first: only shares that differ by more than three standard errors. With `enough` False there are too few
-    requests on one side to say anything.
+    """The differences between the recorded requests of `instances` from `start` to `end` and the rest of the range, the
+    most certain first: only shares that differ by more than three standard errors. `enough` False: there are too few
+    requests on one side for any statement.
     """
 
     instances: list[str]

@@ -19,11 +19,13 @@ class Move(moves.Move[str, datetime]):
     at: datetime
     router: str
     explanation: str
-    """What moved, why, which gain was predicted and whether it came true, in sentences made from the other fields."""
+    """What moved, why, which gain was predicted and whether the gain was reached, in sentences made from the other
+    fields.
+    """
     paid_off: bool | None
     """Whether the move was worth it.
 
-    False when the real TTFT was not below the one predicted for staying; true when it was below and a gain had been
+    False if the actual TTFT was not below the TTFT predicted for staying; true if it was below and a gain had been
     predicted; otherwise None.
     """
 
@@ -76,8 +78,8 @@ class MovesEffect:
 class MigrationMatrix:
     """Flows between instances, of migrations or of re-routes, and their effect.
 
-    At most the newest 10,000 moves of the range are counted. `complete` says whether these are all; all moves since
-    `counted_from` are counted.
+    At most the newest 10,000 moves of the range are counted. `complete` says whether these are all moves of the range;
+    otherwise all moves since `counted_from` are counted.
     """
 
     flows: list[MigrationFlow]

@@ -26,16 +26,15 @@ class PlanKind(StrEnum):
     `scaling` and `ratio` (what changes instances without a person) change a part of the pool's spec; `cordon` takes one
     instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
     deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
-    it, and `undrain` takes that back; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
+    it, and `undrain` reverts that; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
     spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run already, or
-    takes one out. `migrations` pauses a pool's migrations, or lets them go on. `delete` deletes
-    the pool; undoing that creates it again with the same spec, and what was lost with it stays lost. `move` gives a
-    session another home, and `unpin` takes its home away. `weight` changes the part of the keys that one instance has
-    on the hash ring. `revert` gives the whole spec what it said in a former revision, as the list of revisions numbers
-    them. `bounds` changes a role's minReplicas and maxReplicas, its declared number where that lies outside, and how
-    many of its instances sleep;
-    `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and `classes` change parts of the spec. `spec`
-    replaces the whole spec. `create` creates a pool; undoing that deletes it.
+    removes one. `migrations` pauses a pool's migrations, or resumes them. `delete` deletes the pool; undoing that
+    creates it again with the same spec, but does not restore what was lost with it. `move` gives a session another
+    home, and `unpin` removes its home. `weight` changes the share of the keys that one instance has on the hash ring.
+    `revert` restores the whole spec of a former revision, as the list of revisions numbers them. `bounds` changes a
+    role's minReplicas and maxReplicas, its declared number if it lies outside of them, and how many of its instances
+    sleep; `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and `classes` change parts of the spec.
+    `spec` replaces the whole spec. `create` creates a pool; undoing that deletes it.
     """
 
     SCALE = "scale"
@@ -106,17 +105,15 @@ class PlanRequest:
 
     `scale` takes `replicas`, and `role` in a pool of two roles. `cordon`, `uncordon`, `drain` and `undrain` take
     `instance`. `rollback` takes the number of a `revision` (none = the newest that differs from the spec), and `role`
-    to give back only that role's template; `revert` the number of a `revision` of the whole spec. `move` takes a
-    `session` and the `instance` it is to live at, `unpin` a `session`. `delete` takes nothing. The other kinds take
-    `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that is
-    left out stays as it is, null goes back to its default.
-    `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
-    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec`, `start` or
-    `schedules`;
-    `engines` an `action` of EngineAction, and what that takes.
-    `bounds` takes in `fields` a role's `minReplicas`, `maxReplicas` and `warm`, and `role` in a pool of two roles;
-    `classes` the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest writes it.
-    `scale` and `slo` also take the `simulation` by which advice found the change: the plan then shows that one.
+    to restore only that role's template; `revert` takes the number of a `revision` of the whole spec. `move` takes a
+    `session` and the `instance` that becomes its home, `unpin` a `session`. `delete` takes nothing. The other kinds
+    take `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that
+    is left out stays unchanged, null restores its default. `weight` takes an `instance`, and in `fields` its `weight`
+    relative to instances of weight 1, 0.01 to 100 (null = 1). `schedule` takes in `fields` the `name` of a schedule, an
+    `action` of ScheduleAction, and its `spec`, `start` or `schedules`; `engines` an `action` of EngineAction and the
+    fields of that action. `bounds` takes in `fields` a role's `minReplicas`, `maxReplicas` and `warm`, and `role` in a
+    pool of two roles; `classes` the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest
+    writes it. `scale` and `slo` also take the `simulation` by which advice found the change, which the plan then shows.
     """
 
     kind: PlanKind
@@ -130,7 +127,7 @@ class PlanRequest:
 
 
 def _pace(section: str, way: str, done: str) -> tuple[Input, ...]:
-    """The inputs of one direction of scaling."""
+    """Return the inputs of one direction of scaling."""
     return (
         duration_input(f"{section}.stabilizationWindow", f"Scaling {way} waits for", "30s"),
         number_input(f"{section}.instances", f"Instances {done} in a period", "4", told=""),
@@ -476,5 +473,5 @@ _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 
 
 def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
-    """The role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
+    """Return the role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
     return PlanKind.SCHEDULE.facts.role if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN

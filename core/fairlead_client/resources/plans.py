@@ -1,4 +1,4 @@
-"""Plans: a change is previewed, applied and undone."""
+"""Plans: changes that are previewed, applied and undone."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 PROPOSER = "fairlead"
-"""Who made the plans that are proposals."""
+"""The author of plans that are proposals."""
 
 
 class PlanState(StrEnum):
@@ -24,9 +24,9 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverForecast:
-    """What the sessions of instances that leave are expected to keep of their caches: the share (0-1) of the pool's
-    hits of the next five minutes, the seconds that the change takes longer for it, and the work in parts of what the
-    pool computes in that time. `unknown` says why they are not known; then the figures are None.
+    """What the sessions of leaving instances are expected to keep of their caches: the share (0-1) of the pool's hits
+    of the next five minutes, the extra seconds that the change takes for it, and the extra work as a share of what the
+    pool computes in that time. `unknown` says why they are not known; the figures are then None.
     """
 
     hits_kept: float | None = None
@@ -37,11 +37,11 @@ class HandOverForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverResult:
-    """What became of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now;
-    None before it is applied. Counted are sessions that moved since their instance left, those of them that a router
-    handed over before their next turn, tokens that came along, that were computed ahead, and that next turns had to
-    compute again. `hits_kept` is the share (0-1) that was kept of the tokens that could have been hit, None where none
-    could.
+    """The result of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now; None
+    before it is applied. The counts are: sessions that moved since their instance left, those of them that a router
+    handed over before their next turn, and tokens that were transferred, that were computed ahead, and that next turns
+    had to compute again. `hits_kept` is the kept share (0-1) of the tokens that could have been hit, None if there were
+    no such tokens.
     """
 
     plan: str
@@ -54,9 +54,9 @@ class HandOverResult:
     tokens_lost: int = 0
     hits_kept: float | None = None
     attainment_before: float | None = None
-    """Share (0-1) of the requests in time in the ten minutes before it was applied; None if none was judged."""
+    """Share (0-1) of requests in time in the ten minutes before the plan was applied; None if no request was judged."""
     attainment_after: float | None = None
-    """The same from then to `until`."""
+    """Share (0-1) of requests in time from the plan's application to `until`; None if no request was judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +100,11 @@ class PlanEffect:
     sessions_lost: int = 0
     prediction_basis: str | None = None
     for_admins: bool = False
-    """Whether it changes a schedule that sets SLO, early rejection or the ratio, before or after: such a change needs
-    an admin, like a direct change of these.
+    """Whether the plan changes a schedule that sets SLO, early rejection or the ratio, before or after the change. Such
+    a plan needs an admin, like a direct change of these.
     """
     hand_over: HandOverForecast | None = None
-    """What is kept of the caches of instances that leave; None where none leaves."""
+    """What is kept of the caches of leaving instances; None if no instance leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,17 +132,19 @@ class Plan:
     undo_until: datetime | None = None
     undo_of: str | None = None
     proposal: Proposal | None = None
-    """None for a plan that a person made."""
+    """Why the plan was proposed; None for a plan that a person made."""
 
 
 def needed_role(plan: Plan) -> AccessRole:
-    """The role that a person needs to apply or undo a plan, or to plan it again."""
+    """Return the role that a person needs to apply or undo a plan, or to plan it again."""
     return AccessRole.ADMIN if plan.effect.for_admins else plan.kind.facts.role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """For a heavy plan `confirm` must equal the pool's name and `reason` must be given."""
+    """The confirmation of a plan to apply. For a heavy plan `confirm` must equal the pool's name and `reason` must be
+    given.
+    """
 
     confirm: str | None = None
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""The pod of an instance: its log, and what Kubernetes did with it."""
+"""The pod of an instance: its log, and Kubernetes' events about it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,9 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLog:
-    """The last lines of a container's log, oldest first; with a `search`, those of them that have its text, in either
-    case. `read` of the log's last lines were searched. `previous`: of the container before the last restart.
+    """The last lines of a container's log, oldest first; with a `search`, only the lines that contain its text, in
+    either case. `read` is the number of last lines that were searched. `previous`: the log is that of the container
+    before the last restart.
     """
 
     instance: str
@@ -21,7 +22,9 @@ class PodLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvent:
-    """An event of Kubernetes about a pod; `kind` is Normal or Warning, `count` how often it was seen until `at`."""
+    """An event of Kubernetes about a pod; `kind` is Normal or Warning, `count` is how often the event was seen until
+    `at`.
+    """
 
     at: datetime | None
     kind: str

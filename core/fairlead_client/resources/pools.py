@@ -78,7 +78,7 @@ class PoolSummary:
 
     @property
     def runs_already(self) -> bool:
-        """Whether its instances are started and ended elsewhere."""
+        """Whether the pool's instances are started and ended elsewhere."""
         return self.engines_file is not None or self.selector is not None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMeanwhile:
     """A change by somebody else to an object that a plan was to change. `by` None = unknown person; `diff` has the
-    format of a plan's.
+    format of a plan's diff.
     """
 
     by: str | None
@@ -30,7 +30,7 @@ class PlanConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """RFC 9457 problem document.
+    """An RFC 9457 problem document.
 
     `type` is a stable word (docs/api.md), `detail` one line that says what is wrong, `remedy` says what to do about it,
     unless the detail already does. `field` and `value` are present if a person's input was wrong, `conflict` if

@@ -18,11 +18,11 @@ class Drawn(StrEnum):
     """How a chart connects consecutive values."""
 
     LINE = "line"
-    """Measured in each step; None if nothing was."""
+    """The value was measured in each step; None in a step without a measurement."""
     STEPS = "steps"
     """A value holds until the next one; None before the first known value."""
     POINTS = "points"
-    """Known only at single moments; the steps between them have no value."""
+    """The value is known only at single moments; the steps between them have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class AnnotationKind(StrEnum):
     SCALED = "scaled"
     """The desired number of instances changed."""
     REVISION = "revision"
-    """The pool's spec changed."""
+    """The pool's spec changed; there is a new revision."""
     SCHEDULE = "schedule"
     """A schedule's window was open."""
     FAILURE = "failure"
     """An instance was lost, or started again."""
     COMMENT = "comment"
-    """Somebody's words on a time or a plan."""
+    """Somebody commented on a time or a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,9 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """The events from `start` to `end`, oldest first. If not `complete`, only the newest of a kind are listed."""
+    """The events from `start` to `end`, oldest first. If not `complete`, only the newest events of a kind are
+    listed.
+    """
 
     start: datetime
     end: datetime

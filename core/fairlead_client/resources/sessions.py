@@ -28,7 +28,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingHistoryItem:
-    """One holder of the session, from `bound_at` until `released_at` (None = now)."""
+    """A period in which an instance held the session, from `bound_at` until `released_at` (None = now)."""
 
     instance: str
     version: int
@@ -65,7 +65,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool whose decisions are all kept now, ordered by the end of that time."""
+    """The sessions of a pool whose decisions are all kept now, ordered by the end of the keeping."""
 
     pool: str
     sessions: list[KeptSession]

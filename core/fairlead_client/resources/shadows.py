@@ -1,4 +1,4 @@
-"""Shadows: what policies that only advise would have decided, predicted."""
+"""Shadows: the predicted decisions of policies that only advise."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,16 +6,17 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowFigures:
-    """How one policy that only advises (`policy`) compares with the one that decided (`decided_by`).
+    """How one policy that only advises (`policy`) compares with the policy that decided (`decided_by`).
 
-    It was asked for `asked` requests, and failed for `failed` of them; `alike` times it named the same instance. Where
-    it named another one, the predicted TTFT there was on average `ttft_change_seconds` longer (negative: shorter), and
-    `hit_change_tokens` more of the prompt were cached there; both are None where there is no such request. Errors are
-    standard errors of the mean, counted by sessions, since requests of a session are alike; None with fewer than two.
+    The advising policy was asked for `asked` requests, and failed for `failed` of them; for `alike` requests it named
+    the same instance. For the requests with another instance, the predicted TTFT there was on average
+    `ttft_change_seconds` longer (negative: shorter), and `hit_change_tokens` more tokens of the prompt were cached
+    there; both are None if there is no such request. Errors are standard errors of the mean, counted by sessions, since
+    requests of a session are alike; None with fewer than two sessions.
 
-    Both predictions are the router's, by one formula. `off_seconds` is how far it was off on average, in either
-    direction, for the instances that did serve; None where no such first token was seen. The TTFT that the shadow's
-    choice would have had was never observed.
+    Both predictions are the router's, by one formula. `off_seconds` is the formula's mean error, in either direction,
+    for the instances that did serve; None if no such first token was seen. The TTFT at the shadow's choice was never
+    observed.
     """
 
     policy: str
@@ -31,7 +32,7 @@ class ShadowFigures:
 
 
 def with_error(change: float | None, error: float | None, unit: str, digits: int) -> str:
-    """A change in words, with its standard error if that is known: `+0.120 ± 0.030 s`; `-` if there is none."""
+    """Return a change in words, with its standard error if that is known: `+0.120 ± 0.030 s`; `-` if there is none."""
     if change is None:
         return "-"
     beside = "" if error is None else f" ± {error:,.{digits}f}"
@@ -40,14 +41,14 @@ def with_error(change: float | None, error: float | None, unit: str, digits: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowHour(ShadowFigures):
-    """The same of one hour, which begins at `at`."""
+    """The figures of a shadow for one hour, which begins at `at`."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowReport:
-    """The shadows of a pool in a range, by policy, and by hour with the newest first."""
+    """The shadows of a pool in a range: by policy, and by hour with the newest first."""
 
     pool: str
     start: datetime

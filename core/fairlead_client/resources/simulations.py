@@ -1,4 +1,4 @@
-"""What-if: policies tried in simulation on a pool's recorded traffic, or on an uploaded trace."""
+"""What-if: policies simulated on a pool's recorded traffic, or on an uploaded trace."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines of which the simulator has a model, named by the hardware and the model on which they were measured;
+    """The engines of which the simulator has a model, named by the hardware and the model that they were measured with;
     and the model of simulated engines.
     """
 
@@ -133,7 +133,7 @@ class SimulationItem:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    """Why it failed."""
+    """Why the simulation failed; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

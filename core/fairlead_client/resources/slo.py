@@ -1,8 +1,8 @@
 """Service level objectives of pools: their versions, their attainment, and the error budget left.
 
 Requests are *judged* when they have finished and their first token was seen: in time if TTFT and TPOT were below the
-targets in force. A request whose client left is judged by the part it got, and counts as late if the target had passed
-without a first token. Refused and failed requests are counted separately.
+targets in force. A request whose client left is judged by the part that the client received, and counts as late if the
+target had passed without a first token. Refused and failed requests are counted separately.
 """
 
 from dataclasses import dataclass, field
@@ -141,9 +141,9 @@ class BurnAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloBurn:
-    """How fast a pool uses up its error budget now. `budget_left` is the rest of the last 30 days' budget: 1 if nothing
-    was late, below 0 if more was late than allowed; None without requests, or if less than 30 days are kept. Windows
-    longer than the retention are left out.
+    """How fast a pool uses up its error budget now. `budget_left` is the rest of the last 30 days' budget: 1 if no
+    request was late, below 0 if more requests were late than allowed; None without requests, or if less than 30 days
+    are kept. Windows longer than the retention are left out.
     """
 
     pool: str
@@ -178,8 +178,8 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """How recorded requests would have met other targets, with the latencies they had. Under these targets routers
-    would have queued and refused differently.
+    """How many recorded requests would have met other targets, with the latencies that they had. Under these targets
+    routers would have queued and refused differently.
 
     `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """

@@ -1,4 +1,4 @@
-"""Session trees: which session came from which, their turns over time, what tasks cost, and how long sessions wait."""
+"""Session trees: how sessions are related, their turns over time, what tasks cost, and how long sessions wait."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +11,9 @@ from fairlead.tables import DEFAULT_CLASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSums:
-    """What turns were in all, exact sums. `queued_seconds` are from their arrivals until they were sent to an engine,
-    `model_seconds` from then to their ends. Prompt tokens count where an engine got the prompt; `cached_tokens` of them
-    were not computed again.
+    """The totals of some turns, as exact sums. `queued_seconds` are from the turns' arrivals until they were sent to an
+    engine, `model_seconds` from then to their ends. Prompt tokens count if an engine received the prompt;
+    `cached_tokens` of them were not computed again.
     """
 
     turns: int
@@ -33,18 +33,18 @@ class TurnSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFigures(TurnSums):
-    """A task: what its client calls one (`named`), or else all turns of a tree that name none; then `task` is the name
-    of the tree's root.
+    """A task: the turns that a client names as one task (`named`), or else all turns of a tree without a task; then
+    `task` is the name of the tree's root.
 
-    `tool_seconds` is the time in which its sessions had no request in flight, between their turns: tools ran, or
-    somebody thought. None where not all turns are stored any more. `moves` are session migrations of its sessions.
+    `tool_seconds` is the time in which the task's sessions had no request in flight, between their turns: tools ran, or
+    somebody thought. It is None if not all turns are stored any more. `moves` are session migrations of its sessions.
     """
 
     pool: str
     task: str
     named: bool
     root: str
-    """The root of the tree; of one of them, if the task has several."""
+    """The root of the tree; if the task has several trees, the root of one of them."""
     sessions: int
     first_at: datetime
     ended_at: datetime
@@ -66,7 +66,9 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSession(TurnSums):
-    """A session of a tree. `evidence` says how the parent is known; a session without a parent is the root."""
+    """A session of a tree. `evidence` says how the session's parent is known; a session without a parent is the
+    root.
+    """
 
     session: str
     parent: str | None
@@ -77,19 +79,20 @@ class TreeSession(TurnSums):
     first_at: datetime
     ended_at: datetime
     instance: str | None
-    """The instance that holds it now."""
+    """The instance that holds the session now; None if no instance does."""
     moves: int
     compactions: int
     """How many of the stored turns compacted the conversation."""
     tool_seconds: float | None
-    """As of tasks."""
+    """Time between the session's turns, in seconds; see `TaskFigures`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeTurn:
-    """A request of a session, by the record of its router. `gap_seconds` is the time since the session's answers before
-    it had ended; `tool` is the tool whose result it brings. `queued_seconds` passed until it was sent to `instance`,
-    None if it was not sent, and `ttft_seconds` from then until its first token.
+    """A request of a session, as recorded by its router. `gap_seconds` is the time since all earlier answers of the
+    session had ended; `tool` is the tool whose result the request contains. `queued_seconds` is the time until the
+    request was sent to `instance`, None if it was not sent, and `ttft_seconds` the time from then until its first
+    token.
     """
 
     session: str
@@ -110,16 +113,16 @@ class TreeTurn:
     output_tokens: int | None
     decision: str | None
     moved_from: str | None
-    """The instance of the session's turn before, if it was another."""
+    """The instance of the session's previous turn, if it was another instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTree:
     """A tree: its sessions, each below its parent, and their turns in the order of arrival.
 
-    `complete`: all turns are here. Older ones are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many the
-    newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`). Without any
-    session: no request of the root is recorded.
+    `complete`: the response has all turns. Old turns are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many turns
+    only the newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`). Without
+    any session: no request of the root is recorded.
     """
 
     pool: str
@@ -135,9 +138,9 @@ class SessionTree:
 class ThinkTime:
     """The times between the end of a session's answers and its next turn, of one tenant and one tool, as measured.
 
-    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result came with the next turn,
-    "" where it brought none: then somebody thought, or the client does not show its tools. `other_tools` counts the
-    names that are added up in one row because there are too many; then `tool` is "".
+    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn, "" if
+    there was none: then somebody thought, or the client does not show its tools. `other_tools` counts the names that
+    are added up in one row because there are too many; then `tool` is "".
     """
 
     tenant: str
@@ -153,8 +156,8 @@ class ThinkTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTimes:
-    """Think times of a pool's newest turns, those of most turns first. `since` is when the oldest of these turns came,
-    None without any.
+    """Think times of a pool's newest turns, the rows with most turns first. `since` is when the oldest of these turns
+    arrived, None without turns.
     """
 
     pool: str

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The request to send: a `prompt` for the pool's model, or one of its `adapters`. `key` is the gateway key to show,
-    which is not stored; `session` names the session that it belongs to.
+    """The request to send: a `prompt` for the pool's model, or for one of its `adapters`. `key` is the gateway key to
+    send, which is not stored; `session` names the session of the request.
     """
 
     prompt: str
@@ -18,9 +18,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialAnswer:
-    """The answer of a router. `text` is the model's, `body` the whole body, cut at 64 KiB. `decision` is the id of its
-    decision, which is kept where the router allows that (`x-fairlead-explain`), `trace` the id under which it was
-    traced.
+    """The answer of a router. `text` is the model's text, `body` the whole body, cut at 64 KiB. `decision` is the id of
+    the request's decision, which is kept if the router allows that (`x-fairlead-explain`), `trace` the id of its trace.
     """
 
     pool: str

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about. These words are stored, shown and sent on the wire."""
+    """The subject of a notice. These words are stored, shown and sent on the wire."""
 
     OUT_OF_SLO = "pool.out-of-slo"
     """The pool's condition SLOMet or TaskSLOMet became False."""
@@ -15,7 +15,7 @@ class NoticeKind(StrEnum):
     INSTANCE_STALLED = "instance.stalled"
     """A router found that an instance's engine has work and makes no progress."""
     ROLLOUT_HALTED = "rollout.halted"
-    """A rollout was paused, is worse than what it replaces, or is late."""
+    """A rollout was paused, is worse than the version it replaces, or is late."""
     SCHEDULE_SKIPPED = "schedule.skipped"
     """A schedule's window did not open, or has no effect."""
     FORECAST_LEFT = "forecast.left"
@@ -24,7 +24,7 @@ class NoticeKind(StrEnum):
     """Advice became a plan that waits for somebody to apply it."""
     PLAN_APPLIED = "plan.applied"
     TEST = "test"
-    """Somebody asked for it, to try the receiver."""
+    """Somebody asked for a test notice, to try the receiver."""
 
 
 SUBSCRIBED = tuple(kind for kind in NoticeKind if kind is not NoticeKind.TEST)
@@ -39,7 +39,7 @@ class NoticeForm(StrEnum):
 
 
 class NoticeState(StrEnum):
-    """How far a notice has come: it waits for its next attempt, was delivered, or was given up."""
+    """The state of a notice: it waits for its next attempt, was delivered, or was given up."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -48,8 +48,8 @@ class NoticeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRequest:
-    """A webhook to create: notices of `kinds` about `pools` (as `namespace/name`) are posted to `url`. No kind means
-    every kind, no pool every pool.
+    """A webhook to create: notices of `kinds` about `pools` (as `namespace/name`) are posted to `url`. An empty list
+    means every kind, or every pool.
     """
 
     name: str
@@ -61,9 +61,9 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """A webhook. `origin` is the part of its address before the path: the rest is as good as a password, and no answer
-    has it. `secret` signs its notices and is present only in the answer that created it. `waiting` counts notices that
-    are not delivered yet, and `last_problem` is why the newest attempt failed.
+    """A webhook. `origin` is the part of its address before the path: the rest may be a secret like a password, so no
+    response contains it. `secret` signs its notices and is present only in the response that created it. `waiting`
+    counts notices that are not delivered yet, and `last_problem` is why the newest attempt failed.
     """
 
     id: str
@@ -94,8 +94,8 @@ class NoticeAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """A notice to one webhook. `id` is the same in every attempt. `subject` is the instance, schedule, plan or pool
-    that it is about, `due_at` the time of the next attempt.
+    """A notice to one webhook. `id` is the same in every attempt. `subject` is the instance, schedule, plan or pool of
+    the notice, `due_at` the time of the next attempt.
     """
 
     id: str

@@ -13,16 +13,16 @@ _HEAD_BYTES = 9
 
 MOST_STEPS = 1024
 STREAM_STEPS = 64
-"""Frames of one connection that are handled before others have their turn; a stream that begins, which may be a whole
-request, counts as this many. A client can send thousands of them in one read.
+"""Number of frames of one connection that are handled before other connections have their turn; a frame that begins a
+stream may be a whole request and counts as this many. A client can send thousands of frames in one read.
 """
 
 _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
 class FrameReader:
-    """Reads one connection: `began` gets stream, flags and whole block of headers, `came` each other frame. A violation
-    of the protocol raises ConnectionFailed, and nothing may be read any more.
+    """Reads one connection: `began` gets stream, flags and the whole block of headers, `came` each other frame. A
+    violation of the protocol raises ConnectionFailed, and nothing may be read after it.
     """
 
     __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")
@@ -31,20 +31,20 @@ class FrameReader:
         self._came = came
         self._began = began
         self._rest = bytearray()
-        """The beginning of a frame that has not arrived whole."""
+        """The beginning of a frame that has not arrived completely."""
         self._needed = 0
-        """Bytes that make it whole."""
+        """Number of bytes that complete the frame in `_rest`."""
         self._turn: bytes | None = None
         self._place = 0
-        """Bytes that wait for their turn, and where in them the first frame begins that was not handled."""
+        """Bytes that wait for their turn, and the position in them of the first unhandled frame."""
         self._block: tuple[int, int, bytearray] | None = None
-        """Stream, flags and beginning of a header block that goes on in the next frame."""
+        """Stream, flags and beginning of a header block that continues in the next frame."""
         self.is_greeted = False
         """Whether the client has shown that it speaks HTTP/2."""
 
     def read(self, data: bytes) -> bool:
-        """Read bytes that have arrived. Returns whether it stopped before their end, to be called again without bytes
-        when others have had their turn.
+        """Read bytes that have arrived. Return whether bytes are left; the caller then calls again without bytes after
+        others have had their turn.
         """
         start = 0
         if self._rest:

@@ -1,4 +1,6 @@
-"""A gRPC server's side of one HTTP/2 connection: what its frames mean, and how much of its streams' data is sent."""
+"""The server side of one HTTP/2 connection of gRPC: the handling of its frames, and how much of its streams' data is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +19,35 @@ CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
 """Maximum number of streams of one connection; a proxy opens another for more."""
 MOST_WINDOW_CHANGES = 100
-"""Changes of the streams' window that may arrive at once; each is computed for every stream."""
+"""Maximum number of changes of the streams' window that may arrive at once; each is computed for every stream."""
 MOST_QUEUED = 256 * 1024
-"""Bytes that are given to the transport at once, which then reports whether its peer takes them. The rest waits in its
-streams, where it counts.
+"""Maximum number of bytes given to the transport at once, which then reports whether its peer takes them. The rest
+waits in its streams, where it is counted.
 """
 FIRST_STREAM_SECONDS = 10.0
-"""A connection must have begun a stream by then."""
+"""Seconds within which a connection must have begun a stream."""
 IDLE_STREAMS_SECONDS = 300.0
-"""How long a connection stays open after its last stream."""
+"""Seconds for which a connection stays open after its last stream."""
 CLOSING_SECONDS = 5.0
-"""How long a connection that is being closed may take to send what it still has."""
+"""Seconds that a closing connection may take to send its remaining bytes."""
 MOST_RESETS = 2 * MOST_STREAMS
 RESETS_SECONDS = 10.0
-"""Maximum number of streams that the peer may reset in RESETS_SECONDS: all of them at once, and as many again."""
+"""Seconds in which the peer may reset at most MOST_RESETS streams: all of a connection's streams, and as many again."""
 MOST_REFUSED = 4096
-"""Streams that the peer may begin after it was asked to go elsewhere."""
+"""Maximum number of streams that the peer may begin after a GOAWAY."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Uncounted:
-    """Memory of connections whose messages are small."""
+    """Memory that does not count, for connections whose messages are small."""
 
     held = 0
 
 
 class GrpcConnection(asyncio.Protocol):
     """One connection. `opener` gives each stream its listener; no message may be larger than `largest` bytes; while
-    `is_full`, no stream is taken. What its streams wait to send counts in `memory`.
+    `is_full`, no stream is accepted. `memory` counts the bytes that its streams wait to send.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._queued = 0
-        """Bytes of streams' data in `_out`."""
+        """Number of bytes of streams' data in `_out`."""
         self._has_more = False
         """Whether a stream has to wait because `_out` is full."""
         self._reading = False
@@ -75,9 +77,11 @@ class GrpcConnection(asyncio.Protocol):
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
-        """The highest that may be served, as a GOAWAY reports it."""
+        """The highest stream that may be served, as a GOAWAY reports it."""
         self._highest_stream = 0
-        """The highest that the peer began. After a GOAWAY it may begin more until it has read the GOAWAY."""
+        """The highest stream that the peer began. After a GOAWAY the peer may begin more until it has read the
+        GOAWAY.
+        """
         self._send_window = http2.DEFAULT_WINDOW
         self._peer_window = http2.DEFAULT_WINDOW
         self._peer_frame_size = http2.DEFAULT_FRAME_SIZE
@@ -85,12 +89,12 @@ class GrpcConnection(asyncio.Protocol):
         self._window_changes = 0
         self._has_room = False
         """Whether the streams may send more than before. They are notified after all received frames, not after each
-        one.
+        frame.
         """
         self._paused = False
         self._leaving = False
         self._is_behind = False
-        """Whether frames that have arrived wait until others have had their turn."""
+        """Whether arrived frames wait until other connections have had their turn."""
         self._resets = 0
         self._resets_since = self._loop.time()
         self._refused = 0
@@ -178,7 +182,7 @@ class GrpcConnection(asyncio.Protocol):
                 self._loop.call_later(CLOSING_SECONDS, self._transport.abort)
 
     def leave(self, code: int = http2.NO_ERROR) -> None:
-        """Take no more streams; end when the last one has."""
+        """Accept no more streams; close after the last stream has ended."""
         if not self._leaving:
             self._leaving = True
             self.push(http2.goaway(self._last_stream, code))
@@ -193,13 +197,15 @@ class GrpcConnection(asyncio.Protocol):
     # ── its door, and time ──
 
     def may_go(self) -> bool:
-        """Whether it has been without a stream long enough for another connection to take its place."""
+        """Return whether the connection has been without a stream long enough for another connection to take its
+        place.
+        """
         if self._streams or self._transport is None:
             return False
         return self._loop.time() - self._idle_since >= (IDLE_SECONDS if self._highest_stream else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Give its place to another."""
+        """Close, to give the place to another connection."""
         self.leave()
 
     def _look_whether_idle(self) -> None:
@@ -215,7 +221,7 @@ class GrpcConnection(asyncio.Protocol):
     # ── sending ──
 
     def push(self, data: bytes) -> None:
-        """Send these bytes, together with others of the same moment."""
+        """Send these bytes, together with other bytes of the same moment."""
         self._out.append(data)
         if not self._reading and not self._flush_due:
             self._flush_due = True
@@ -232,7 +238,7 @@ class GrpcConnection(asyncio.Protocol):
                     self._loop.call_soon(self._flush_streams)
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of it in one frame if that is allowed; the usual case."""
+        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
         size = len(data)
         if (
             size > self._peer_frame_size
@@ -266,7 +272,7 @@ class GrpcConnection(asyncio.Protocol):
         return sent
 
     def forget(self, stream: GrpcStream) -> None:
-        """The stream has ended here."""
+        """Forget a stream that has ended here."""
         self._streams.pop(stream.id, None)
         if not self._streams:
             self._last_has_ended()
@@ -308,8 +314,8 @@ class GrpcConnection(asyncio.Protocol):
             raise ConnectionFailed(http2.PROTOCOL_ERROR, "clients promise nothing")
 
     def _count_reset(self) -> None:
-        """A peer that begins and resets streams faster than anybody would give up waiting is asked to go elsewhere; the
-        streams that others have on its connection end in peace.
+        """Count a reset stream. A peer that begins and resets streams faster than clients would plausibly cancel them
+        gets a GOAWAY; the other streams on its connection finish normally.
         """
         self._resets += 1
         if self._resets <= MOST_RESETS:

@@ -1,7 +1,7 @@
-"""A gRPC server's side of one call: messages both ways on a stream of an HTTP/2 connection, with flow control.
+"""The server side of one gRPC call: messages both ways on a stream of an HTTP/2 connection, with flow control.
 
-A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no leave to send more
-on that stream, so memory stays bounded whoever is slow.
+A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no permission to send
+more on that stream, so memory stays bounded whichever side is slow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Protocol
 from fairlead_process.grpc_server import http2
 
 STREAM_WINDOW = 512 * 1024
-"""Bytes that a peer may send on a stream before it gets leave for more."""
+"""Number of bytes that a peer may send on a stream before it gets permission for more."""
 MOST_WAITING = 512 * 1024
-"""Bytes of a stream's answers that wait; with more, the peer gets no leave to send on it."""
+"""Number of waiting bytes of a stream's answers above which the peer gets no permission to send on it."""
 
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
 RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 9, 12, 13, 14
@@ -25,18 +25,18 @@ class Listener(Protocol):
     """The handler of a stream."""
 
     def message(self, payload: bytes) -> None:
-        """A message of the peer."""
+        """Handle a message of the peer."""
 
     def keeps(self, size: int) -> bool:
-        """Whether `size` bytes of a message may be kept until the rest of it arrives. Called each time that the size
+        """Return whether `size` bytes of a message may be kept until the rest arrives. Called each time that the size
         changes, at last with 0.
         """
 
     def half_closed(self) -> None:
-        """The peer sends no more messages."""
+        """Handle the end of the peer's messages."""
 
     def gone(self) -> None:
-        """The stream is gone; nothing can be sent on it."""
+        """Handle the end of the stream; nothing can be sent on it."""
 
 
 class Memory(Protocol):
@@ -46,29 +46,29 @@ class Memory(Protocol):
 
 
 class Connection(Protocol):
-    """What a stream uses of its connection."""
+    """The part of its connection that a stream uses."""
 
     body_bytes: int
 
     @property
     def memory(self) -> Memory:
-        """Counts what its streams wait to send."""
+        """The counter of the bytes that the connection's streams wait to send."""
 
     def push(self, data: bytes) -> None:
-        """Send these bytes, together with others of the same moment."""
+        """Send these bytes, together with other bytes of the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of it in one frame if that is allowed; the usual case."""
+        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of it as is allowed now; returns how many bytes."""
+        """Send as much of the data as is allowed now; return the number of bytes sent."""
 
     def forget(self, stream: GrpcStream) -> None:
-        """The stream has ended here."""
+        """Forget a stream that has ended here."""
 
 
 Opener = Callable[["GrpcStream"], Listener | None]
-"""The handler of a new stream; None when nobody knows its path."""
+"""A function that returns the handler of a new stream; None for an unknown path."""
 
 
 class GrpcStream:
@@ -87,26 +87,26 @@ class GrpcStream:
         self.send_window = send_window
         self.listener: Listener | None = None
         self._buffer = bytearray()
-        """The beginning of a message, which may come in a great many frames."""
+        """The beginning of a message, which may arrive in many frames."""
         self._kept = 0
-        """Its size in bytes, as last reported to the listener."""
+        """Size of `_buffer` in bytes, as last reported to the listener."""
         self._sent: Callable[[], None] | None = None
-        """Called when nothing waits any more."""
+        """The function to call when no bytes wait any more."""
         self._unacknowledged = 0
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._begun = False
         self._closing: bytes | None = None
-        """The trailers, to be sent after what waits."""
+        """The trailers, to be sent after the waiting messages."""
         self._ended = False
 
     @property
     def connection(self) -> Connection:
-        """The connection, whose streams have a part of the memory together."""
+        """The stream's connection, whose streams share a part of the memory."""
         return self._connection
 
     def send(self, message: bytes) -> None:
-        """Send a message, as soon as the peer has room for it. Nothing is sent after the end."""
+        """Send a message as soon as the peer has room for it. After the call's end nothing is sent."""
         if self._ended or self._closing is not None:
             return
         if not self._begun:
@@ -122,8 +122,8 @@ class GrpcStream:
         self.flush()
 
     def when_sent(self, then: Callable[[], None]) -> None:
-        """Call `then` as soon as nothing waits here, because all was sent or none of it will be; only the last given
-        one is called.
+        """Call `then` as soon as no bytes wait here, because all were sent or none will be. Only the last function
+        given is called.
         """
         if self._waiting:
             self._sent = then
@@ -138,8 +138,8 @@ class GrpcStream:
         self._tell_sent()
 
     def finish(self, status: int, message: str = "") -> None:
-        """End the call: after the waiting messages if all is well, else without them. Its events are ignored from now
-        on.
+        """End the call: after the waiting messages if the status is OK, else without them. Later events of the call are
+        ignored.
         """
         if self._ended or self._closing is not None:
             return
@@ -171,9 +171,9 @@ class GrpcStream:
             self._connection.forget(self)
 
     def take(self, data: bytes, size: int, largest: int) -> None:
-        """Data of the peer, of a frame of `size` bytes: hand on each whole message.
+        """Handle data of the peer from a frame of `size` bytes: pass on each whole message.
 
-        Raises ConnectionFailed for more than it had leave to send.
+        Raises ConnectionFailed for more data than the peer had permission to send.
         """
         self._unacknowledged += size
         if self._unacknowledged > STREAM_WINDOW:
@@ -211,14 +211,14 @@ class GrpcStream:
                 self._fail(RESOURCE_EXHAUSTED, "there is no memory for this message now")
 
     def close_half(self) -> None:
-        """The peer sends no more data."""
+        """Record that the peer sends no more data."""
         if self._buffer:
             self._fail(INVALID_ARGUMENT, "the stream ended in the middle of a message")
         elif self.listener is not None:
             self.listener.half_closed()
 
     def lose(self) -> None:
-        """The peer reset the stream, or the connection is gone."""
+        """Record that the peer reset the stream, or that the connection is gone."""
         listener, self.listener = self.listener, None
         self._ended = True
         self._buffer.clear()

@@ -38,38 +38,38 @@ class ConnectionFailed(Exception):
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """A whole frame."""
+    """Return a whole frame."""
     size = len(payload)
     return HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
 
 
 def data_head(size: int, stream: int) -> bytes:
-    """The nine bytes before `size` bytes of a stream's data."""
+    """Return the nine bytes before `size` bytes of a stream's data."""
     return HEAD.pack(size >> 8, size & 0xFF, DATA, 0, stream)
 
 
 def settings(values: dict[int, int]) -> bytes:
-    """A SETTINGS frame."""
+    """Return a SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join(number.to_bytes(2, "big") + value.to_bytes(4, "big") for number, value in values.items()))
 
 
 def window_update(stream: int, increment: int) -> bytes:
-    """Let the peer send this many bytes more on a stream, or on the connection (0)."""
+    """Encode a WINDOW_UPDATE frame: the peer may send this many bytes more on a stream, or on the connection (0)."""
     return frame(WINDOW_UPDATE, 0, stream, increment.to_bytes(4, "big"))
 
 
 def goaway(last_stream: int, code: int, text: bytes = b"") -> bytes:
-    """No stream above `last_stream` was or will be handled."""
+    """Encode a GOAWAY frame: no stream above `last_stream` was or will be handled."""
     return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + code.to_bytes(4, "big") + text)
 
 
 def rst_stream(stream: int, code: int) -> bytes:
-    """End one stream with an error code."""
+    """Encode an RST_STREAM frame, which ends one stream with an error code."""
     return frame(RST_STREAM, 0, stream, code.to_bytes(4, "big"))
 
 
 def unpadded(payload: bytes, flags: int) -> bytes:
-    """The payload of DATA or HEADERS without padding and priority. Raises ConnectionFailed."""
+    """Return the payload of DATA or HEADERS without padding and priority. Raises ConnectionFailed."""
     start, end = 0, len(payload)
     if flags & PADDED:
         if not payload or payload[0] >= len(payload):
@@ -83,7 +83,7 @@ def unpadded(payload: bytes, flags: int) -> bytes:
 
 
 def _string(text: bytes) -> bytes:
-    """A string literal, not compressed (RFC 7541 §5.2)."""
+    """Return a string literal, not compressed (RFC 7541 §5.2)."""
     if len(text) < 127:
         return b"%c%s" % (len(text), text)
     rest, length = len(text) - 127, bytearray(b"\x7f")
@@ -95,7 +95,7 @@ def _string(text: bytes) -> bytes:
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """A header field that changes no table of the peer's (RFC 7541 §6.2.2)."""
+    """Return a header field that changes no table of the peer's (RFC 7541 §6.2.2)."""
     return b"\x00" + _string(name) + _string(value)
 
 
@@ -104,7 +104,7 @@ GRPC_HEADERS = b"\x88" + _literal(b"content-type", b"application/grpc")
 
 
 def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
-    """The header block that ends a call; `alone` when nothing was sent before it."""
+    """Return the header block that ends a call; `alone` if nothing was sent before it."""
     block = GRPC_HEADERS if alone else b""
     block += _literal(b"grpc-status", b"%d" % status)
     if message:
@@ -113,7 +113,9 @@ def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
 
 
 class HeaderBlocks:
-    """Decodes a connection's header blocks. A block that changes no table means the same each time."""
+    """A decoder of a connection's header blocks. Blocks that change no table are cached, because each means the same
+    every time.
+    """
 
     MOST_REMEMBERED = 256
 
@@ -122,7 +124,7 @@ class HeaderBlocks:
         self._known: dict[bytes, Headers] = {}
 
     def decode(self, block: bytes) -> Headers:
-        """The fields of a block; for a repeated name the first value. Raises ConnectionFailed."""
+        """Return the fields of a block; for a repeated name the first value. Raises ConnectionFailed."""
         known = self._known.get(block)
         if known is not None:
             return known

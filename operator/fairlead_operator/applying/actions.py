@@ -1,4 +1,6 @@
-"""Carries out a plan's actions. Each is one idempotent call; a refused one is reported and tried again later."""
+"""Carries out a plan's actions. Each action is one idempotent call; a refused call is reported and tried again
+later.
+"""
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -55,19 +57,19 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
-    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps, and is needed no more: roles[].warm keeps fewer, or its template is old"),
+    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
 _RELEASES = {
-    ReleaseReason.NOT_SELECTED: "is selected no more; it is left to its workload as it was",
+    ReleaseReason.NOT_SELECTED: "is no longer selected; it is left to its workload as it was",
     ReleaseReason.POD_FAILED: "failed for good; it is left to its workload",
     ReleaseReason.POOL_DELETED: "is left to its workload as it was: the pool is deleted",
 }
 
 
 class Applier:
-    """Applies actions of one pool. Unix times come from `clock`."""
+    """Applies the actions of one pool. Unix times come from `clock`."""
 
     def __init__(
         self,
@@ -95,12 +97,13 @@ class Applier:
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
         """Apply the actions. Returns whether all were done.
 
-        Instances are created from `spec`, or from `former` where the action's template is that one's.
-        After one refused creation no other creation of that role is tried.
+        Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
+        refused creation no other creation of that role is tried.
 
-        The others are: an instance is lost, drained or deleted while nothing can be created.
+        The other actions are still applied: an instance is lost, drained or deleted even while no instance can be
+        created.
 
-        Raises ClusterUnavailable at once when the Kubernetes API cannot be reached: the rest would fail too.
+        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached: the remaining actions would fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
@@ -219,12 +222,12 @@ class Applier:
             return
         body = end_of_drain_patch(found["metadata"], format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            self._record_event("DrainWithdrawn", f"{action.instance} is drained no more and takes requests again", action.instance)
+            self._record_event("DrainWithdrawn", f"{action.instance} is no longer drained and takes requests again", action.instance)
 
     async def _flip(self, action: FlipRole) -> None:
         body = flip_patch(action.role, format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: its new place has gone"
+            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: the other has enough"
             self._record_event("RoleFlipped", f"{action.instance} is empty and {words}", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str, more: Mapping[str, str] = _NOTHING_MORE) -> bool:
@@ -256,7 +259,9 @@ class Applier:
 
 
 def _subject(action: Action) -> tuple[Hashable, ...]:
-    """The key under which a refusal is remembered; all creations of a role from one template share one."""
+    """Return the key under which an action's refusal is remembered; all creations of a role from one template share one
+    key.
+    """
     match action:
         case CreateInstance():
             return "create", (action.role, action.spec_hash)

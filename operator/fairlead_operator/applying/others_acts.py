@@ -1,7 +1,7 @@
-"""What others do to the pool's pods: it is put right where that is possible, and said in any case.
+"""Handles what others do to the pool's pods: repairs it if possible, and records it in any case.
 
-The record of the control API says which instances a state lacks, so a restarted operator misses none that went while
-no operator ran. A pod that is there after all has only lost its marks.
+The record of the control API shows which instances a state lacks, so a restarted operator notices all instances that
+went while no operator ran. A pod that still exists has only lost its marks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ from fairlead_operator.observing.lost_marks import KnownMarks, LostMarks
 from fairlead_operator.pool_identity import PoolIdentity
 
 AGAIN_SECONDS = 60.0
-"""Pause before a mark that went again is put back again."""
+"""Pause in seconds before a mark that was removed again is restored again."""
 
 
 class OthersActs:
-    """Of one pool. What it remembers keeps an act from being said twice; it decides nothing."""
+    """The acts of others on one pool. The memory only prevents that an act is recorded twice; it decides nothing."""
 
     def __init__(self, cluster: Cluster, recorder: EventRecorder, retries: ActionRetries, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -33,29 +33,29 @@ class OthersActs:
         self._clock = clock
         self._marks = KnownMarks()
         self._told: set[str] = set()
-        """Instances that leave and of which an event says so."""
+        """Instances whose leaving was already recorded by an event."""
         self._restored: dict[tuple[str, str], float] = {}
-        """When each mark of a pod was put back last: somebody else, such as a webhook, may take it off at once."""
+        """When each mark of a pod was last restored: somebody else, such as a webhook, may remove it at once."""
         self._unreplaced: dict[str, Role] = {}
-        """Instances that went and have no successor yet."""
+        """Instances that went and have no successor yet, with their roles."""
 
     def told(self, instance: str) -> None:
-        """Note that an event says that this instance goes, so that its end is not said once more."""
+        """Note that an event has recorded that this instance leaves, so that its end is not recorded again."""
         self._told.add(instance)
 
     def is_told(self, instance: str) -> bool:
-        """Whether an event says that this instance goes."""
+        """Return whether an event has recorded that this instance leaves."""
         return instance in self._told
 
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Put back the marks that own pods among these lack; whether there were any."""
+        """Restore the marks that the pool's own pods among these lack; return whether any mark was missing."""
         lost = [one for one in self._marks.lost(documents, identity, spec, last_ordinal) if not self._was_restored(one)]
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Tell of instances that ended without an event. Returns whether one is there after all, and was put right.
+        """Record instances that ended without an event. Return whether one of them still exists, and was repaired.
 
         Raises ClusterError.
         """
@@ -72,11 +72,13 @@ class OthersActs:
         return any([await self._restore(identity, self._marks.of(one, identity, spec, last_ordinal)) for one in present])
 
     def unreplaced(self) -> Mapping[str, Role]:
-        """Instances that went and were not replaced yet, with their roles."""
+        """Return instances that went and were not replaced yet, with their roles."""
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget those that a plan replaces, and all if it creates nothing, as then none is missed."""
+        """Forget the instances that a plan replaces; forget all of them if the plan creates no instance, because then
+        none is missing.
+        """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
             self._unreplaced = {}

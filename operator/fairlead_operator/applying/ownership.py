@@ -20,12 +20,12 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pool with this uid owns the object; a deleted namesake had another uid."""
+    """Return whether the pool with this uid owns the object; a deleted namesake had another uid."""
     return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
 
 
 def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
-    """Whether a pool of this name made the object and nothing controls it any more.
+    """Return whether a pool of this name made the object and the object has no controller any more.
 
     Such objects remain when a pool was deleted without its children.
     """
@@ -35,7 +35,7 @@ def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
 
 
 def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[Mapping[str, Any], ...]:
-    """Pods that were instances of an earlier pool and can be adopted by this one."""
+    """Return pods that were instances of an earlier pool and can be adopted by this one."""
     return tuple(
         document
         for document in documents
@@ -44,9 +44,9 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 
 
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
-    """Names of pods that have the pool's label and are not its instances.
+    """Return the names of pods that have the pool's label and are not its instances.
 
-    Pods of a namesake that is being deleted are left out, those that a pool adopted, and leaders of groups.
+    Pods of a deleted namesake, pods that a pool adopted, and leaders of groups are left out.
     """
     return tuple(
         sorted(
@@ -63,9 +63,10 @@ def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity)
 
 
 async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim) -> None:
-    """Make a selected pod an instance of the pool, if it is still as it was read, so that of two pools one gets it.
+    """Make a selected pod an instance of the pool, if the pod is unchanged since it was read, so that only one of two
+    pools gets it.
 
-    Raises ClusterError, NotOwned when another pool has it.
+    Raises ClusterError, and NotOwned if another pool has the pod.
     """
     if claim.claimant is not None:
         uid, name = claim.claimant
@@ -80,8 +81,8 @@ async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim)
 
 
 async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
-    """Remove everything that Fairlead wrote on a pod that the pool adopted. False if the pod is gone or no longer this
-    pool's.
+    """Remove everything that Fairlead wrote on a pod that the pool adopted. Return False if the pod is gone or no
+    longer this pool's.
 
     Raises ClusterError.
     """
@@ -92,14 +93,14 @@ async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
 
 
 async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, found: Mapping[str, Any]) -> None:
-    """Make the pool the owner of an orphan, if it is still as it was read. Raises ClusterError."""
+    """Make the pool the owner of an orphan, if the orphan is unchanged since it was read. Raises ClusterError."""
     await cluster.patch(resource, identity.namespace, found["metadata"]["name"], _guarded(found, _ownership(found, identity)))
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any], *, is_new: bool = False) -> None:
-    """Create a child, or restore the fields that the pool sets; a null takes a field away.
+    """Create a child, or restore the fields that the pool sets; a null removes a field.
 
-    Fields that others added stay. `is_new` = the pool has most likely no children yet, so creating is tried before
+    Fields that others added stay. `is_new` = the pool most likely has no children yet, so creating is tried before
     looking. Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]
@@ -121,11 +122,10 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
 
 
 async def apply_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Create a child by server-side apply, or take back the fields that the pool sets; the object as it is then.
+    """Create a child by server-side apply, or restore the fields that the pool sets; return the object afterwards.
 
-    What stands there already is looked at first, so that an object of another owner stays as it is; one that appears
-    at this moment conflicts. Raises ClusterError, with status 404 where the cluster does not know the kind, and
-    NotOwned.
+    The existing object is read first, so that an object of another owner stays unchanged; an object that appears at
+    this moment conflicts. Raises ClusterError, with status 404 if the cluster does not know the kind, and NotOwned.
     """
     found = await cluster.get(resource, identity.namespace, wanted["metadata"]["name"])
     if found is None:
@@ -143,7 +143,7 @@ async def apply_owned(cluster: Cluster, identity: PoolIdentity, resource: Resour
 
 
 async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, name: str) -> None:
-    """Delete a child of this name, also one that an earlier pool left; an object of another owner stays.
+    """Delete a child of this name, also a child that an earlier pool left; an object of another owner stays.
 
     Raises ClusterError.
     """
@@ -153,7 +153,7 @@ async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resou
 
 
 async def delete_others(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Iterable[Mapping[str, Any]]) -> None:
-    """Delete the pool's children of a kind that are not among `wanted`, and those that an earlier pool left.
+    """Delete the pool's children of a kind that are not among `wanted`, including children that an earlier pool left.
 
     Raises ClusterError.
     """
@@ -174,13 +174,15 @@ def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, An
 
 
 def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes with uid and resourceVersion, so that they apply only to the object and state that was read."""
+    """Return the changes with uid and resourceVersion, so that they apply only to the object and state that was
+    read.
+    """
     guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
     return changes | {"metadata": changes.get("metadata", {}) | guards}
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that gives `found` all of `wanted`.
+    """Return the merge patch that gives `found` all of `wanted`.
 
     Only a selector must be equal, because an added label would select other pods.
     """

@@ -18,19 +18,20 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 3.0
-"""A refusal that took this long waited for something, such as an admission webhook that hangs."""
+"""Seconds from which a refusal counts as slow: it waited for something, such as an admission webhook that hangs."""
 
 
 class NotOwned(Exception):
-    """An object with the name we need belongs to another owner; `str` names both."""
+    """An object with the needed name belongs to another owner; `str` names both."""
 
 
 class ActionRetries:
-    """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`.
+    """The retries of one pool. A round begins with `begin_round` and ends with `end_round`; Unix times come from
+    `clock`.
 
-    An action is named by a tuple that begins with its kind and ends with its object and what is done to it, so that a
-    corrected one has no pause. A round waits for one slow refusal only: then its other actions of that kind are left
-    for the next round, and those of other kinds must be done soon.
+    An action's key is a tuple that begins with the action's kind and ends with its object and the change, so that a
+    corrected action has no pause. A round waits for at most one slow refusal: it then leaves its other actions of that
+    kind for the next round, and gives each action of another kind at most `SLOW_SECONDS`.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -41,11 +42,11 @@ class ActionRetries:
         self._slow: dict[Hashable, ActionFailure] = {}
         self._basis: Hashable = None
         self.problem: ActionFailure | None = None
-        """The first refusal of this round."""
+        """The first refusal of this round; None if no action was refused."""
 
     def begin_round(self, basis: Hashable) -> None:
-        """Begin a round: nothing was tried yet. With another `basis` than in the last one, such as a corrected spec, no
-        pause goes on.
+        """Begin a round in which no action was tried yet. If `basis` differs from the last round's, for example after
+        the spec was corrected, all pauses end.
         """
         if basis != self._basis:
             self._refusals.forget()
@@ -63,15 +64,15 @@ class ActionRetries:
         return self._refusals.due(self._clock())
 
     def problem_of(self, what: Hashable) -> ActionFailure | None:
-        """Why this action was refused last, and when it is tried again; None when it was not refused."""
+        """Return why this action was last refused, and when it is tried again; None if it was not refused."""
         return self._refusals.problem(what)
 
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
         """Do an action, unless the pause after its last refusal still lasts.
 
-        One that conflicts with another's write (409) is repeated once with its object read again; conflicts are
-        reported only from the second in a row. Returns whether it was done. Raises ClusterUnavailable at once when the
-        Kubernetes API cannot be reached.
+        An action that conflicts with another's write (409) is repeated once with its object read again; conflicts are
+        reported only from the second in a row. Returns whether the action was done. Raises ClusterUnavailable at once
+        if the Kubernetes API cannot be reached.
         """
         self._wanted.add(what)
         began, kind = self._clock(), what[:-1]
@@ -116,7 +117,7 @@ class ActionRetries:
 
 
 def fingerprint(body: object) -> str:
-    """What a write would make of an object, in short, for the name of an action."""
+    """Return a short hash of a write's content, for the key of an action."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -134,7 +135,8 @@ def _is_conflict(error: Exception) -> bool:
 
 
 def _answers_others(error: ClusterUnavailable) -> bool:
-    """Whether other calls may succeed: 429 and 5xx may be about this one, as when an admission webhook fails, whose
-    error the server answers as a 500 of its own; and so may an answer that does not come, as while a webhook hangs.
+    """Return whether other calls may succeed after this error. 429 and 5xx may concern only this call, for example if
+    an admission webhook fails and the server answers with a 500 of its own. So may a missing answer, as while a webhook
+    hangs.
     """
     return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

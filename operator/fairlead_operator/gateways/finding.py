@@ -12,11 +12,12 @@ class FindsObjects(Protocol):
     """The call that this module needs."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels. Raises ClusterError."""
+        """Return all objects with these labels. Raises ClusterError."""
 
 
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
-    """All objects with these labels; None if the cluster has no such kind, or this operator may not read it.
+    """Return all objects with these labels; None if the cluster does not have the kind, or this operator may not read
+    it.
 
     An optional kind must not keep a pool from being reconciled. Raises ClusterError.
     """
@@ -29,5 +30,5 @@ async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, 
 
 
 async def find_objectives(cluster: FindsObjects, namespace: str) -> Sequence[dict[str, Any]]:
-    """The InferenceObjectives of a namespace, from both API groups. Raises ClusterError."""
+    """Return the InferenceObjectives of a namespace, from both API groups. Raises ClusterError."""
     return [one for resource in _OBJECTIVES for one in await find_known(cluster, resource, namespace, "") or ()]

@@ -19,7 +19,7 @@ _NOBODY = ("Status", "default")
 
 
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
-    """The gateways that route to the pool, in the order of their status entries.
+    """Return the gateways that route to the pool, in the order of their status entries.
 
     A status about an earlier generation is left out: the gateway has not examined the present one yet.
     """
@@ -64,7 +64,7 @@ class _NotShown(Exception):
 
 
 class GatewayObjects:
-    """The objects of one pool for gateways. Its memory only saves calls."""
+    """The objects of one pool for gateways. The memory only saves calls."""
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, picker: PickerSettings) -> None:
         self._cluster = cluster
@@ -77,7 +77,8 @@ class GatewayObjects:
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Create the objects that the spec in force requires, or remove those of an earlier spec; returns the report.
+        """Create the objects that the spec in force requires, or remove those of an earlier spec; return the pool's
+        gateway facts.
 
         `ports` are the ports at which instances listen. Returns None if the pool asks for no gateway and none of its
         objects is left. Raises ClusterUnavailable.
@@ -104,7 +105,9 @@ class GatewayObjects:
         return problem
 
     async def _try(self, what: Hashable, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
-        """Do it, unless the pause after its last refusal lasts; the refusal, if there is one."""
+        """Call `act`, unless the pause after its last refusal lasts; return the facts of the refusal, if it was
+        refused.
+        """
         await self._retries.attempt(identity, ("gateway", what), act)
         refusal = self._retries.problem_of(("gateway", what))
         return GatewayFacts(problem=GatewayProblem(reason=refusal.reason, message=refusal.message)) if refusal is not None else None

@@ -27,13 +27,13 @@ _PORT_NAME, _PROTOCOL = "grpc", "http2"
 
 
 def own_service(pool: str) -> str:
-    """The name of a pool's own Service; routers read the pool's name from it."""
+    """Return the name of a pool's own Service; routers read the pool's name from it."""
     return f"{pool}-picker"
 
 
 def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[int], picker: PickerSettings) -> dict[str, Any]:
-    """The GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's own
-    Service leads to.
+    """Build the GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's
+    own Service leads to.
 
     Every instance has the pool's label: pods that the pool creates, adopted pods, and the leaders of a LeaderWorkerSet.
     """
@@ -56,8 +56,8 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[i
 
 
 def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The pool's own Service. `of_routers` is the routers' Service if that is in the same namespace; otherwise
-    `picker_slices` define where the pool's Service leads.
+    """Build the pool's own Service. `of_routers` is the routers' Service if that is in the same namespace; otherwise
+    `picker_slices` define the endpoints of the pool's Service.
     """
     target: object = picker.port
     spec: dict[str, Any] = {}
@@ -75,8 +75,8 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
 
 
 def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The EndpointSlices of the pool's own Service, made from those of the routers: one for each address type. None
-    without routers, because Kubernetes then reports no ports.
+    """Build the EndpointSlices of the pool's own Service from those of the routers: one for each address type. The list
+    is empty without routers, because Kubernetes then reports no ports.
     """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):
@@ -100,8 +100,8 @@ def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: It
 
 
 def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
-    """The port of a slice at which routers listen for proxies: the Service's own port, else the port with the usual
-    name, else the first one. A Service may have other ports, for example for health checks.
+    """Return the port of a slice at which routers listen for proxies: the Service's own port, else the port with the
+    usual name, else the first port. A Service may have other ports, for example for health checks.
     """
     told = [(one.get("name"), int(one["port"])) for one in document.get("ports") or ()]
     preferred = sorted(told, key=lambda one: (one[1] != picker.port, one[0] != _PORT_NAME))
@@ -109,7 +109,7 @@ def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
 
 
 def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:
-    """For each router address, whether it is ready; a missing value means ready."""
+    """Return, for each router address, whether it is ready; a missing value means ready."""
     return {
         address: (one.get("conditions") or {}).get("ready") is not False
         for one in document.get("endpoints") or ()

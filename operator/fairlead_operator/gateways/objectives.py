@@ -1,7 +1,7 @@
 """Reads InferenceObjectives: priority classes that teams declare for a pool in separate objects. Pure.
 
-They come from GAIE and moved to llm-d's API group in its version 1.6; both are read. A request names such a class like
-one of `spec.priorityClasses`, and routers make no difference.
+InferenceObjectives come from GAIE and moved to llm-d's API group in its version 1.6; both groups are read. A request
+names such a class like one of `spec.priorityClasses`, and routers make no difference.
 """
 
 import re
@@ -16,7 +16,7 @@ from fairlead.tables import CLASS_NAME, DEFAULT_CLASS, MAX_PRIORITY_CLASSES, Pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objectives:
-    """The classes that a pool's objectives declare, and a line for each objective without effect that says why."""
+    """The classes that a pool's objectives declare, and a line for each objective without effect, with the reason."""
 
     classes: tuple[PriorityClass, ...] = ()
     unused: tuple[str, ...] = ()
@@ -26,8 +26,8 @@ NO_OBJECTIVES = Objectives()
 
 
 def is_of(document: Mapping[str, Any], pool: str) -> bool:
-    """Whether an objective belongs to this pool: it names the GAIE InferencePool of the same name, or
-    the pool itself.
+    """Return whether an objective belongs to this pool: it names the GAIE InferencePool of the same name, or the pool
+    itself.
     """
     told = (document.get("spec") or {}).get("poolRef") or {}
     group, kind = told.get("group", GATEWAY_GROUP), told.get("kind", KIND)
@@ -35,10 +35,10 @@ def is_of(document: Mapping[str, Any], pool: str) -> bool:
 
 
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
-    """The classes of a pool that objectives declare.
+    """Return the classes of a pool that objectives declare.
 
     A name is used once, and the pool's own classes come first. If two objectives have the same name and priority, one
-    is used: they may exist in both API groups during a cluster's migration.
+    of them is used: both API groups may contain them during a cluster's migration.
     """
     own = {one.name for one in declared}
     found: dict[str, PriorityClass] = {}

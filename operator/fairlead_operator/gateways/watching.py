@@ -38,8 +38,8 @@ class GatewayNews:
             self._seen.pop(pool, None)
 
     async def look(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None]) -> None:
-        """Read once, and wake the pools for which something changed. `routers` is the routers' Service. Raises
-        ClusterError.
+        """Read the statuses once, and wake the pools for which something changed. `routers` is the routers' Service.
+        Raises ClusterError.
         """
         by_namespace: defaultdict[str, list[PoolKey]] = defaultdict(list)
         for pool in self._seen:
@@ -56,7 +56,7 @@ class GatewayNews:
                     wake(pool)
 
     async def watch(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Read forever, with these pauses."""
+        """Read forever, with pauses of `seconds`."""
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -73,7 +73,7 @@ async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
 
 
 async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
-    """The relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
+    """Return the relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
     documents = await find_known(cluster, Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
     return None if documents is None else {one["metadata"]["name"]: _essence(one) for one in documents}
 

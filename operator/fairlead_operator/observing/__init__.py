@@ -1,3 +1,3 @@
-"""Reads the documents of the cluster. Pure: nothing here calls the cluster. Its danger: annotations are edited by hand,
-so nothing in them is trusted.
+"""Reads the documents of the cluster. Pure: nothing in this package calls the cluster. The danger: people edit
+annotations by hand, so their content is never trusted.
 """

@@ -13,7 +13,9 @@ from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.pool_identity import PoolIdentity
 
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
-"""LeaderWorkerSet's label with a pod's index in its group; the leader's is 0, and only the leader answers requests."""
+"""LeaderWorkerSet's label with a pod's index in its group; the leader's index is 0, and only the leader answers
+requests.
+"""
 
 _ENDED = frozenset({"Failed", "Succeeded"})
 
@@ -35,24 +37,24 @@ class Claim:
 
 
 def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod was adopted by the pool with this uid."""
+    """Return whether the pod was adopted by the pool with this uid."""
     return (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION) == uid
 
 
 def is_adopted_elsewhere(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod was adopted by a pool other than the one with this uid."""
+    """Return whether the pod was adopted by a pool other than the one with this uid."""
     return str((metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION, uid)) != uid
 
 
 def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | None:
-    """The first role that selects a pod with these labels; None if none does."""
+    """Return the first role that selects a pod with these labels; None if no role does."""
     roles = spec.roles if spec is not None else ()
     return next((role.name for role in roles if role.selector is not None and role.selector.holds(labels)), None)
 
 
 def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None) -> Iterator[Claim]:
-    """The selected pods that are not the pool's instances yet; without pods that are terminating, workers of a group,
-    and groups that a pool made.
+    """Yield the selected pods that are not the pool's instances yet, except terminating pods, workers of a group, and
+    groups that a pool made.
     """
     for document in documents:
         metadata = document["metadata"]
@@ -68,7 +70,7 @@ def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec:
 
 
 def _claimant(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Uid and name of the pool that created or adopted a pod."""
+    """Return uid and name of the pool that created or adopted a pod."""
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("kind") == KIND:
             return str(owner.get("uid")), str(owner.get("name"))

@@ -8,11 +8,12 @@ from fairlead_operator.merge_patches import without_nulls
 
 
 def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
-    """The field manager that last wrote the spec, or `unknown`.
+    """Return the field manager that last wrote the spec, or `unknown`.
 
-    With a `member` of the spec, such as `replicas`, it is the manager that owns that member; `roles, prefill, replicas`
-    means the member of the list item with that name. Since the scale subresource takes over `replicas` and writes no
-    time (Kubernetes' scale handler), only ownership shows who scaled. A member without an owner has its default.
+    With a `member` of the spec, such as `replicas`, return the manager that owns that member; `roles, prefill,
+    replicas` means the member of the list item with that name. Since the scale subresource takes ownership of
+    `replicas` and writes no time (Kubernetes' scale handler), only ownership shows who scaled. A member without an
+    owner has its default.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]
@@ -21,14 +22,14 @@ def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
 
 
 def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
-    """The field manager that owns a member of the spec; None if none does, as of a default."""
+    """Return the field manager that owns a member of the spec; None if no manager does, as for a default."""
     entries = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in entries if owned is not None and _owns(owned, (member,))]
     return max(owners)[1] if owners else None
 
 
 def who_changed(pool: Mapping[str, Any]) -> str:
-    """The field manager that made the spec differ from the one in force.
+    """Return the field manager whose write made the spec differ from the spec in force.
 
     If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
     """
@@ -39,7 +40,7 @@ def who_changed(pool: Mapping[str, Any]) -> str:
 
 
 def _owns(owned: Mapping[str, Any], member: Sequence[str]) -> bool:
-    """Whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
+    """Return whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
     fields: Any = owned
     for name in member:
         item = "k:" + json.dumps({"name": name}, separators=(",", ":"))
@@ -52,6 +53,6 @@ def _manager(entry: Mapping[str, Any]) -> str:
 
 
 def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The members of the spec that an entry of managedFields owns; None if it owns none."""
+    """Return the members of the spec that an entry of managedFields owns; None if it owns none."""
     owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
     return owned

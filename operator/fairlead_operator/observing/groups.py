@@ -1,9 +1,8 @@
 """Instances of several pods: a LeaderWorkerSet with one group, whose leader pod is the instance. Pure.
 
-The leader is read as if it were a pod of the pool's own: what stands on the LeaderWorkerSet, its owner and its
-deletion, counts for it. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then
-lost for a while and comes back under the same name. Before its first pod is there, the set's template shows what it
-will be.
+The leader is read as if it were a pod of the pool's own: the owner and the deletion of the LeaderWorkerSet count as the
+leader's. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then lost for a while
+and returns under the same name. Before the first pod exists, the set's template stands for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,20 +20,23 @@ _SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 _ENDED = frozenset({"Failed", "Succeeded"})
 _RESTARTS = "GroupRestarts"
 LEADERLESS_SECONDS = 30.0
-"""Age at which a set without a leader pod is a trouble; usually its controller takes less than a second."""
+"""Seconds after creation from which a set without a leader pod counts as a trouble; its controller usually takes less
+than a second.
+"""
 
 Document = Mapping[str, Any]
 
 
 def has_groups(documents: Iterable[Document]) -> bool:
-    """Whether one of these pods is the leader of a group."""
+    """Return whether one of these pods is the leader of a group."""
     return any(GROUP_LABEL in (document["metadata"].get("labels") or {}) for document in documents)
 
 
 def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Iterable[Document]) -> list[dict[str, Any]]:
-    """The pods of the pool, with a leader for each of its LeaderWorkerSets; `members` are all pods of its groups.
+    """Return the pods of the pool, with a leader for each of its LeaderWorkerSets; `members` are all pods of its
+    groups.
 
-    A leader that is left over from a deleted set is left out: nobody needs to look after it.
+    A leader that remains from a deleted set is left out, because it needs no care.
     """
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     members, leaders = list(members), {}
@@ -47,18 +49,18 @@ def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Ite
 
 
 def group_of(document: Document) -> str:
-    """The name of a leader's LeaderWorkerSet; empty for a pod without one."""
+    """Return the name of a leader's LeaderWorkerSet; empty for a pod without one."""
     found: Document = document.get(GROUP) or {}
     return str(found["metadata"]["name"]) if found else ""
 
 
 def is_leaderless(document: Document) -> bool:
-    """Whether this is a LeaderWorkerSet that has no leader pod."""
+    """Return whether this is a LeaderWorkerSet that has no leader pod."""
     return bool(document.get(GROUP)) and bool(document["metadata"].get("uid") == document[GROUP]["metadata"].get("uid"))
 
 
 def no_leader(group: str) -> Trouble:
-    """The trouble of a set whose leader pod does not come."""
+    """Return the trouble of a set whose leader pod does not appear."""
     words = (
         f"LeaderWorkerSet {group} has no leader pod: look at its events and those of StatefulSet {group}, and whether its controller runs"
     )
@@ -80,7 +82,9 @@ def _leader(found: Document, pod: Document | None, workers: list[Document]) -> d
 
 
 def _status(pod: Document | None) -> dict[str, Any]:
-    """The leader's status. One that ends or has ended is made again with its group, so it is not lost for good."""
+    """Return the leader's status. A leader that ends or has ended is created again with its group, so it is not lost
+    permanently.
+    """
     if pod is None:
         return {"phase": "Pending"}
     status: dict[str, Any] = dict(pod.get("status") or {})

@@ -1,7 +1,7 @@
-"""What others took off the pool's own pods, and how it is put back. Pure.
+"""Finds the marks that others removed from the pool's own pods, and the values to restore. Pure.
 
-A pod carries what the operator knows of it in labels and annotations, which anybody may remove. Each mark is put back
-as it was read before, or as the pod's name and the pool show it.
+The operator stores its knowledge of a pod in the pod's labels and annotations, which anybody may remove. Each mark is
+restored as it was last read, or as the pod's name and the pool show it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,12 +42,12 @@ _ANNOTATIONS = (
 )
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
-"""Ordinals beyond the last known one among which a pod's own is looked for."""
+"""Number of ordinals beyond the last known one that are searched for a pod's own ordinal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostMarks:
-    """The marks that a pod lacks, by name, with what they are put back as."""
+    """The marks that a pod lacks, by name, with the values to restore."""
 
     pod: Mapping[str, Any]
     labels: dict[str, str]
@@ -55,22 +55,20 @@ class LostMarks:
 
     @property
     def names(self) -> str:
-        """The names of all of them, for people."""
+        """The names of all missing marks, for people."""
         return ", ".join(sorted({**self.labels, **self.annotations}))
 
 
 @dataclass(slots=True)
 class KnownMarks:
-    """The marks of each pod, by uid, as they were read last. A new operator has none and puts back what can be
-    inferred.
-    """
+    """The marks of each pod, by uid, as last read. A new operator has read none, and restores what can be inferred."""
 
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    """From the reading before, for pods that the present one lacks because their label went."""
+    """The marks of the previous reading, for pods that the present one lacks because their label was removed."""
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
-        """The marks that own pods among these lack. `last` is the highest ordinal given."""
+        """Return the marks that the pool's own pods among these lack. `last` is the highest ordinal given."""
         seen, found = {}, []
         for document in documents:
             metadata = document["metadata"]
@@ -88,7 +86,7 @@ class KnownMarks:
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """The marks that this own pod lacks."""
+        """Return the marks that this own pod lacks."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
@@ -106,14 +104,16 @@ class KnownMarks:
 
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Which marks a pod has and who owns it; its change is news, as the operator never takes any of these off."""
+    """Return which marks a pod has and who owns the pod. A change of this is news, because the operator itself never
+    removes any of these marks.
+    """
     names = [name for part, wanted in (("labels", _LABELS), ("annotations", _ANNOTATIONS)) for name in _present(metadata.get(part), wanted)]
     return (*names, *(owner.get("uid") for owner in metadata.get("ownerReferences") or ()))
 
 
 def pool_of(metadata: Mapping[str, Any]) -> str | None:
-    """The name of the pool that a pod belongs to, also as a worker of a group: by its owner, else by its label; None
-    for a pod of no pool.
+    """Return the name of the pool to which a pod belongs, also as a worker of a group: by its owner, else by its label;
+    None for a pod of no pool.
     """
     owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("kind") == KIND), {})
     labels = metadata.get("labels") or {}
@@ -121,12 +121,12 @@ def pool_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
-    """Whether the pool itself made the pod of this name, and not an earlier pool that was called the same."""
+    """Return whether this pool made the pod of this name, and not an earlier pool of the same name."""
     return any(ordinal_of(name, identity, role, last) is not None for role in Role)
 
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
-    """The ordinal from which this pool made this name; None if it did not make it recently."""
+    """Return the ordinal from which this pool made this name; None if the pool did not make it recently."""
     made = name.removesuffix(LEADER)
     return next(
         (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == made), None
@@ -136,7 +136,9 @@ def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int 
 def _inferred(
     name: str, annotations: Mapping[str, str], identity: PoolIdentity, spec: PoolSpec | None, role: Role, last: int
 ) -> dict[str, str]:
-    """Marks of a pod that was not read before; its template, where nothing shows it, is taken to be the present one."""
+    """Return the inferred marks of a pod that was not read before. If nothing shows its template, the present template
+    is assumed.
+    """
     found = {}
     if HASH_ANNOTATION not in annotations and spec is not None and role in {one.name for one in spec.roles}:
         found[HASH_ANNOTATION] = spec_hash(spec, role)

@@ -1,9 +1,9 @@
-"""Nodes that are going to be taken away, seen before their pods are evicted: whose instances are drained as if a person
-had asked for it, successors first.
+"""Detects nodes that will be taken away, before their pods are evicted: their instances are drained as if a person had
+asked for it, successors first.
 
-What says so is a taint or a condition that whoever takes the node away writes to it: cluster-autoscaler, Karpenter, the
-termination handlers of clouds, Azure's scheduled events; a cordon only where that is wanted, since nodes are cordoned
-for other reasons too. Only nodes with instances are read, one by one, every few seconds.
+The sign is a taint or a condition that the program which removes the node writes on it: cluster-autoscaler, Karpenter,
+the termination handlers of clouds, Azure's scheduled events. A cordon counts only if configured, since nodes are
+cordoned for other reasons too. Only nodes with instances are read, one by one, every few seconds.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ TAINTS: Mapping[str, str] = MappingProxyType(
         "cloudprovider.azure.microsoft.com/draining": "Azure takes its spot capacity back",
     }
 )
-"""By their keys: what each says of its node. `aws-node-termination-handler/rebalance-recommendation` and
-`DeletionCandidateOfClusterAutoscaler` decide nothing yet, and are not among them.
+"""By key of a taint, what the taint says of its node. `aws-node-termination-handler/rebalance-recommendation` and
+`DeletionCandidateOfClusterAutoscaler` decide nothing yet, so they are not listed.
 """
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,20 +41,20 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "RebootScheduled": "Azure restarts it",
     }
 )
-"""Conditions of AKS's node problem detector, by their types."""
+"""By type, the conditions of AKS's node problem detector."""
 
 logger = logging.getLogger(__name__)
 
 
 class ReadsNodes(Protocol):
-    """The one call that is needed here."""
+    """The one call to the cluster that this module needs."""
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """The object. Raises ClusterError."""
+        """Return the object. Raises ClusterError."""
 
 
 def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
-    """Why the node is going to be taken away, in words; empty if nothing says so. None is a node that is gone."""
+    """Return why the node will be taken away, in words; empty if nothing says so. `node` None: the node is gone."""
     if when == NO_NODES or node is None:
         return ""
     spec, status = node.get("spec") or {}, node.get("status") or {}
@@ -65,7 +65,7 @@ def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
 
 
 class LeavingNodes:
-    """What was last seen of each node with instances, and the pools that have instances there."""
+    """The last known state of each node with instances, and the pools that have instances there."""
 
     def __init__(self, when: str = NO_NODES) -> None:
         self._when = when
@@ -73,16 +73,16 @@ class LeavingNodes:
         self._seen: dict[str, str] = {}
 
     def why(self, node: str | None) -> str:
-        """Why this node leaves; empty if it does not, as far as is known."""
+        """Return why this node leaves; empty if it is not known to leave."""
         return self._seen.get(node or "", "")
 
     def forget(self, pool: PoolKey) -> None:
-        """The pool is gone."""
+        """Forget a pool that is gone."""
         self._pools.pop(pool, None)
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """The pool's pods; those on nodes that leave as if a person wanted them drained. A drain that was begun so goes
-        on until its node was looked at.
+        """Return the pool's pods; those on leaving nodes are marked as if a person wanted them drained. A drain begun
+        in this way continues at least until its node was read.
         """
         found = tuple(pods)
         if self._when == NO_NODES:
@@ -98,7 +98,7 @@ class LeavingNodes:
         return replace(pod, instance=replace(pod.instance, drain_requested=True))
 
     async def look(self, cluster: ReadsNodes, wake: Callable[[PoolKey], None]) -> None:
-        """Look once at each node with instances, and wake the pools of those of which something changed. Raises
+        """Read each node with instances once, and wake the pools for whose nodes something changed. Raises
         ClusterError.
         """
         nodes = {node for here in self._pools.values() for node in here}
@@ -111,7 +111,7 @@ class LeavingNodes:
                     wake(pool)
 
     async def watch(self, cluster: ReadsNodes, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Look forever, with these pauses."""
+        """Read forever, with pauses of `seconds`."""
         while self._when != NO_NODES:
             await asyncio.sleep(seconds)
             try:

@@ -2,7 +2,7 @@
 
 Pure. For a pod with the present template, the spec in force counts, so that a corrected figure applies at once. For an
 earlier template, the newest revision with that template counts. If no such revision is left, or the pod belongs to a
-workload, its containers show the port; nothing shows the rest, which is taken from the present spec.
+workload, its containers show the port; all other figures are taken from the present spec.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPorts:
-    """The ports that a pod shows: those that its engine's container declares and those where it is probed, and the port
+    """The ports that a pod shows: those that its engine's container declares, those that its probes use, and the port
     named `PORT_NAME`, by which a Service finds it.
     """
 
@@ -28,9 +28,9 @@ class ShownPorts:
     named: int | None = None
 
     def own(self, wanted: int | None) -> int | None:
-        """The port of the pod's own engine; `wanted` is the port in the spec in force. None = the pod does not show it.
-        A declared port with a probe is certainly open; a single port with a usual engine's name is assumed to be the
-        engine's.
+        """Return the port of the pod's own engine; `wanted` is the port in the spec in force. None = the pod does not
+        show the port. A declared port with a probe is certainly open; a single port with a usual engine's name is
+        assumed to be the engine's.
         """
         if wanted in self.declared | self.probed:
             return wanted
@@ -43,8 +43,8 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """What is known about a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: whether the
-    port is also taken from the spec, because neither a revision nor the pod names one.
+    """The known facts about a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: the port is
+    also taken from the spec, because neither a revision nor the pod names one.
     """
 
     port: int | None
@@ -57,7 +57,7 @@ UNKNOWN_ENGINE = PodEngine(port=None)
 
 
 def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
-    """The ports that the `spec` of a pod shows."""
+    """Return the ports that the `spec` of a pod shows."""
     containers: list[Mapping[str, Any]] = spec.get("containers") or []
     if not containers:
         return NO_PORTS
@@ -73,7 +73,7 @@ def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
 
 
 def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_from: Mapping[str, PoolSpec]) -> PodEngine:
-    """The engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
+    """Return the engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
     template, `present` is the spec in force.
     """
     wanted = present.engine.port if present is not None else None
@@ -87,12 +87,12 @@ def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_
 
 
 def by_template(spec: PoolSpec | None) -> Mapping[str, PoolSpec]:
-    """The spec, keyed by the hashes of its roles' templates."""
+    """Return the spec, keyed by the hashes of its roles' templates."""
     return {spec_hash(spec, role.name): spec for role in spec.roles} if spec is not None else {}
 
 
 def _named(containers: Iterable[Mapping[str, Any]]) -> Iterable[int]:
-    """The port that a Service finds by name: the first one, in the order of the containers."""
+    """Return the port that a Service finds by name: the first one, in the order of the containers."""
     return (
         int(one["containerPort"]) for item in containers for one in item.get("ports") or [] if one.get("name") == PORT_NAME and _is_tcp(one)
     )

@@ -1,4 +1,4 @@
-"""Pods as the planner and the control API need them. Pure readers; nothing here calls the cluster."""
+"""Reads pods into the types of the planner and the control API. Pure: nothing here calls the cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -53,24 +53,26 @@ TROUBLES = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's reasons except those of a normal
-start.
+"""Waiting reasons of a container that do not resolve without a change: all of a kubelet's reasons except those of a
+normal start.
 """
 
 
 GATED = "SchedulingGated"
-"""Kubernetes' reason for a pod that somebody keeps from the scheduler."""
+"""Kubernetes' reason for a pod with a scheduling gate, which keeps it from the scheduler."""
 KUEUE_LABEL = "kueue.x-k8s.io/managed"
-"""The label of a pod that Kueue admits, or not; its webhook sets it."""
+"""The label of a pod whose admission Kueue decides; Kueue's webhook sets it."""
 KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
-"""The label of a Workload: the uid of the object that it stands for."""
+"""The label of a Workload with the uid of the object that it represents."""
 
 _ENDED = frozenset({"Failed", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod of a pool, read. `reason` was recorded with the state; `trouble` says why the pod cannot run, if so."""
+    """One pod of a pool, as read. `reason` was recorded with the state; `trouble` says why the pod cannot run, if
+    so.
+    """
 
     instance: ObservedInstance
     uid: str
@@ -78,13 +80,13 @@ class Pod:
     node: str | None
     restarts: int
     weight: float
-    """Its share of the keys relative to an instance of weight 1."""
+    """The instance's share of the keys relative to an instance of weight 1."""
     reason: str
     trouble: Trouble | None
     revision: str = ""
-    """The revision by which it is decided whether this and another instance can hand KV blocks to each other."""
+    """The revision that decides whether this instance and another one can hand KV blocks to each other."""
     queued_as: str = ""
-    """The uid of what Kueue queues: the pod, or the LeaderWorkerSet of a group."""
+    """The uid of the object that Kueue queues: the pod, or the LeaderWorkerSet of a group."""
     is_leaderless: bool = False
     """Whether its LeaderWorkerSet has no leader pod yet."""
     shown: ShownPorts = NO_PORTS
@@ -92,11 +94,11 @@ class Pod:
 
     @property
     def address(self) -> str | None:
-        """Where its engine listens, as host:port; None while that is not known."""
+        """The address of the pod's engine as host:port; None while it is not known."""
         return joined(self.ip, self.engine.port) if self.ip and self.engine.port is not None else None
 
     def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
-        """The instance as it is reported to the control API, with a share (0-1) of its weight."""
+        """Return the report of the instance to the control API, with a share (0-1) of its weight."""
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
@@ -115,9 +117,9 @@ class Pod:
 
 
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: PoolSpec | None = None) -> tuple[Pod, ...]:
-    """The pods that this pool owns or adopted, by name.
+    """Return the pods that this pool owns or adopted, by name.
 
-    Pods with its label but another owner are left out, such as those of a namesake that was just deleted.
+    Pods with the pool's label but another owner are left out, such as those of a namesake that was just deleted.
     """
     found = []
     for document in documents:
@@ -130,14 +132,14 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
 
 
 def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
-    """The pods, with the figures of their own engines; see `pod_engine`."""
+    """Return the pods, with the figures of their own engines; see `pod_engine`."""
     made_from = {**formers, **by_template(present)}
     return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
-    """Reads an adopted pod. Its template is known only as far as a role selects the pod; its image decides with which
-    others it can exchange KV blocks.
+    """Read an adopted pod. Its template is known only as far as a role selects the pod; its image decides with which
+    other instances it can exchange KV blocks.
     """
     pod, labels = read_pod(document), document["metadata"].get("labels") or {}
     role = selected_role(labels, spec)
@@ -152,7 +154,9 @@ def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
 
 
 def read_pod(document: Mapping[str, Any]) -> Pod:
-    """One pod. Missing or unreadable annotations (edited by hand) are replaced by what the pod itself shows."""
+    """Read one pod. Missing or unreadable annotations (edited by hand) are replaced by values that the pod itself
+    shows.
+    """
     metadata, status = document["metadata"], document.get("status") or {}
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
@@ -208,7 +212,7 @@ def _trouble(document: Mapping[str, Any]) -> Trouble | None:
 
 
 def with_words_of_kueue(pods: Iterable[Pod], workloads: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
-    """The pods, with what Kueue's Workloads say of those that wait for quota."""
+    """Return the pods, with the messages of Kueue's Workloads for pods that wait for quota."""
     words = {(one["metadata"].get("labels") or {}).get(KUEUE_JOB_LABEL): _refusal(one.get("status") or {}) for one in workloads}
 
     def told(pod: Pod) -> Pod:
@@ -219,18 +223,18 @@ def with_words_of_kueue(pods: Iterable[Pod], workloads: Iterable[Mapping[str, An
 
 
 def waits_for_quota(pod: Pod) -> bool:
-    """Whether Kueue keeps the pod from the scheduler."""
+    """Return whether Kueue keeps the pod from the scheduler."""
     return pod.trouble is not None and pod.trouble.reason == NoRoom.QUOTA
 
 
 def _refusal(status: Mapping[str, Any]) -> str:
-    """Why a Workload is not admitted: for lack of quota, or, with quota, by a further check."""
+    """Return why a Workload is not admitted: for lack of quota or, with quota, because of a further check."""
     conditions = (_condition(status, kind) for kind in ("QuotaReserved", "Admitted"))
     return next((str(one.get("message") or "") for one in conditions if one.get("status") == "False"), "")
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
-    """A pod's status in one word."""
+    """Return the health of a pod by its status."""
     phase = status.get("phase")
     if phase in _ENDED:
         return PodHealth.FAILED
@@ -243,8 +247,8 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
 
 
 def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
-    """Kubernetes' word for why a pod ended or is disturbed, such as `Evicted`; empty if it gives none. How the
-    containers of a deleted pod end does not count.
+    """Return Kubernetes' reason why a pod ended or is disturbed, such as `Evicted`; empty if Kubernetes gives none. How
+    the containers of a deleted pod end does not count.
     """
     if status.get("reason"):
         return str(status["reason"])
@@ -260,7 +264,7 @@ def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str
 
 
 def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
-    """Whether the node lifecycle controller marked the pod not ready, because its node does not report.
+    """Return whether the node lifecycle controller marked the pod not ready, because its node does not report.
 
     It only sets Ready to False (MarkPodsNotReady); a kubelet that finds a container not ready also sets ContainersReady
     to False, and an unmet readiness gate gives a reason.
@@ -274,7 +278,7 @@ def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
 
 
 def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
-    """Why the pod of this name does not run, if that is not temporary."""
+    """Return why the pod of this name does not run, if that is not temporary."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in TROUBLES:
@@ -294,6 +298,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """A number in an annotation; 0 if it is missing or invalid."""
+    """Return a number in an annotation; 0 if it is missing or invalid."""
     text = annotations.get(name, "")
     return int(text) if text.isdecimal() else 0

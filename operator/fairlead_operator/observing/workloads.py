@@ -16,7 +16,7 @@ _TEMPLATES = ("leaderworkerset.sigs.k8s.io/template-revision-hash", "controller-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadReading:
-    """The workload of a role; if it is not scaled, None with the problem."""
+    """The workload of a role; None with the problem if the workload is not scaled."""
 
     role: Role
     workload: Workload | None
@@ -24,7 +24,7 @@ class WorkloadReading:
 
 
 def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
-    """The workload that could not be read from the Kubernetes API, and why."""
+    """Return the reading of a workload that could not be read from the Kubernetes API, with the reason."""
     message = f"{target.kind} {target.name} is not scaled, because the Kubernetes API refuses to show it: {words}"
     return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
 
@@ -37,8 +37,8 @@ def read_workload(
     others: Iterable[Mapping[str, Any]],
     autoscalers: Iterable[Mapping[str, Any]],
 ) -> WorkloadReading:
-    """The workload, from its scale (None = the workload does not exist), its role's adopted pods, the selected pods
-    that belong to other pools, and the namespace's HorizontalPodAutoscalers.
+    """Return the workload, from its scale (None = the workload does not exist), its role's adopted pods, the selected
+    pods that belong to other pools, and the namespace's HorizontalPodAutoscalers.
     """
 
     def refused(reason: ScaleProblemReason, message: str) -> WorkloadReading:
@@ -49,7 +49,7 @@ def read_workload(
         return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
     strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
     if strange:
-        message = f"{strange[0]} is selected but is not a pod of {what}, so that is not scaled; let roles[].selector select only its pods"
+        message = f"{strange[0]} is selected but is not a pod of {what}, so this is not scaled; let roles[].selector select only its pods"
         return refused(ScaleProblemReason.OTHER_PODS, message)
     elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
     if elsewhere:
@@ -69,14 +69,14 @@ def read_workload(
 
 
 def place_of(metadata: Mapping[str, Any]) -> int:
-    """The ordinal of a pod of an ordered workload; 0 for other pods."""
+    """Return the ordinal of a pod of an ordered workload; 0 for other pods."""
     labels = metadata.get("labels") or {}
     told = next((labels[name] for name in _ORDINALS if name in labels), None) or str(metadata["name"]).rpartition("-")[2]
     return int(told) if told.isdecimal() else 0
 
 
 def template_of(metadata: Mapping[str, Any]) -> str:
-    """The identifier of the template of a workload's pod."""
+    """Return the identifier of the template of a workload's pod."""
     labels = metadata.get("labels") or {}
     return next((str(labels[name]) for name in _TEMPLATES if name in labels), "")
 

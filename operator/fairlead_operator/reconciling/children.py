@@ -22,8 +22,8 @@ from fairlead_operator.reconciling.specs import SpecInForce
 class Children:
     """The children of one pool.
 
-    It remembers when they were last found correct, only to save calls. They are checked again after an event about one
-    of them, a change of their inputs, or `recheck_seconds`.
+    The object remembers when the children were last found correct, only to save calls. They are checked again after an
+    event about one of them, a change of their inputs, or `recheck_seconds`.
     """
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, recheck_seconds: float) -> None:
@@ -48,10 +48,11 @@ class Children:
         target: int | str,
         now: float,
     ) -> None:
-        """Create what is missing, restore what was changed, delete budgets and roles' objects that the pool has not.
+        """Create missing children, restore changed ones, and delete budgets and roles' objects that the pool should not
+        have.
 
-        `leaving` counts the ready instances that drain; `target` is that of the Service. For a new pool nothing is
-        looked for first, neither what exists already nor what is to be deleted.
+        `leaving` counts the ready instances that drain; `target` is the target port of the Service. For a new pool no
+        lookup is made first, neither for existing children nor for children to delete.
         """
         spec, is_new = in_force.spec, in_force.previous is None
         if spec is None:
@@ -84,9 +85,9 @@ class Children:
 def _role_objects(
     identity: PoolIdentity, spec: PoolSpec, declared: tuple[WantedReplicas, ...], objects: Mapping[Role, RoleObject]
 ) -> Iterator[dict[str, Any]]:
-    """The objects of prefill and decode.
+    """Yield the objects of prefill and decode.
 
-    One that exists and is not pinned keeps its number: somebody may be changing it at this moment.
+    An existing object that is not pinned keeps its number, because somebody may be changing it at this moment.
     """
     number = {item.role: item.replicas for item in declared}
     for role in spec.roles:

@@ -1,6 +1,7 @@
-"""Finalizes a deleted pool: drains its instances, at most as long as the settings allow, then tells the control API.
+"""Finalizes a deleted pool: drains its instances, at most as long as the settings allow, then reports to the control
+API.
 
-Kopf puts the finalizer on every living pool, calls the deletion handler, and takes it off when that returns.
+Kopf puts the finalizer on every living pool, calls the deletion handler, and removes the finalizer when that returns.
 """
 
 import logging
@@ -27,14 +28,14 @@ _ORPHAN = "orphan"
 
 
 def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
-    """Whether the pool has this finalizer."""
+    """Return whether the pool has this finalizer."""
     return finalizer in (pool["metadata"].get("finalizers") or [])
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-    """The instances of a deleted pool to mark as draining; none if the children are to be kept.
+    """Return the instances of a deleted pool to mark as draining; none if the children are to be kept.
 
-    Instances whose pods are terminating already are included, as in a foreground deletion: routers must stop sending to
+    Instances whose pods are already terminating are included, as in a foreground deletion: routers must stop sending to
     them, so that the requests in flight have the pod's whole grace period.
     """
     if has_finalizer(pool, _ORPHAN):
@@ -48,7 +49,7 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
 
 
 def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
-    """The releases of a deleted pool's adopted pods."""
+    """Return the releases of a deleted pool's adopted pods."""
     return tuple(
         ReleaseInstance(instance=pod.instance.id, reason=ReleaseReason.POOL_DELETED)
         for pod in pods
@@ -57,7 +58,7 @@ def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
 
 
 class Finalization:
-    """Decides when a deleted pool may go. It remembers only whether the control API knows of the deletion."""
+    """Decides when a deleted pool may be removed. It remembers only whether the control API knows of the deletion."""
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool
@@ -74,12 +75,13 @@ class Finalization:
         now: float,
         release: Callable[[], Awaitable[bool]],
     ) -> float | None:
-        """Wait for the instances, `release` those that are pods of a workload, then tell the control API.
+        """Wait for the instances, `release` those that are pods of a workload, then report the deletion to the control
+        API.
 
-        A pool whose adopted pods cannot be released does not go: they would keep its marks.
+        A pool whose adopted pods cannot be released is not removed, because the pods would keep its marks.
 
-        Those whose pods terminate already are waited for too: in a foreground deletion all do, with requests in flight.
-        Returns seconds until the next step, None when the pool may go.
+        Instances whose pods are already terminating are waited for too: in a foreground deletion all pods terminate,
+        with requests in flight. Returns the seconds until the next step, None if the pool may be removed.
         """
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)
@@ -94,7 +96,7 @@ class Finalization:
         return None
 
     async def report(self) -> bool:
-        """Tell the control API that the pool is gone. Returns whether it accepted that."""
+        """Report to the control API that the pool is gone. Return whether the API accepted the report."""
         outcome = await self._control_plane.delete_pool(self._pool)
         if not isinstance(outcome, Taken):
             logger.warning("deletion not reported", extra={"pool": str(self._pool), "error": outcome.problem})

@@ -1,8 +1,8 @@
-"""Finds the numbers of instances of a pool whose status is lost, by its budgets and its instances. Pure.
+"""Finds the numbers of instances of a pool whose status is lost, from its budgets and its instances. Pure.
 
-The Kubernetes API promises nothing of a status: a restore leaves it out, and a pool that is deleted without its
-children and created again begins without one. The numbers last decided are therefore on the budgets of the roles too,
-which change with them. A budget that an earlier pool left describes that pool; its instances count then.
+The Kubernetes API does not promise to keep a status: a restore leaves it out, and a pool that is deleted without its
+children and created again begins without one. The last decided numbers are therefore also on the roles' budgets, which
+change with the numbers. A budget that an earlier pool left describes that pool; the instances are counted instead.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ NOTHING: Mapping[Role, int] = MappingProxyType({})
 
 
 def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
-    """Whether the status lacks a number that it had after the first round."""
+    """Return whether the status lacks a number that every status has after the first round."""
     if spec is None:
         return False
     roles = {role.name.value for role in spec.roles}
@@ -36,8 +36,8 @@ def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
 def standing_numbers(
     spec: PoolSpec, identity: PoolIdentity, budgets: Iterable[Mapping[str, Any]], instances: Iterable[ObservedInstance]
 ) -> Mapping[Role, int]:
-    """The present number of each role: from its own budget, else the number of its instances that are not being
-    removed; no entry for a role that has neither.
+    """Return the present number of each role: from its own budget, else the number of its instances that are not being
+    removed; no entry for a role that has neither budget nor instances.
     """
     own = {item["metadata"]["name"]: item["metadata"] for item in budgets if is_owned(item["metadata"], identity.uid)}
     seen = tuple(instances)
@@ -53,16 +53,17 @@ def standing_numbers(
 
 
 def _stays(instance: ObservedInstance) -> bool:
-    """Whether it counts among the wanted instances: one that is drained, but not for a smaller number, has
-    a successor.
+    """Return whether the instance counts among the desired instances. A drained instance has a successor unless it was
+    drained to reduce the number.
     """
     is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
     return not is_over and not instance.drained_as_surplus
 
 
 def goes_on_from(spec: PoolSpec | None, previous: PoolSpec | None, standing: Mapping[Role, int]) -> Mapping[Role, int]:
-    """The numbers that scaling goes on from where it remembers none: those that stand, unless it had nothing to
-    remember, or another number is declared since. `previous` is the spec in force before; None = that is lost too.
+    """Return the numbers from which scaling continues if it remembers none: the present numbers, unless scaling had
+    nothing to remember, or another number has been declared since. `previous` is the spec in force before; None = it is
+    lost too.
     """
     if spec is None or previous is None:
         return standing
@@ -75,6 +76,8 @@ def _declared(spec: PoolSpec) -> tuple[object, ...]:
 
 
 def ordinals_given(pool: Mapping[str, Any], limits: ReplicaLimits, now: float) -> int:
-    """The highest ordinal that can have been given in the life of a pool, by the pace at which instances are made."""
+    """Return the highest ordinal that can have been given since a pool was created, by the pace at which instances are
+    created.
+    """
     created = parse_time(pool["metadata"].get("creationTimestamp"))
     return 0 if created is None else int(max(0.0, now - created) + 1) * limits.creations_per_second

@@ -30,15 +30,15 @@ from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_no
 from fairlead_operator.reconciling.specs import SpecInForce
 
 _ASKED_AT_ONCE = 32
-"""Waiting pods of which Kueue is asked why, so that the question stays short."""
+"""Maximum number of waiting pods about which Kueue is asked at once, so that the query stays short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReading:
     """The objects of a pool, as a round found them.
 
-    `strangers` are the names of pods with the pool's label and another owner; `declared` has the number of instances
-    that each role is asked to have.
+    `strangers` are the names of pods with the pool's label and another owner; `declared` has the declared number of
+    instances of each role.
     """
 
     identity: PoolIdentity
@@ -51,21 +51,23 @@ class PoolReading:
     workloads: tuple[WorkloadReading, ...] = ()
     objectives: Objectives = NO_OBJECTIVES
     revisions: tuple[str, ...] = ()
-    """The revisions of earlier templates that instances still have, first the one that most have."""
+    """The revisions of earlier templates that instances still have, the most frequent first."""
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
-    """The numbers of instances that stand, of roles that the status has lost; empty if it has them."""
+    """The present numbers of instances of roles whose numbers the status has lost; empty if the status has them."""
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status as it was last written."""
+        """The status as last written."""
         status: dict[str, Any] = self.pool.get("status") or {}
         return status
 
     @property
     def current_revision(self) -> str:
-        """The revision that all instances had last; where the status lost it, the one that most have of a rollout."""
+        """The revision that all instances last had; if the status lost it during a rollout, the revision that most
+        instances have.
+        """
         return str(self.status.get("currentRevision") or "") or next(iter(self.revisions), "")
 
     @property
@@ -75,7 +77,7 @@ class PoolReading:
 
 
 class PoolReader:
-    """Reads one pool; every call raises ClusterError."""
+    """Reads one pool. Every call raises ClusterError."""
 
     def __init__(self, key: PoolKey, cluster: Cluster, revisions: Revisions, *, serves_gateways: bool) -> None:
         self._key = key
@@ -83,16 +85,17 @@ class PoolReader:
         self._revisions = revisions
         self._serves_gateways = serves_gateways
         self._has_groups = False
-        """Whether LeaderWorkerSets of the pool were seen; without a leader pod, one shows in no list of pods."""
+        """Whether LeaderWorkerSets of the pool were seen; a set without a leader pod appears in no list of pods."""
 
     async def pool(self) -> dict[str, Any] | None:
-        """The pool's object; None if there is none."""
+        """Return the pool's object; None if there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
-        """All pods with the pool's label, and those that a role selects; leaders of groups as `with_groups` has them.
+        """Return all pods with the pool's label, and the pods that a role selects; leaders of groups as returned by
+        `with_groups`.
 
-        They are read after the pool, so that the pool's status never counts a pod that is not seen here. If a pod is in
+        They are read after the pool, so that the pool's status never counts a pod that is missing here. If a pod is in
         both lists, the later reading counts.
         """
         found = await self._cluster.find(Resource.PODS, self._key.namespace, identity.selector())
@@ -110,7 +113,7 @@ class PoolReader:
         return with_groups(pods, sets, members)
 
     async def _sets(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """The LeaderWorkerSets that have the pool's label; none in a cluster without that kind."""
+        """Return the LeaderWorkerSets that have the pool's label; none in a cluster without that kind."""
         try:
             return await self._cluster.find(Resource.LEADER_WORKER_SETS, identity.namespace, identity.selector())
         except ClusterRefused as refused:
@@ -119,7 +122,7 @@ class PoolReader:
             return []
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
-        """The input of a round: the pool and its pods, read before, and its roles' objects."""
+        """Read the input of a round: the pool and its pods, which were read before, and its roles' objects."""
         objects = await self._role_objects(identity, in_force.spec)
         found, revisions = await self.instances(identity, pods, in_force)
         status = pool.get("status") or {}
@@ -146,8 +149,8 @@ class PoolReader:
     async def instances(
         self, identity: PoolIdentity, documents: list[dict[str, Any]], in_force: SpecInForce
     ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
-        """The pool's instances among these pods, and the names of the revisions behind those with an earlier template,
-        the most frequent first.
+        """Return the pool's instances among these pods, and the names of the revisions of the instances with an earlier
+        template, the most frequent first.
         """
         pods = read_pods(documents, identity.uid, in_force.spec)
         formers = await self._revisions.made_from(identity, in_force, frozenset(pod.instance.spec_hash for pod in pods))
@@ -158,7 +161,7 @@ class PoolReader:
         return with_words_of_kueue(found, await self._queued(identity, found)), tuple(names)
 
     async def _queued(self, identity: PoolIdentity, pods: tuple[Pod, ...]) -> list[dict[str, Any]]:
-        """Kueue's Workloads of the pods that wait for quota; none where it cannot be asked."""
+        """Return Kueue's Workloads of the pods that wait for quota; none if Kueue's objects cannot be read."""
         waiting = sorted(pod.queued_as for pod in pods if waits_for_quota(pod))[:_ASKED_AT_ONCE]
         selector = f"{KUEUE_JOB_LABEL} in ({','.join(waiting)})"
         for resource in (Resource.QUEUED_WORKLOADS, Resource.FORMER_QUEUED_WORKLOADS) if waiting else ():
@@ -172,8 +175,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """The workloads that the roles name, with who else scales them. A refusal to read one concerns only its
-        scaling.
+        """Yield the workloads that the roles name, with other autoscalers of these workloads. A refusal to read one
+        workload affects only the scaling of that workload.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None
@@ -206,7 +209,7 @@ class PoolReader:
             return []  # an API without autoscaling/v2 has no autoscalers
 
     async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
-        """The objectives of a pool that asks for gateways."""
+        """Return the objectives of a pool that asks for gateways."""
         if spec is None or spec.gateway is None or not self._serves_gateways:
             return NO_OBJECTIVES
         found = await find_objectives(self._cluster, identity.namespace)
@@ -220,7 +223,7 @@ class PoolReader:
 
 
 def _of_other_pools(identity: PoolIdentity, role: RoleSpec, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The pods that a role selects and another pool has."""
+    """Return the pods that a role selects and another pool has."""
     return [
         document
         for document in documents

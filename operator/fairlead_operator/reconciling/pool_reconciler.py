@@ -1,4 +1,4 @@
-"""Reconcile one pool: observe, send the state to the control API, decide, apply, write the status.
+"""Reconciles one pool: observe, send the state to the control API, decide, apply, write the status.
 
 All state that matters is in the cluster, not in memory.
 """
@@ -58,8 +58,8 @@ from fairlead_operator.sleepers import Sleepers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledPool:
-    """The state sent, and the facts of the conditions, at a Unix time. They hold before `until`: then a window opens or
-    closes, a lost instance is due for replacement, or the objects must be read even without an event.
+    """The state sent, and the facts of the conditions, at a Unix time. They are valid before `until`: then a window
+    opens or closes, a lost instance is due for replacement, or the objects must be read even without an event.
     """
 
     state: PoolState
@@ -68,25 +68,27 @@ class SettledPool:
     until: float
 
     def holds(self, now: float) -> bool:
-        """Whether nothing is due at a Unix time; a clock that was set back ends it."""
+        """Return whether nothing is due at a Unix time; False if the clock was set back."""
         return self.at <= now < self.until
 
     def state_at(self, now: float) -> PoolState:
-        """The state to tell at a Unix time."""
+        """Return the state to send at a Unix time."""
         schedules = self.state.schedules
         at = datetime.fromtimestamp(now, UTC)
         return replace(self.state, schedules=replace(schedules, at=at) if schedules is not None else None)
 
     def is_still(self, answer: PoolObservations) -> bool:
-        """Whether a whole round with this answer would do nothing: routers have the table, every condition stays."""
+        """Return whether a whole round with this answer would change nothing: routers have the table, every condition
+        stays.
+        """
         known = self.facts.observations
         same_table = answer.table_acknowledged and known is not None and answer.table_version == known.table_version
         return same_table and _essence(replace(self.facts, observations=answer)) == _essence(self.facts)
 
 
 def is_settled(facts: PoolFacts) -> bool:
-    """Whether the facts are those of a pool with nothing in progress and nothing that the next answer decides. The
-    number of a pool that scales depends on the figures of each answer.
+    """Return whether the facts are those of a pool with nothing in progress and nothing that depends on the next
+    answer. The number of a pool that scales depends on the figures of each answer.
     """
     fixed = facts.scaling is not None and facts.scaling.is_fixed
     answered = facts.observations is not None and facts.api_problem is None
@@ -94,8 +96,8 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """The parts of a status that must be reported at once; figures in the words of conditions besides Ready may wait
-    for a whole round.
+    """Return the parts of a status that must be reported at once; figures in the messages of conditions other than
+    Ready may wait for a whole round.
     """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
@@ -105,14 +107,14 @@ def _words(condition: Condition) -> str:
 
 
 def _asked_for(pool: dict[str, Any]) -> Hashable:
-    """What people ask of a pool: a change of it ends every pause."""
+    """Return the marks and fields in which people make requests of a pool: a change of them ends every pause."""
     metadata = pool["metadata"]
     marks = [tuple(sorted((metadata.get(name) or {}).items())) for name in ("labels", "annotations")]
     return metadata["uid"], metadata.get("generation"), *marks
 
 
 def _keeping_sleepers(spec: PoolSpec | None) -> tuple[Role, ...]:
-    """The roles that keep instances asleep."""
+    """Return the roles that keep instances asleep."""
     return tuple(role.name for role in spec.roles if role.asleep) if spec is not None else ()
 
 
@@ -122,7 +124,7 @@ Step = TypeVar("Step")
 class PoolReconciler:
     """Reconciles one pool, never twice at once.
 
-    What it keeps in memory only saves calls or repeated events; it decides nothing.
+    The object's memory only saves calls or repeated events; it decides nothing.
     """
 
     def __init__(self, key: PoolKey, dependencies: Dependencies) -> None:
@@ -145,7 +147,7 @@ class PoolReconciler:
         self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
-        """Read the pool's objects next time, even if it was settled a moment ago."""
+        """Read the pool's objects next time, even if the pool was settled a moment ago."""
         self._changes += 1
         self._settled = None
 
@@ -155,7 +157,7 @@ class PoolReconciler:
         self.changed()
 
     async def reconcile(self) -> float:
-        """Reconcile once; returns the seconds until the next run, unless an event arrives first. A settled pool is not
+        """Reconcile once; return the seconds until the next run, unless an event arrives first. A settled pool is not
         read again until one of its objects changes (`settled_pools`). Raises ClusterError.
         """
         return await self._telling_faults(self._reconcile)
@@ -165,7 +167,9 @@ class PoolReconciler:
         return due if due is not None else await self._reconcile_whole()
 
     async def _stay_settled(self) -> float | None:
-        """Exchange the state of the settled pool; seconds until the next round, None when it takes a whole one."""
+        """Send the state of the settled pool; return the seconds until the next round, None if a whole round is
+        needed.
+        """
         now, settled, self._settled = self._dependencies.clock(), self._settled, None
         if settled is None or not settled.holds(now):
             return None
@@ -213,7 +217,7 @@ class PoolReconciler:
         return due
 
     def _tell_leaving(self, reading: PoolReading) -> None:
-        """Record once of each instance that its node is going to be taken away."""
+        """Record once for each instance that its node will be taken away."""
         nodes, now = self._dependencies.nodes, self._dependencies.clock()
         leaving = {pod.instance.id: pod.node for pod in reading.pods if nodes.why(pod.node)}
         for instance in sorted(leaving.keys() - self._told_leaving):
@@ -222,7 +226,8 @@ class PoolReconciler:
         self._told_leaving = frozenset(leaving)
 
     async def finalize(self) -> float | None:
-        """One step towards the end of a deleted pool; seconds until the next, None when it may go.
+        """Take one step of a deleted pool's finalization; return the seconds until the next step, None if the pool may
+        be removed.
 
         Raises ClusterError.
         """
@@ -248,12 +253,12 @@ class PoolReconciler:
         return await self._finalization.step(pool, pods, answer.trusted, drain_timeout, self._dependencies.clock(), release)
 
     async def _release(self, identity: PoolIdentity, pods: tuple[Pod, ...]) -> bool:
-        """Leave the adopted pods of a deleted pool to their workloads; returns whether all are left."""
+        """Release the adopted pods of a deleted pool to their workloads; return whether all are released."""
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool that the control API still knows, because it was deleted while the API was away or
-        without its finalizer. Nothing is reported if a pool of this name exists again.
+        """Report a deleted pool that the control API still knows, because the pool was deleted while the API was away
+        or without its finalizer. Nothing is reported if a pool of this name exists again.
 
         Raises ClusterError.
         """
@@ -262,7 +267,7 @@ class PoolReconciler:
         return self._dependencies.settings.pace.settled
 
     async def _telling_faults(self, step: Callable[[], Awaitable[Step]]) -> Step:
-        """Take a step. An error that only a bug can raise is also written to the pool's status, and raised."""
+        """Wrap a step: an error that only a bug can raise is also written to the pool's status, and raised."""
         try:
             return await step()
         except ClusterError:
@@ -280,7 +285,7 @@ class PoolReconciler:
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]], spec: PoolSpec | None, given: int) -> bool:
         """Adopt instances that an earlier pool of this name left running, and pods that a role selects.
 
-        Returns whether there were any; then everything must be read again before planning.
+        Returns whether any pod was adopted; everything must then be read again before planning.
         """
         adopted = False
         for claim in claims(documents, identity, spec):
@@ -302,7 +307,7 @@ class PoolReconciler:
         return adopted
 
     async def _decide(self, reading: PoolReading) -> PoolRound:
-        """Tell the control API the state, and decide by its answer. Raises ClusterError."""
+        """Send the state to the control API, and decide by its answer. Raises ClusterError."""
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now, forecast_left=suspends_forecast(old.get("conditions") or ()))
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
@@ -354,7 +359,7 @@ class PoolReconciler:
         )
 
     def _planned(self, decided: PoolRound) -> PoolRound:
-        """The round with its actions."""
+        """Return the round with its actions."""
         instances, trusted, limits = decided.reading.instances, decided.answer.trusted, self._dependencies.settings.limits
         gone = self._others.unreplaced()
         actions = next_actions(decided.goal, instances, trusted, decided.now, limits, decided.highest_ordinal, gone)
@@ -362,7 +367,7 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Seconds until the next reconciliation, and its input if the pool is settled."""
+        """Return the seconds until the next reconciliation, and its input if the pool is settled."""
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:
@@ -383,9 +388,9 @@ class PoolReconciler:
         return min(due, max(pace.least, wake_in)), settled
 
     def _due(self, decided: PoolRound, written: Written) -> float:
-        """Seconds until what is in progress is looked at again.
+        """Return the seconds until work in progress is checked again.
 
-        Short while something is in progress; growing while the API does not answer or actions are refused.
+        The time is short while something is in progress; it grows while the API does not answer or actions are refused.
         """
         pace, answer = self._dependencies.settings.pace, decided.answer
         retry = self._retries.end_round()

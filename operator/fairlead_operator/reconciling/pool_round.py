@@ -1,4 +1,4 @@
-"""One round of a pool: what it read, the control API's answer, its decisions, and the events that it records. Pure."""
+"""One round of a pool: the objects read, the control API's answer, the decisions, and the events to record. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from fairlead_operator.reconciling.windows import Scheduled, window_events
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRound:
-    """Everything decided in one round, at `now` (Unix seconds); nothing of it is done yet.
+    """Everything decided in one round, at `now` (Unix seconds), before any of it is carried out.
 
-    `state` was sent to the control API and `answer` is its answer. `steps` are the changes of numbers wanted since the
-    last round; `former` is the spec that a halted rollout keeps instances of; `goal` is what the
-    actions lead to, which are planned last; `highest_ordinal` was given before.
+    `state` was sent to the control API and `answer` is its answer. `steps` are the changes of the desired numbers since
+    the last round; `former` is the spec whose instances a halted rollout keeps; `goal` is the state to which the
+    actions lead, and the actions are planned last; `highest_ordinal` is the highest ordinal given before.
     """
 
     now: float
@@ -44,7 +44,7 @@ class PoolRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEvent:
-    """Something to record about the pool; `before` and `after` are the figures of its history."""
+    """An event to record about the pool; `before` and `after` are the figures of the pool's history."""
 
     reason: str
     message: str
@@ -53,7 +53,7 @@ class RoundEvent:
 
 
 def round_events(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Events of a round: windows, desired numbers, the spec, the rollout, and numbers outside all bounds."""
+    """Yield the events of a round: windows, desired numbers, the spec, the rollout, and numbers outside all bounds."""
     for event in window_events(round_.reading.status, round_.schedules, round_.now):
         yield RoundEvent(reason=event.reason, message=event.message, after=event.figure)
     yield from _of_numbers(round_)
@@ -84,7 +84,9 @@ def _of_the_spec(round_: PoolRound) -> Iterator[RoundEvent]:
 
 
 def _of_bounds(round_: PoolRound) -> Iterator[RoundEvent]:
-    """A role is scaled to another number than was asked for: said once, as its object's status remembers it."""
+    """Yield an event if a role is scaled to another number than requested: once, because the status of the role's
+    object remembers it.
+    """
     objects = round_.reading.objects
     for item in round_.reading.declared:
         if item.beyond and (objects[item.role].document.get("status") or {}).get("message") != item.reason:

@@ -38,12 +38,11 @@ def pool_state(
     leaving: frozenset[str] = frozenset(),
     canary: CanaryFacts | None = None,
 ) -> PoolState:
-    """The state that is sent to the control API.
+    """Return the state that is sent to the control API.
 
-    The spec is that of the object, even when it is refused; `schedules` follow the spec in force.
-    Conditions and the numbers wanted are those of the status, since this round's follow from the answer.
-    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet; those `leaving` are
-    drained soon.
+    The spec is that of the object, even if it is refused; `schedules` follow the spec in force. Conditions and desired
+    numbers are those of the status, since those of this round depend on the answer. `warming` has the share (0-1) of
+    its weight for each instance that does not have all of it yet; the instances `leaving` are drained soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
     return PoolState(
@@ -72,7 +71,7 @@ def pool_state(
 def present_outlook(
     spec: PoolSpec | None, pool: Mapping[str, Any], declared: tuple[WantedReplicas, ...], pods: tuple[Pod, ...], now: float
 ) -> tuple[Outlook, float | None]:
-    """What routers should expect while no instance accepts requests; Unknown without a spec in force."""
+    """Return what routers should expect while no instance accepts requests; Unknown without a spec in force."""
     if spec is None:
         return Outlook.UNKNOWN, None
     stuck = frozenset(pod.instance.id for pod in pods if pod.trouble is not None)
@@ -81,19 +80,19 @@ def present_outlook(
 
 
 def _desired(status: Mapping[str, Any]) -> dict[str, int]:
-    """Instances wanted, per role, by the status."""
+    """Return the desired number of instances by role, from the status."""
     return {role["name"]: int(role["desired"]) for role in status.get("roles") or () if "desired" in role}
 
 
 def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What is wanted of each role while no spec was ever in force; sent, so that the refused one's numbers are not
-    shown.
+    """Return the desired number of each role while no spec was ever in force. It is sent so that the refused spec's
+    numbers are not shown.
     """
     return {role["name"]: 0 for role in spec.get("roles") or ({"name": Role.BOTH.value},)}
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
-    """Points on each ring that the table made of this state has."""
+    """Return the number of points on each ring of the table made from this state."""
     each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
     return sum(
         anchor_count(InstanceEntry(id=item.id, address=item.address, role=item.role, state=item.state, weight=item.weight, anchors=each))
@@ -103,30 +102,30 @@ def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
 
 
 def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
-    """The highest ordinal ever given.
+    """Return the highest ordinal ever given.
 
-    The pods show those of existing instances, the status those of deleted ones. The pods are read after the pool, so
-    that the status never counts a pod that another operator made and this one did not see.
+    The pods show the ordinals of existing instances, the status those of deleted ones. The pods are read after the
+    pool, so that the status never counts a pod that another operator made and this operator did not see.
     """
     return max((given_ordinal(pool), *(pod.instance.ordinal for pod in pods)))
 
 
 def given_ordinal(pool: Mapping[str, Any]) -> int:
-    """The highest ordinal ever given, by the status."""
+    """Return the highest ordinal ever given, by the status."""
     return int((pool.get("status") or {}).get("lastOrdinal") or 0)
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
-    """The target of the pool's Service: the port name that all pods have, if they share one; else the port number of
-    the spec. None without a spec, as then no Service is made.
+    """Return the target of the pool's Service: the port name that all pods have, if they share one; else the port
+    number of the spec. None without a spec, because no Service is made then.
     """
     named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
     return PORT_NAME if named or spec is None else spec.engine.port
 
 
 def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...]:
-    """The ports that instances of the pool listen at: first the one that most take requests at, and at last that of the
-    spec in force, which the next instance has.
+    """Return the ports at which instances of the pool listen: first the port at which most instances take requests, and
+    last the port of the spec in force, which the next instance will have.
     """
     found = Counter({pod.engine.port: 0 for pod in pods if pod.engine.port is not None})
     found.update(pod.engine.port for pod in pods if pod.instance.state in ACCEPTING and pod.engine.port is not None)
@@ -135,7 +134,9 @@ def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...
 
 
 def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
-    """The troubles that keep instances from running at a Unix time; instances that are being deleted are left out."""
+    """Return the troubles that keep instances from running at a Unix time; instances that are being deleted are left
+    out.
+    """
     late = (pod for pod in pods if pod.is_leaderless and now - pod.instance.created_at >= LEADERLESS_SECONDS)
     leaderless = {pod.instance.id: no_leader(pod.instance.group) for pod in late}
     found = (pod.trouble or leaderless.get(pod.instance.id) for pod in pods if not pod.instance.terminating)
@@ -143,17 +144,17 @@ def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
 
 
 def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str, ...]:
-    """The selectors of roles that have no instance."""
+    """Return the selectors of roles that have no instance."""
     having = {pod.instance.role for pod in pods if not pod.instance.terminating}
     roles = spec.roles if spec is not None else ()
     return tuple(str(role.selector) for role in roles if role.selector is not None and role.name not in having)
 
 
 def is_busy(facts: PoolFacts, now: float) -> bool:
-    """Whether something is in progress whose end no watch event will announce.
+    """Return whether something is in progress whose end no watch event will announce.
 
-    That is so while the answer of routers is awaited, or the pace of creations holds others back. A pod that starts or
-    terminates is announced.
+    That is the case while the routers' answer is awaited, or while the pace of creations delays further ones. The start
+    and the end of a pod are announced by events.
     """
     return any(
         instance.state is InstanceState.WARMING
@@ -166,6 +167,6 @@ def is_busy(facts: PoolFacts, now: float) -> bool:
 
 
 def seconds_to_replacement(facts: PoolFacts, limits: ReplicaLimits, now: float) -> float:
-    """Seconds until the first lost instance may be replaced; infinite when none is lost."""
+    """Return the seconds until the first lost instance may be replaced; infinite if no instance is lost."""
     lost = (instance for instance in facts.instances if instance.state is InstanceState.LOST and not instance.terminating)
     return min((max(0.0, replaced_at(instance, limits) - now) for instance in lost), default=math.inf)

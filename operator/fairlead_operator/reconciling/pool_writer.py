@@ -1,4 +1,6 @@
-"""Does what a round of a pool decided: records events, keeps revisions and children, acts on pods, writes statuses."""
+"""Carries out the decisions of a pool's round: records events, keeps revisions and children, acts on pods, writes
+statuses.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -48,7 +50,7 @@ class Written:
 
 
 class PoolWriter:
-    """Writes for one pool. What it remembers only saves calls."""
+    """Writes for one pool. The memory only saves calls."""
 
     def __init__(
         self,
@@ -70,15 +72,15 @@ class PoolWriter:
         self._assumed: set[str] = set()
         self._status_written_at = 0.0
         self._status_patch: tuple[str, dict[str, Any]] | None = None
-        """What was written last to the status, and the version of the pool that it was made for."""
+        """The version of the pool and the patch of the last write to its status."""
 
     def children_changed(self) -> None:
         """Check the children in the next round, even if they were found correct a moment ago."""
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Carry out everything that the round decided. A refused write stops nothing else, except the write of
-        scaling's memory. Raises ClusterUnavailable.
+        """Carry out everything that the round decided. A refused write stops no other write, except that of scaling's
+        memory, which stops all actions. Raises ClusterUnavailable.
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
@@ -102,7 +104,7 @@ class PoolWriter:
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
 
     async def tell_fault(self, identity: PoolIdentity, pool: Mapping[str, Any], error: Exception) -> None:
-        """Tell once, by Degraded and an event, that a round broke and will again. Raises ClusterError."""
+        """Report once, by Degraded and an event, that a round failed and will fail again. Raises ClusterError."""
         now = self._dependencies.clock()
         words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
@@ -132,7 +134,7 @@ class PoolWriter:
         return await applier.apply(actions, spec, former)
 
     def _tell_assumptions(self, identity: PoolIdentity, pods: tuple[Pod, ...], now: float) -> None:
-        """Tell once of an instance whose engine's port is only believed to be the one that the spec says."""
+        """Report once for an instance that its engine's port is only assumed to be the spec's port."""
         assumed = {pod.instance.id for pod in pods if pod.engine.is_assumed and not pod.instance.terminating}
         for name in sorted(assumed - self._assumed):
             words = "neither a revision nor its containers show what it was created with; spec.engine as it is now is assumed"
@@ -165,11 +167,11 @@ class PoolWriter:
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:
-        """Write what scaling remembers before anything is done by it, and return the status as it is then; None when
-        that was refused, so that nothing may be done.
+        """Write scaling's memory before anything is done by it, and return the resulting status; None if the write was
+        refused, so that nothing may be done.
 
-        An operator killed between two drains goes on with the decision. One that did not know of it would replace what
-        drains already.
+        An operator killed between two drains then continues with the same decision. Without the memory, it would
+        replace instances that already drain.
         """
         identity, old = round_.reading.identity, round_.reading.status
         patch = merge_patch(old.get("scaling") or {}, round_.scaling.status)
@@ -180,10 +182,10 @@ class PoolWriter:
         return {**old, "scaling": round_.scaling.status}
 
     async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
-        """Write the status, which is `old` now. Returns whether more than its figures changed.
+        """Write the status, which is `old` now. Return whether more than its figures changed.
 
-        Changes of figures alone are written no more often than a settled pool is reconciled; what scaling remembers is
-        written at once, because the next round goes on from it.
+        Changes of figures alone are written no more often than a settled pool is reconciled; scaling's memory is
+        written at once, because the next round continues from it.
         """
         reading, now = round_.reading, round_.now
         revision = revision_in_force(reading.identity, reading.in_force)
@@ -223,8 +225,8 @@ class PoolWriter:
                 await self._retries.attempt(reading.identity, ("role status", (name, fingerprint(patch))), write)
 
     async def _write_own_status(self, identity: PoolIdentity, patch: dict[str, Any]) -> bool:
-        """Write to the pool's status; returns whether it was accepted. An event reports a refusal, as the status
-        cannot.
+        """Write to the pool's status; return whether the write was accepted. An event reports a refusal, because the
+        status cannot.
         """
         write = partial(self._patch_status, Resource.POOLS, identity.namespace, identity.name, patch)
         return await self._retries.attempt(identity, ("status", identity.name), write)
@@ -234,8 +236,8 @@ class PoolWriter:
 
 
 def _leaving(round_: PoolRound) -> Mapping[Role, int]:
-    """Per role the ready instances that drain, or will in this round, as their budget must know before they do, and
-    those that sleep or are being woken.
+    """Return, by role, the number of ready instances that drain or will drain in this round, because their budget must
+    cover them before they drain, and of instances that sleep or are being woken.
     """
     begun = {action.instance for action in round_.actions if isinstance(action, Drain)}
     return Counter(

@@ -24,30 +24,31 @@ ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The spec in force with engine and templates of the revision of this name."""
+    """The spec in force, with engine and templates of the revision of this name."""
 
     name: str
     spec: PoolSpec
 
 
 class Revisions:
-    """The revisions of one pool. It remembers what it kept last, which only saves calls."""
+    """The revisions of one pool. It remembers what it last stored, only to save calls."""
 
     def __init__(self, cluster: Cluster, retries: ActionRetries) -> None:
         self._cluster = cluster
         self._retries = retries
         self._kept: tuple[str, int, frozenset[str]] | None = None
         self._read: tuple[str, dict[str, Any]] | None = None
-        """Name and data of the revision that was read last; one revision's data never change."""
+        """Name and data of the revision that was last read; a revision's data never change."""
         self._sources: tuple[object, Mapping[str, Former]] = (None, {})
         """The last call of `made_from`, with its answer."""
         self._noted: tuple[str, str] | None = None
-        """The revision that said something of its rollout last, and what."""
+        """The last revision whose note was written, and the note."""
 
     async def keep(self, identity: PoolIdentity, in_force: SpecInForce, used: frozenset[str]) -> None:
-        """Store the spec in force as the newest revision, and keep at most as many revisions as the spec says.
+        """Store the spec in force as the newest revision, and keep at most the number of revisions that the spec
+        allows.
 
-        The revisions named in `used`, which instances may still have, are kept beyond that.
+        The revisions named in `used`, which instances may still have, are kept in addition.
         """
         if in_force.spec is None or in_force.document is None:
             return
@@ -60,9 +61,9 @@ class Revisions:
             self._kept = wanted
 
     async def former(self, identity: PoolIdentity, in_force: SpecInForce, name: str) -> PoolSpec | None:
-        """The spec in force with engine and templates of the revision of this name.
+        """Return the spec in force with engine and templates of the revision of this name.
 
-        None when there is no such revision, or the spec is not valid with it. Raises ClusterError.
+        None if there is no such revision, or the resulting spec is not valid. Raises ClusterError.
         """
         if in_force.document is None or not name:
             return None
@@ -75,7 +76,8 @@ class Revisions:
         return _as_in(in_force.document, self._read[1])
 
     async def made_from(self, identity: PoolIdentity, in_force: SpecInForce, templates: frozenset[str]) -> Mapping[str, Former]:
-        """For each of these hashes of templates the newest revision that has the template, as far as there is one.
+        """Return, for each of these template hashes, the newest revision with that template; hashes without a revision
+        are left out.
 
         Raises ClusterError.
         """
@@ -95,7 +97,7 @@ class Revisions:
         return found
 
     async def note(self, identity: PoolIdentity, in_force: SpecInForce, note: str) -> None:
-        """Write this note about its rollout into the revision of the spec in force."""
+        """Write this note about the rollout into the revision of the spec in force."""
         name = revision_in_force(identity, in_force)
         if not name or self._noted == (name, note):
             return
@@ -105,8 +107,8 @@ class Revisions:
             self._noted = name, note
 
     async def note_of_newest(self, identity: PoolIdentity, in_force: SpecInForce) -> str:
-        """The note about the rollout in the revision of the spec in force; empty without one, or if another revision
-        is newer, as its note is about another rollout. Raises ClusterError.
+        """Return the note about the rollout in the revision of the spec in force; empty without a note, or if another
+        revision is newer, because its note is about another rollout. Raises ClusterError.
         """
         metadata: Mapping[str, Any] = next((item["metadata"] for item in await self._newest_first(identity)), {})
         is_ours = metadata.get("name") == revision_in_force(identity, in_force)
@@ -116,7 +118,7 @@ class Revisions:
         await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, body)
 
     async def _newest_first(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """The pool's revisions, including revisions left by an earlier pool of the same name."""
+        """Return the pool's revisions, including revisions left by an earlier pool of the same name."""
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
         ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
         return sorted(ours, key=lambda item: -int(item.get("revision") or 0))
@@ -137,7 +139,7 @@ class Revisions:
             await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
 
     async def _make_newest(self, identity: PoolIdentity, data: dict[str, Any], ours: list[dict[str, Any]]) -> None:
-        """Create the revision, or renumber it when the pool was rolled back to it."""
+        """Create the revision, or renumber it if the pool was rolled back to it."""
         highest = int(ours[-1].get("revision") or 0) if ours else 0
         body = revision(identity, data, highest + 1)
         name = body["metadata"]["name"]
@@ -150,7 +152,7 @@ class Revisions:
 
 
 def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:
-    """The spec of a document with engine and templates of a revision; None if the result is not valid."""
+    """Return the spec of a document with engine and templates of a revision; None if the result is not valid."""
     try:
         return parse_spec(rolled_back(document, data))
     except InvalidInput:
@@ -158,10 +160,10 @@ def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | N
 
 
 def former_hashes(former: PoolSpec | None) -> Mapping[Role, str]:
-    """Hash of each role's template in a former spec."""
+    """Return the hash of each role's template in a former spec."""
     return {role.name: spec_hash(former, role.name) for role in former.roles} if former is not None else {}
 
 
 def revision_in_force(identity: PoolIdentity, in_force: SpecInForce) -> str:
-    """The name of the revision of the spec in force; empty if there is none."""
+    """Return the name of the revision of the spec in force; empty if there is none."""
     return revision_name(identity.name, revision_data(in_force.document)) if in_force.document is not None else ""

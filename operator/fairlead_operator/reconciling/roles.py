@@ -1,4 +1,4 @@
-"""The wanted numbers of a pool's roles, who asked for them, and their changes; the roles' own objects. Pure."""
+"""The desired numbers of a pool's roles, who asked for them, and their changes; the roles' own objects. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedReplicas:
-    """The number of instances wanted of a role, and where the number comes from: `spec.replicas set by kubectl`.
+    """The desired number of instances of a role, and where the number comes from: `spec.replicas set by kubectl`.
 
     `least` is the lower bound in force: the role's own, or that of a schedule's open window.
     """
@@ -42,12 +42,12 @@ class WantedReplicas:
     least: int
     reason: str
     beyond: bool = False
-    """Whether the number asked for is beyond the role's own bounds; the reason says so."""
+    """Whether the requested number is beyond the role's own bounds; the reason says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleObject:
-    """An InferencePoolRole of the pool: its number, and who wrote that."""
+    """An InferencePoolRole of the pool: its number, and who wrote the number."""
 
     document: Mapping[str, Any]
     replicas: int
@@ -56,7 +56,7 @@ class RoleObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleStep:
-    """A change of the number of instances wanted of a role, since the status was written."""
+    """A change of a role's desired number of instances since the status was written."""
 
     role: Role
     before: int
@@ -75,7 +75,7 @@ class ScaleStep:
         return f"{noun} wanted: {self.before} → {self.after} ({self.reason})"
 
     def figure(self, replicas: int) -> dict[str, Any]:
-        """A number of instances in the form of the pool's history."""
+        """Return a number of instances in the form of the pool's history."""
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 
@@ -86,8 +86,8 @@ def wanted_replicas(
     instances: Sequence[ObservedInstance] = (),
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
-    """The number of every role as the pool or the role's object declares it, before any bounds; for a role that selects
-    its pods, the number of pods, at least one. `standing` is used if the status lost its numbers.
+    """Return the number of every role as the pool or the role's object declares it, before any bounds; for a role that
+    selects its pods, the number of pods, at least one. `standing` is used if the status lost its numbers.
     """
     if spec is None:
         return ()
@@ -98,7 +98,9 @@ def wanted_replicas(
 
 
 def is_declared(role: RoleSpec) -> bool:
-    """Whether the number of a role is declared: that of pods which are only selected is as many as there are."""
+    """Return whether the number of a role is declared. A role that only selects pods declares none: its number is the
+    number of pods.
+    """
     return role.selector is None or role.scale_target_ref is not None
 
 
@@ -136,7 +138,7 @@ def _declared(
 def desired_roles(
     spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], workloads: Mapping[Role, Workload | None] = _NO_WORKLOADS
 ) -> tuple[DesiredRole, ...]:
-    """The planner's input about every role by the spec in force, and about the workloads that are scaled to it."""
+    """Return the planner's input about every role by the spec in force, and about the workloads to scale."""
     if spec is None:
         return ()
     of = {item.role: item for item in wanted}
@@ -162,8 +164,8 @@ def desired_roles(
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """The planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance of
-    several nodes never changes its role: a restart of its group would undo that.
+    """Return the planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance
+    of several nodes never changes its role: a restart of its group would undo that.
     """
     if ratio is None:
         return None
@@ -174,8 +176,8 @@ def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> Des
 def scale_steps(
     status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...], standing: Mapping[Role, int] = NONE_STANDING
 ) -> tuple[ScaleStep, ...]:
-    """The roles whose desired number differs from the status or, without a number there, from the present number; not
-    roles that have no number yet.
+    """Return the roles whose desired number differs from the status or, without a number there, from the present
+    number; not roles that have no number yet.
     """
     told = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
     before = {role.value: number for role, number in standing.items()} | {
@@ -189,7 +191,9 @@ def scale_steps(
 
 
 def read_role_objects(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> dict[Role, RoleObject]:
-    """The objects of the pool's roles; those of another owner, or of another name than ours, are left out."""
+    """Return the objects of the pool's roles; objects of another owner, or with another name than the operator gives,
+    are left out.
+    """
     found = {document["metadata"]["name"]: document for document in documents}
     objects = {}
     for role in (Role.PREFILL, Role.DECODE):
@@ -204,9 +208,9 @@ def read_role_objects(documents: Iterable[Mapping[str, Any]], identity: PoolIden
 def role_object_status(
     document: Mapping[str, Any], role: DesiredRole, declared: WantedReplicas, instances: tuple[ObservedInstance, ...], selector: str
 ) -> dict[str, Any]:
-    """The status of a role's object.
+    """Return the status of a role's object.
 
-    Its message is about the declared number; the number that a schedule makes of it is in the pool's status.
+    Its message is about the declared number; the number that results from schedules is in the pool's status.
     """
     return {
         "observedGeneration": int(document["metadata"].get("generation") or 0),

@@ -19,37 +19,37 @@ from fairlead_operator.times import format_time, parse_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRound:
-    """A pool's rollout in one round: as the status had it, and as it stands now."""
+    """A pool's rollout in one round: as read from the status, and its present state."""
 
     before: Rollout | None
     now: Rollout | None
     trouble: tuple[RolloutTrouble, str] | None
     halted: bool
     step: CanaryStepSpec | None = None
-    """The step in which its canary is."""
+    """The present step of the rollout's canary; None without one."""
     steps: int = 0
-    """How many steps the canary has; 0 = there is none."""
+    """Number of steps of the canary; 0 = there is no canary."""
 
     @property
     def keeps_former(self) -> bool:
-        """Whether instances are made with the former template."""
+        """Whether instances are created with the former template."""
         return self.halted or self.step is not None
 
     @property
     def goes_back(self) -> bool:
-        """Whether instances with the new template are replaced by such with the former one."""
+        """Whether instances with the new template are replaced by instances with the former template."""
         return self.steps > 0 and self.now is not None and self.now.regressed
 
     @property
     def words(self) -> str:
-        """Where the canary is; empty without one."""
+        """The state of the canary in words; empty without a canary."""
         if self.step is None or self.now is None:
             return ""
         return f"Canary, step {self.now.step + 1} of {self.steps}: up to {self.step.share} % of the sessions go to the new revision"
 
     def goal(self, desired: DesiredPool | None, former: Mapping[Role, str]) -> DesiredPool | None:
-        """The planner's input: the desired roles, with the rollout's halt. `former` has the hashes of the templates
-        that all instances had before, if known.
+        """Return the planner's input: the desired roles, with the rollout's halt. `former` has the hashes of the
+        templates that all instances had before, if known.
         """
         if desired is None or not self.keeps_former:
             return desired
@@ -76,7 +76,7 @@ class RolloutRound:
         return Halt(former_hash=former.get(role), updated=updated, regressed=regressed)
 
     def news(self) -> tuple[str, str] | None:
-        """Reason and words of the event to record; None when nothing happened that is worth one."""
+        """Return reason and message of the event to record; None if nothing happened that needs an event."""
         if self.now is not None and self.now.rejected and (self.before is None or not self.before.rejected):
             return RolloutTrouble.REJECTED.value, f"The canary goes back: {self.now.measured}"
         if self.now is not None and self.step is not None and not _same_step(self.before, self.now):
@@ -117,8 +117,9 @@ def _same_step(before: Rollout | None, now: Rollout) -> bool:
 def present_canary(
     rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
 ) -> CanaryFacts | None:
-    """The canary for the routers. Its share of the sessions is that of the step, but no more than its part of the
-    instances that take requests, so that they do not have more to do than the others; nothing while it is halted.
+    """Return the canary for the routers; None without a canary. Its share of the sessions is that of the step, but no
+    more than its part of the instances that take requests, so that these do not have more work than the others; the
+    share is 0 while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None
@@ -132,7 +133,7 @@ def present_canary(
 
 
 def read_rollout(document: object) -> Rollout | None:
-    """The rollout in a status; None if there is none or it cannot be read."""
+    """Return the rollout in a status; None if there is none or it cannot be read."""
     if not isinstance(document, Mapping) or not document.get("key"):
         return None
     began_at = parse_time(document.get("beganAt")) or 0.0
@@ -152,7 +153,7 @@ def read_rollout(document: object) -> Rollout | None:
 
 
 def rollout_document(rollout: Rollout) -> dict[str, Any]:
-    """The rollout in the form of the status; unknown fields are left out."""
+    """Return the rollout in the form of the status; unknown fields are left out."""
     document = {
         "key": rollout.key,
         "beganAt": format_time(rollout.began_at),
@@ -170,8 +171,8 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
 
 
 def rollout_note(rollout: Rollout) -> str:
-    """The rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status were
-    lost, namely why it was halted and what it is compared with.
+    """Return the rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status
+    were lost, namely why the rollout was halted and the figures with which it is compared.
     """
     kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
     document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))
@@ -179,7 +180,7 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """The rollout in a revision's note; None if it has none, or an unreadable one."""
+    """Return the rollout in a revision's note; None if it has none, or an unreadable one."""
     try:
         return read_rollout(json.loads(note))
     except ValueError:

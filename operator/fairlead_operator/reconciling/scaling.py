@@ -1,7 +1,7 @@
-"""The numbers that scaling sets for this round: what it remembers in the status, what it reports, when it is due. Pure.
+"""The numbers that scaling sets for this round: its memory in the status, its reports, and its next due time. Pure.
 
-`fairlead.scaling` decides. All that it remembers is in `status.scaling`, so a restart between any two rounds changes
-nothing. While the control API does not answer there are no signals, and the numbers stay as they are.
+`fairlead.scaling` decides. All its memory is in `status.scaling`, so a restart between any two rounds changes nothing.
+While the control API does not answer there are no signals, and the numbers stay unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +28,13 @@ from fairlead_operator.reconciling.roles import WantedReplicas
 from fairlead_operator.reconciling.windows import Scheduled
 
 TOLD_SECONDS = 86_400.0
-"""A decision stays in the status for a day: long enough for the control API to receive it, and for people to see it."""
+"""Seconds for which a decision stays in the status: a day, long enough for the control API to receive it and for people
+to see it.
+"""
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """Scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
+    """Read scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
     operator.
     """
     try:
@@ -43,7 +45,7 @@ def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
 
 
 def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecisionRecord, ...]:
-    """The decisions of the last day in a pool's status; what cannot be read is left out."""
+    """Return the decisions of the last day in a pool's status; unreadable ones are left out."""
     found = []
     for document in (status.get("scaling") or {}).get("decisions") or ():
         try:
@@ -56,7 +58,7 @@ def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecis
 
 
 def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord]) -> dict[str, Any]:
-    """`status.scaling`, without nulls: a merge patch cannot store them."""
+    """Return `status.scaling`, without nulls: a merge patch cannot store them."""
     document: dict[str, Any] = {}
     if memory != ScalingMemory():
         document["memory"] = drop_nulls(msgspec.to_builtins(memory))
@@ -67,7 +69,7 @@ def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStep:
-    """One instance went from one role to the other. The figures are numbers of instances by role."""
+    """A move of one instance from one role to the other. The figures are numbers of instances by role."""
 
     message: str
     before: dict[str, Any]
@@ -96,10 +98,11 @@ def scaled(
     now: float,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> Scaled:
-    """Turns the declared numbers of instances into those desired now, within the bounds of open windows of
+    """Turn the declared numbers of instances into the numbers desired now, within the bounds of open windows of
+    `schedules`.
 
-    `schedules`. `answer` is the control API's answer of this round, None without one. `standing` has the present
-    numbers of roles whose scaling memory is lost.
+    `answer` is the control API's answer of this round, None without one. `standing` has the present numbers of roles
+    whose scaling memory is lost.
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:
@@ -144,7 +147,7 @@ def _declared(spec: PoolSpec, wanted: tuple[WantedReplicas, ...], schedules: Sch
 
 
 def _sleeps(declared: Declared, targets: tuple[RoleTarget, ...]) -> bool:
-    """Whether the next request starts instances of a pool that has none."""
+    """Return whether the next request starts instances of a pool that has none."""
     return declared.scaling.mode is ScalingMode.SLO and all(target.replicas == 0 < target.bounds.upper for target in targets)
 
 
@@ -153,13 +156,15 @@ def _mode(controller: Controller, declared: Declared) -> str:
 
 
 def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecisionRecord]) -> tuple[ScalingDecisionRecord, ...]:
-    """One decision of each controller and role, oldest first."""
+    """Return one decision of each controller and role, the oldest first."""
     found = {(decision.controller, decision.role): decision for decision in (*known, *fresh)}
     return tuple(sorted(found.values(), key=lambda decision: (decision.at, decision.id)))
 
 
 def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
-    """The number with the reason that set it; a declared one keeps its own, also beyond the role's bounds."""
+    """Return the number with the reason that set it; a declared number keeps its own reason, also beyond the role's
+    bounds.
+    """
     bounds = f"{target.bounds.lower} to {target.bounds.upper}"
     applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
     match target.reason:
@@ -194,7 +199,7 @@ def _ratio_step(fresh: Iterable[ScalingDecisionRecord]) -> RatioStep | None:
 
 
 def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
-    """Seconds to the next comparison; infinite when both modes are Fixed."""
+    """Return seconds to the next comparison; infinite when both modes are Fixed."""
     due = []
     if declared.scaling.mode is not ScalingMode.FIXED:
         due += [_left(role.compared_at, declared.scaling.period_seconds, now) for role in memory.roles]
@@ -204,6 +209,6 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """The rest of the period; infinite once it is over, because nothing that could be compared is measured after it."""
+    """Return the rest of the period; infinite once it is over, because no comparable measurement is made after it."""
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf

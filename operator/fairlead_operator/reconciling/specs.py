@@ -47,14 +47,16 @@ class SpecChange:
 
 
 class AcceptedSpecs:
-    """Parses and checks one pool's specs. The last one accepted is kept, which only saves doing it again each round."""
+    """Parses and checks one pool's specs. The last accepted spec is kept, which only saves parsing it again each
+    round.
+    """
 
     def __init__(self, policies: PolicyCatalogue) -> None:
         self._policies = policies
         self._known: tuple[Mapping[str, Any], PoolSpec] | None = None
 
     def accept(self, document: Mapping[str, Any]) -> PoolSpec:
-        """The spec of a document. Raises InvalidInput."""
+        """Return the spec of a document. Raises InvalidInput."""
         meant = without_nulls(document)
         if self._known is None or self._known[0] != meant:
             self._known = (meant, accept(meant, self._policies))
@@ -90,7 +92,7 @@ def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
 
 
 def _check_labels(spec: PoolSpec) -> None:
-    """The names in `matchLabels`, which a schema cannot check. Raises InvalidInput."""
+    """Check the names in `matchLabels`, which a schema cannot check. Raises InvalidInput."""
     for place, role in enumerate(spec.roles):
         name = role.selector.bad_name() if role.selector is not None else None
         if name is not None:
@@ -99,9 +101,10 @@ def _check_labels(spec: PoolSpec) -> None:
 
 
 def _check_flips(spec: PoolSpec) -> None:
-    """A running engine keeps its arguments, so instances can change their role only when both have one template.
+    """Check that flips are possible: a running engine keeps its arguments, so instances can change their role only if
+    both roles have the same template.
 
-    Raises InvalidInput where the ratio would be kept by such flips and the templates differ.
+    Raises InvalidInput if the ratio would be kept by flips and the templates differ.
     """
     flips = [path for path, ratio in spec.ratios() if ratio.mode is RatioMode.AUTO and ratio.method is RatioMethod.ROLE_FLIP]
     if not flips:
@@ -118,7 +121,7 @@ def _check_flips(spec: PoolSpec) -> None:
 
 
 def _reread(document: object, specs: AcceptedSpecs) -> PoolSpec | None:
-    """A spec accepted before; None when this version of the operator cannot read it any more."""
+    """Return a spec that was accepted before; None if this version of the operator can no longer read it."""
     if not isinstance(document, Mapping):
         return None
     try:
@@ -132,7 +135,7 @@ def _reason(error: InvalidInput) -> SpecRefusal:
 
 
 def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
-    """Whether the status says already that this generation is refused."""
+    """Return whether the status says already that this generation is refused."""
     generation = int(pool["metadata"].get("generation") or 0)
     return in_force.problem is not None and any(
         condition.get("type") == "Ready"
@@ -143,7 +146,7 @@ def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
 
 
 def was_refused(pool: Mapping[str, Any]) -> bool:
-    """Whether the status still says that the spec is refused."""
+    """Return whether the status still says that the spec is refused."""
     return any(
         condition.get("type") == ConditionType.READY and condition.get("reason") in set(SpecRefusal)
         for condition in (pool.get("status") or {}).get("conditions") or ()
@@ -151,9 +154,9 @@ def was_refused(pool: Mapping[str, Any]) -> bool:
 
 
 def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:
-    """The changes to report when a new spec comes into force; none for a pool's first spec.
+    """Return the changes to report when a new spec comes into force; none for a pool's first spec.
 
-    Numbers of instances are not among them, since not only the spec decides them (see `roles.scale_steps`).
+    Numbers of instances are not included, since not only the spec decides them (see `roles.scale_steps`).
     """
     if before is None or after is None or before == after:
         return ()

@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 class Answer:
     """The result of one exchange.
 
-    Actions may be based on `trusted`; it is None when the API did not answer this time. The status may show `known`,
-    the newest answer, for a while; `problem` says why it is too old to show. `retry_in` is the pause in seconds before
-    the next request when the API did not answer.
+    Actions may be based on `trusted`; it is None if the API did not answer this time. The status may show `known`, the
+    newest answer, for a while; `problem` says why it is too old to show. `retry_in` is the pause in seconds before the
+    next request if the API did not answer.
     """
 
     trusted: PoolObservations | None
@@ -31,7 +31,9 @@ class Answer:
 
 
 class StateExchange:
-    """Remembers the newest answer, and since when the API has not answered. Unix times come from `clock`."""
+    """The exchange of one pool's states. It remembers the newest answer, and since when the API has not answered. Unix
+    times come from `clock`.
+    """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
         self._pool = pool
@@ -44,7 +46,7 @@ class StateExchange:
         self._silences = 0
 
     async def exchange(self, state: PoolState) -> Answer:
-        """Send what was observed; returns what the routers reported."""
+        """Send the observed state; return the answer with the routers' observations."""
         outcome = await self._control_plane.put_state(self._pool, state)
         if not isinstance(outcome, Taken):
             return self._silence(outcome)
@@ -52,9 +54,10 @@ class StateExchange:
         return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
-        """The observations as far as they can be trusted.
+        """Return the observations as far as they can be trusted.
 
-        Right after an outage or a start, routers may not have reported yet, so missing routers are not taken as gone.
+        Right after an outage or a start, routers may not have reported yet, so missing routers are not assumed to be
+        gone.
         """
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:
@@ -65,7 +68,9 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later) -> Answer:
-        """The result without an answer: nothing is planned, but the last known answer is still shown for a while."""
+        """Return the result without an answer: nothing is planned, but the last known answer is still shown for a
+        while.
+        """
         now = self._clock()
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:
@@ -78,6 +83,6 @@ class StateExchange:
         return Answer(trusted=None, known=None, problem=outcome.problem, retry_in=pause)
 
     def _own_pause(self) -> float:
-        """The pause of 1, 2, 4, … seconds when the API answers other pools but not this one."""
+        """Return the pause of 1, 2, 4, … seconds for the case that the API answers other pools but not this one."""
         self._silences += 1
         return self._pace.busy * 2.0 ** min(self._silences - 1, 10)

@@ -28,12 +28,12 @@ def status_document(
     schedules: tuple[dict[str, Any], ...] = (),
     revisions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The whole status.
+    """Return the whole status.
 
-    `now` is RFC 3339; `steps` are the changes of numbers wanted since `pool` was read; `scaling` is
+    `now` is RFC 3339; `steps` are the changes of the desired numbers since `pool` was read; `scaling` is
     `status.scaling`; `revisions` is made by `revisions_status`; `anchors` counts the points on each ring;
-    `last_ordinal` is the highest ever given; fields of unknown value stay as they were, as do those about roles while
-    no spec can be read.
+    `last_ordinal` is the highest ordinal ever given. Fields of unknown value stay unchanged, as do those about roles
+    while no spec can be read.
     """
     old = pool.get("status") or {}
     generation, is_known = int(pool["metadata"].get("generation") or 0), in_force.spec is not None
@@ -68,9 +68,10 @@ def status_document(
 
 
 def revisions_status(current: str, facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
-    """The revision that all instances had last, and that of the spec in force, as a StatefulSet's status has them.
+    """Return the revision that all instances last had, and that of the spec in force, as a StatefulSet's status has
+    them.
 
-    A pool without instances has rolled out every revision, but no halted one.
+    A pool without instances has rolled out every revision except a halted one.
     """
     if facts.rollout is None and (not current or not halted or _present(facts.instances)):
         current = revision
@@ -112,7 +113,9 @@ def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, A
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether more than figures and wording changed; those may wait for the next regular round."""
+    """Return whether more than figures and wording changed; a change of these alone may wait for the next regular
+    round.
+    """
     return _essence(old) != _essence(new)
 
 

@@ -27,15 +27,16 @@ class WindowEvent:
 
     @property
     def figure(self) -> dict[str, Any]:
-        """The window in the form of the pool's history."""
+        """Return the window in the form of the pool's history."""
         return {"schedule": self.schedule, "opened": self.opened}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
-    """The schedules of a spec at an instant. In `wake_in` seconds a window opens or closes; infinite if none does.
+    """The effect of a spec's schedules at an instant. In `wake_in` seconds a window opens or closes; infinite if none
+    does.
 
-    `ratio` is the pool's, with what the open windows override.
+    `ratio` is the pool's, with the overrides of open windows.
     """
 
     found: InForce
@@ -46,12 +47,12 @@ class Scheduled:
 
 
 SUSPENDED_BY = "scaling without the forecast, which demand has left"
-"""What takes precedence over schedules that follow a forecast, while demand is outside of it."""
+"""The words for what takes precedence over schedules that follow a forecast while demand is outside of the forecast."""
 
 
 def scheduled(spec: PoolSpec | None, now: float, *, forecast_left: bool = False) -> Scheduled | None:
-    """What the spec's schedules set at `now` (Unix seconds); None without a spec. With `forecast_left`, those that
-    follow the forecast set nothing.
+    """Return what the spec's schedules set at `now` (Unix seconds); None without a spec. With `forecast_left`, the
+    schedules that follow the forecast set nothing.
     """
     if spec is None:
         return None
@@ -90,8 +91,8 @@ def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str
 
 
 def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
-    """The windows that opened and closed since the status was written, in the order of closing and opening. One that
-    ends as the next of its schedule begins makes no event.
+    """Return the windows that opened and closed since the status was written, in the order of closing and opening. A
+    window that ends as the next window of its schedule begins makes no event.
     """
     if after is None:
         return ()
@@ -117,7 +118,7 @@ def _open(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
 
 
 def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a schedule's window is the same as before, or began before that one ended."""
+    """Return whether a schedule's window is the same as before, or began before the previous one ended."""
     ended, began = parse_time(before.get("closes")), parse_time(after["opened"])
     return before["opened"] == after["opened"] or (ended is not None and began is not None and began <= ended)
 
