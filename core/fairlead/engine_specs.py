@@ -65,7 +65,7 @@ class EngineSpec(EngineSpecFacts):
             message="engine.simulated is only for engine.type simulated; remove it",
         ),
         Rule(
-            cel="self.type != 'sglang' || !self.passPriority",
+            cel="!has(self.passPriority) || !self.passPriority || self.type != 'sglang'",
             holds=lambda engine: engine.type != "sglang" or not engine.pass_priority,
             field="passPriority",
             message=f"engine.{NO_PRIORITY_FOR_SGLANG}",
