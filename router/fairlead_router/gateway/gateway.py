@@ -184,7 +184,8 @@ class Gateway:
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
-            charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now(), follows=follows)
+            most, answers = pool.most_tokens(len(body), parsed.answers), parsed.answers
+            charge = self._keys.reserve(key, request, most, self._now(), follows=follows, answers=answers)
         client.watch(call.client_gone)
         del parsed  # what it holds is as large as the body, and the answer may take minutes
         refusal = await self._proxy.relay(call, request, pool, client, charge)

@@ -308,7 +308,8 @@ class Picker:
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
-            charge = self._keys.reserve(key, request, pool.most_tokens(size), self.now(), follows=follows)
+            most, answers = pool.most_tokens(size, parsed.answers), parsed.answers
+            charge = self._keys.reserve(key, request, most, self.now(), follows=follows, answers=answers)
         del parsed, body  # what it holds is as large as the body, and the request may wait
         ticket = pool.account.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)

@@ -219,12 +219,12 @@ class Pool:
             return 0.0
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
-    def most_tokens(self, body_bytes: int) -> int:
-        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or its answer, can have. A
-        token of text has at least a byte; what the bytes do not show (media, a conversation that the engine keeps) must
-        fit into a KV cache.
+    def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
+        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or all of its `answers`, can
+        have. A token of text has at least a byte; what the bytes do not show (media, a conversation that the engine
+        keeps) must fit into a KV cache, and so must each answer.
         """
-        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
+        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 
     # ── names ──
 

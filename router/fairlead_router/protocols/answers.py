@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,9 @@ _CHOICE_WITHIN = 4096
 """Number of bytes within which an event with a choice has the choice; before that it may be an event that has only
 counts.
 """
+
+METADATA_HEADER = b"metadata"
+"""The header that describes the bytes of an answer in bytes, so that a client can read them."""
 
 _RELEARNED = 64
 """Maximum number of times that the shape of events is derived again; after that, a stream whose events all differ is
@@ -443,8 +447,10 @@ class _Document(msgspec.Struct):
     code: Any = None
     message: Any = None
     status: Any = None
+    stop_reason: Any = None
     error: Any = None
     usage: Any = None
+    meta: Any = None
     choices: msgspec.Raw = msgspec.Raw()
     content: msgspec.Raw = msgspec.Raw()
     output: msgspec.Raw = msgspec.Raw()
@@ -452,17 +458,23 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
-_FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+LONGEST_ERROR = 64 * 1024
+_OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
+_GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
-    """Return the facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
+def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
+    """Return the facts of a body with a status of success and this content type. Without `has_input` an empty list is
+    an answer too. An engine may also answer with events that nobody asked for.
+    """
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
+    if kind.startswith(b"text/") and body[:1] not in b"{[":
+        return _read_text(body, kind, dialect)
     if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
     if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
@@ -476,11 +488,42 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
     elif (document.error and bytes(document.choices).strip() in _NO_CHOICES) or document.status == "failed":
         failure = failure_of(document.error or {"message": "its status is failed"})
-    elif b'"error"' in body and _FAILED.search(document.choices):
-        failure = Failure("it ended with finish_reason error")
-    elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
+    elif _may_have_given_up(document, body) or not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(decoded(body), has_input=has_input)
-    return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
+    usage = document.usage
+    if usage is None and isinstance(document.meta, dict):  # Cohere's protocol
+        usage = document.meta.get("billed_units")
+    return WholeAnswer(None if usage is None else read_usage(usage), failure, document.id)
+
+
+def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
+    if not kind.startswith(b"text/event-stream"):
+        return WholeAnswer(failure=Failure("the answer is a page of markup" if _PAGE.match(body) else "the answer is plain text"))
+    reader = StreamReader(dialect)
+    reader.feed(body)
+    reader.end()
+    return WholeAnswer(reader.usage(), reader.shortfall, reader.response_id)
+
+
+def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the content type of an answer, in lower case; empty without one."""
+    return next((value.lower() for name, value in headers if name == b"content-type"), b"")
+
+
+def reported_error(body: bytes) -> Failure | None:
+    """Return the failure that a document reports in place of an answer of any form; None for all other bytes."""
+    document = decoded(body) if len(body) <= LONGEST_ERROR and body.startswith(b"{") and b'"error"' in body else None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    is_error = document.get("object") == "error" or (error and not any(given for name, given in document.items() if name not in _OF_ERRORS))
+    return failure_of(error or document) if is_error else None
+
+
+def _may_have_given_up(document: _Document, body: bytes) -> bool:
+    if document.status == "cancelled" or (document.type == "message" and document.stop_reason is None):
+        return True
+    return (b'"error"' in body or b'"abort"' in body) and _GAVE_UP.search(document.choices) is not None
 
 
 def _is_filled(document: _Document) -> bool:
@@ -497,7 +540,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
-    if document is None and not nests_deeper(body):
+    if (document is None and not nests_deeper(body)) or _GAVE_UP.search(body):
         document = decoded(body)
         if document is None and is_cut(body):
             return WholeAnswer(failure=Failure("the answer ends within its document"))
@@ -508,6 +551,15 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
     """Return the usage of an unstreamed answer that was too long to hold."""
     document = squeezed.document()
     return read_usage(document.get("usage")) if isinstance(document, dict) else None
+
+
+def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
+    """Return the usage of an answer in bytes (`encoding_format: bytes`), which vLLM puts into a header."""
+    for name, value in headers:
+        if name == METADATA_HEADER:
+            document = decoded(value)
+            return read_usage(document.get("usage")) if isinstance(document, dict) else None
+    return None
 
 
 def is_response_id(value: Any) -> bool:

@@ -244,9 +244,10 @@ def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
-    """Return the time per output token after the first; None without such tokens, or if the first token was
-    not seen.
+    """Return the time per output token after the first, of each of several answers; None without such tokens, or if the
+    first token was not seen.
     """
-    if tracked.first_token_at is None or output_tokens <= 1:
+    each = output_tokens / tracked.request.answers
+    if tracked.first_token_at is None or each <= 1:
         return None
-    return (now - tracked.first_token_at) / (output_tokens - 1)
+    return (now - tracked.first_token_at) / (each - 1)
