@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead_router.gateway.claims import may_explain
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer
-from fairlead_router.gateway.routed_requests import RoutedRequests, answer_follows, opened_by
+from fairlead_router.gateway.routed_requests import POOL_HEADER, RoutedRequests, answer_follows, opened_by
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
@@ -156,7 +156,7 @@ class Gateway:
         parsed = parse_request(body, endpoint)
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        pool = self._routed.pool_for(parsed.model, headers, key)
+        pool = self._routed.pool_for(parsed.model, headers if POOL_HEADER in client.headers else [], key)
         forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
