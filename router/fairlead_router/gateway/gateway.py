@@ -23,6 +23,7 @@ from fairlead_router.protocols.paths import Endpoint, Handling
 from fairlead_router.protocols.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.protocols.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.relaying.calls import Call, Calls, Change
+from fairlead_router.relaying.class_priorities import with_class_priority
 from fairlead_router.relaying.direct import DirectRelay, Upload
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
@@ -167,6 +168,8 @@ class Gateway:
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
             body = parsed.renamed(name)
+        if pool.passes_priority:
+            body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
         client.name(request.id.encode())
         change: Change | None = None
         if parsed.stream and may_ask_for_usage(parsed, endpoint):

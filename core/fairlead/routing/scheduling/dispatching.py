@@ -160,7 +160,7 @@ class Dispatching:
             state.sync_circuit(instance, circuit)
         if state.tells_prompts and request.blocks:
             state.placed.append((instance, request.blocks))
-        if state.settings.speculative_insert:
+        if state.counts_early:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and (tracked.decode is None or request.by_sidecar):
             if tracked.decode is None:

@@ -88,13 +88,13 @@ class Progress:
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False if the request is refused because of the present decodes.
 
-        If one instance both prefills and decodes, the request decodes in the same step and is not refused. A router
-        that asks a decider leaves this decision to the decider.
+        If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
+        turn of a task in progress. A router that asks a decider leaves this decision to the decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
         begun = tracked.request.by_sidecar or tracked.resuming_since is not None  # what has begun is not refused
-        kept = decode is None or state.is_front or begun
+        kept = decode is None or state.is_front or begun or tracked.continues
         refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)

@@ -169,6 +169,7 @@ class SchedulerState:
         """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
         self.sends_unfinished_first = parameters.sends_unfinished_first
+        self.counts_early = parameters.early_prefixes
         if not parameters.keeps_contexts:
             self.view.kept = None
         elif self.view.kept is None:

@@ -50,6 +50,7 @@ TEMPLATE_ONLY = {
 
 POOLS_OWN = {
     "bytesPerToken": 3,
+    "passPriority": True,
     "canary": True,
     "replaceStalledAfter": "9s",
     "kvTransfer.kind": "Nixl",
