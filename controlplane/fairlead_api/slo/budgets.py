@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from fairlead.latency_cells import added, in_time
+from fairlead.tables import meets
 from fairlead_client.resources.slo import BurnAlert, BurnWindow, SloShare, WhatIfShare
 
 WINDOWS: Mapping[str, int] = {"5m": 300, "30m": 1800, "1h": 3600, "6h": 21_600, "1d": 86_400, "3d": 259_200, "30d": 2_592_000}
@@ -148,7 +149,7 @@ def _against(
     least, most = _share(found.least, found.requests), _share(found.most, found.requests)
     met: bool | None = None
     if least is not None and most is not None:
-        met = True if _meets(least, percentile) else None if _meets(most, percentile) else False
+        met = True if meets(least, percentile) else None if meets(most, percentile) else False
     return WhatIfShare(
         priority_class=priority_class,
         requests=found.requests,
@@ -161,10 +162,6 @@ def _against(
         failed=counts.failed,
         met=met,
     )
-
-
-def _meets(share: float, percentile: float) -> bool:
-    return share * 100 + 1e-9 >= percentile
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -4,6 +4,7 @@ routers and requests.
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.pool_states import PoolObservations, TaskObservation
+from fairlead.tables import meets
 
 NOT_ANSWERED_YET = "NotAnsweredYet"
 
@@ -58,7 +59,7 @@ def slo_met(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
     attained, met_words, each = judged
     words = f"{_beside(attained * 100, facts.slo_percentile)}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
-    met = attained * 100 >= facts.slo_percentile
+    met = meets(attained, facts.slo_percentile)
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
 
 
@@ -75,7 +76,7 @@ def task_slo_met(facts: PoolFacts) -> Condition:
         broken = sum(one.broken_off for one in seen)
         message = f"No task with a target was over in the last hour{f', and {broken} broke off' if broken else ''}"
         return Condition(type=kind, status="Unknown", reason="NoTasks", message=message)
-    met = all(one.in_time * 100 >= goals[one.name] * one.tasks for one in seen)
+    met = all(meets(one.in_time / one.tasks, goals[one.name]) for one in seen if one.tasks)
     words = "; ".join(_task_words(one, goals[one.name]) for one in seen)
     message = f"Tasks that were over in the last hour: {words}"
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=message)
@@ -92,6 +93,7 @@ def _beside(percent: float, goal: float = 100.0) -> str:
     """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
     90, but 89.6, and 99.7.
     """
+    percent = round(percent, 9)
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 

@@ -8,6 +8,8 @@ target had passed without a first token. Refused and failed requests are counted
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from fairlead.tables import meets
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloClass:
@@ -221,7 +223,7 @@ class TaskShare:
     @property
     def met(self) -> bool | None:
         """Whether as many tasks as wanted were in time; None without tasks."""
-        return None if self.attainment is None else self.attainment * 100 + 1e-9 >= self.percentile
+        return None if self.attainment is None else meets(self.attainment, self.percentile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,20 @@ async def test_the_present_rate_is_the_last_measured_one_and_none_when_that_is_o
     assert await PostgresCosts(database).rates(api.clock()) == {}
 
 
+async def test_the_present_rate_is_not_what_an_hour_cost_in_its_first_seconds(
+    api: ApiInstance, start: datetime, prices: MeasuredPrices, tool: OpenCostStandIn, database: Database
+) -> None:
+    tool.costs = {(start, "default", "a"): 3.0, (start + HOUR, "default", "a"): 0.0}
+    api.clock.skip(3600 + 5)
+    await prices.look(api.clock())
+    assert await PostgresCosts(database).rates(api.clock()) == {("default/chat", "USD"): 3_000_000}
+    api.clock.skip(25 * 60)
+    tool.costs[start + HOUR, "default", "a"] = 2.0
+    await prices.look(api.clock())
+    (rate,) = (await PostgresCosts(database).rates(api.clock())).values()
+    assert rate == pytest.approx(2.0 * 3_600 / 1_505 * 1e6, rel=1e-3)
+
+
 async def test_a_tool_that_is_away_costs_nothing_and_the_gap_is_filled_when_it_is_back(
     api: ApiInstance, start: datetime, prices: MeasuredPrices, tool: OpenCostStandIn
 ) -> None:
@@ -116,6 +130,18 @@ async def test_a_tool_that_is_away_costs_nothing_and_the_gap_is_filled_when_it_i
             await prices.look(api.clock())
     assert (await api.viewer.cost({"from": "now-24h"})).unpriced_hours == 18.0
     tool.status = 200
+    await prices.look(api.clock())
+    (total,) = await _total(api)
+    assert (total.amount, total.measured_hours) == ("10.000000", 20.0)
+
+
+async def test_a_gap_that_began_within_an_hour_is_asked_for_in_whole_hours(
+    api: ApiInstance, start: datetime, prices: MeasuredPrices, tool: OpenCostStandIn
+) -> None:
+    tool.costs = {(start + number * HOUR, "default", "a"): 1.0 for number in range(10)}
+    api.clock.skip(37 * 60)
+    await prices.look(api.clock())
+    api.clock.skip(10 * 3600 - 37 * 60)
     await prices.look(api.clock())
     (total,) = await _total(api)
     assert (total.amount, total.measured_hours) == ("10.000000", 20.0)

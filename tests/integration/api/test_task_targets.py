@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.session_trees import TaskVerdict
-from fairlead_api.trees.store.tasks import judged_tasks
+from fairlead_api.trees.store.tasks import JudgedTasks, judged_tasks
 from fairlead_testing.builders.turns import a_turn
 from fairlead_testing.examples import examples
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_report, a_state, an_instance
@@ -118,22 +118,39 @@ async def test_shares_are_by_version_and_class_and_the_operator_is_told_those_of
     ]
 
 
+async def _judged(database_url: str, now: float, most: int) -> JudgedTasks:
+    """What was over in the day before `now`, among the `most` newest."""
+    with psycopg.connect(plain(database_url)) as connection:
+        (pool,) = connection.execute("SELECT id FROM pools").fetchone() or ()
+    moment = datetime.fromtimestamp(now, UTC)
+    engine = create_async_engine(database_url)
+    async with engine.connect() as connection:
+        found = await judged_tasks(connection, pool, moment - DAY, moment, moment, most=most)
+    await engine.dispose()
+    return found
+
+
 async def test_of_very_many_tasks_the_newest_are_judged_and_the_answer_says_from_when(api: ApiInstance, database_url: str) -> None:
     await with_targets(api, *TARGETS)
     now = time.time()
     since(database_url, v1=now - 5000)
     turns = tuple(lasting(f"s{number}", 1, now - 1000 + number, priority_class="agents") for number in range(6))
     await api.router.post_report(a_report("r1", traffic=turns))
-    with psycopg.connect(plain(database_url)) as connection:
-        (pool,) = connection.execute("SELECT id FROM pools").fetchone() or ()
-    moment = datetime.now(UTC)
-    engine = create_async_engine(database_url)
-    async with engine.connect() as connection:
-        found = await judged_tasks(connection, pool, moment - DAY, moment, moment, most=4)
-    await engine.dispose()
+    found = await _judged(database_url, now, most=4)
     assert [one.tasks for one in found.shares] == [4]
     assert found.since is not None
     assert found.since.timestamp() == pytest.approx(now - 1000 + 2 + 1, abs=0.001)
+
+
+async def test_open_tasks_take_the_place_of_none_that_are_over(api: ApiInstance, database_url: str) -> None:
+    """In a busy pool the newest sessions are all within `idle` of their last turn."""
+    await with_targets(api, TARGETS[0])
+    now = time.time()
+    since(database_url, v1=now - 5000)
+    over = tuple(lasting(f"over-{number}", 1, now - 1000 + number, priority_class="agents") for number in range(3))
+    fresh = tuple(lasting(f"open-{number}", 1, now - 20 + number, priority_class="agents") for number in range(6))
+    await api.router.post_report(a_report("r1", traffic=over + fresh))
+    assert [one.tasks for one in (await _judged(database_url, now, most=4)).shares] == [3]
 
 
 async def test_a_pool_without_targets_judges_nothing(api: ApiInstance) -> None:

@@ -25,7 +25,7 @@ from fairlead.reconciling.observed import PodHealth, RolloutBounds
 from fairlead.reconciling.rollout_progress import RolloutTrouble
 from fairlead.scaling.bounds import BoundsInForce
 from fairlead.scaling.targets import RoleTarget, TargetReason
-from fairlead.tables import TaskTarget
+from fairlead.tables import TaskTarget, meets
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pool
 
 S = InstanceState
@@ -232,6 +232,21 @@ def test_tasks_meet_their_target_when_each_class_with_one_does(seen: tuple[TaskO
     facts = replace(SETTLED, observations=replace(answer(), tasks=seen), task_targets=TASK_TARGETS)
     (one,) = [one for one in pool_conditions(facts) if one.type is ConditionType.TASK_SLO_MET]
     assert (one.status, one.message) == (status, words)
+
+
+@pytest.mark.parametrize(("in_time", "whole", "goal"), [(309, 375, 82.4), (603, 750, 80.4), (9, 10, 90.0), (999, 1000, 99.9)])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_share_that_equals_its_goal_meets_it_in_conditions_as_in_the_api(in_time: int, whole: int, goal: float, missing: int) -> None:
+    """Few shares and goals are exact as floating-point numbers."""
+    target, seen_ = TaskTarget(name="default", turn_time_seconds=1.0, percentile=goal), of_tasks("default", whole, in_time - missing)
+    observations = replace(answer(), tasks=(seen_,), slo_attainment=(in_time - missing) / whole)
+    facts = replace(SETTLED, observations=observations, task_targets=(target,), slo_percentile=goal)
+    found = {one.type: one for one in pool_conditions(facts)}
+    for kind in (ConditionType.SLO_MET, ConditionType.TASK_SLO_MET):
+        assert found[kind].status == ("False" if missing else "True"), found[kind].message
+        shown = float(found[kind].message.partition("%")[0].rpartition(" ")[2])
+        assert (shown >= goal) is not bool(missing), found[kind].message
+    assert meets((in_time - missing) / whole, goal) is not bool(missing)
 
 
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fairlead.conditions.readiness import SCALED_TO_ZERO, UNTIL_A_REQUEST
 from fairlead.pool_states import INSTANCES_STARTING
+from fairlead.tables import meets
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
@@ -14,8 +15,6 @@ _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "MigrationsPaused", "Prog
 """Conditions that never raise an alarm: in any state of them, the desired instances still serve the
 routers' clients.
 """
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ def in_time(pool: PoolSummary) -> float | None:
 def out_of_slo(pool: PoolSummary) -> bool:
     """Return whether fewer requests were in time than the pool's percentile requires; False without traffic."""
     share = in_time(pool)
-    return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
+    return share is not None and not meets(share, pool.slo_percentile)
 
 
 def health_of(pool: PoolSummary) -> Health:

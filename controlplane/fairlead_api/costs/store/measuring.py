@@ -35,7 +35,7 @@ class MeasuredPrices:
         self._opencost = opencost
         self._currency = currency
         self._next: datetime | None = None
-        """The first hour that was not stored yet, or may change; None until the first look."""
+        """The first whole hour that was not stored yet, or may change; None until the first look."""
 
     async def look(self, now: datetime) -> None:
         """Store the prices of the last hours. Raises Unavailable; the next look then begins where this one ended."""
@@ -47,7 +47,7 @@ class MeasuredPrices:
         while start < now:
             end = min(start + AT_ONCE, now)
             await self._measure(self._opencost, start, end)
-            self._next = start = end
+            start, self._next = end, min(end, hour)
 
     async def _measure(self, opencost: OpenCost, start: datetime, end: datetime) -> None:
         lives = await self._lives(start, end)

@@ -64,11 +64,14 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
      ORDER BY i.since DESC LIMIT 1)
     UNION ALL
     (SELECT 2, m.micros_per_hour, m.currency FROM measured_prices m WHERE m.pool_id = l.pool_id AND m.role = l.role
-     AND m.bucket > CAST(:now AS timestamptz) - interval '2 hours' ORDER BY m.bucket DESC LIMIT 1)
+     AND m.bucket > CAST(:now AS timestamptz) - interval '2 hours'
+     ORDER BY m.bucket > CAST(:now AS timestamptz) - interval '20 minutes', m.bucket DESC LIMIT 1)
   ) AS known WHERE known.micros_per_hour IS NOT NULL ORDER BY known.kind LIMIT 1
 ) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
-"""SQL for the present cost per hour, by pool and currency: at declared prices, or at recently measured ones."""
+"""SQL for the present cost per hour, by pool and currency: at declared prices, or at recently measured ones. An hour
+that began lately may have been measured over a few seconds, which say little of it; so the hour before it comes first.
+"""
 
 
 class PostgresCosts:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, Boolean, Double, Select, Text, and_, case, column, func, literal, or_, select, true, union_all
 from sqlalchemy.dialects.postgresql import aggregate_order_by
@@ -119,14 +119,18 @@ class JudgedTasks:
 async def judged_tasks(
     connection: AsyncConnection, pool: int, start: datetime, end: datetime, now: datetime, most: int = MOST_JUDGED
 ) -> JudgedTasks:
-    """Return how the pool's tasks that were over from `start` to `end` (exclusive) did, among the `most` newest."""
-    idle = await _longest_idle(connection, pool)
+    """Return how the pool's tasks that were over from `start` to `end` (exclusive) did, among the `most` newest.
+
+    Sessions whose last turn ended within the shortest idle time are of open tasks, and count among no newest: a busy
+    pool may have more of them than `most`.
+    """
+    idle = await _idle_times(connection, pool)
     if idle is None:
         return JudgedTasks(shares=[], since=None)
     of_pool, turns = task_turns.c.pool_id == pool, task_turns.c
     newest = (
         select(turns.session, turns.task, turns.ended_at)
-        .where(of_pool, turns.ended_at >= start - timedelta(seconds=idle), turns.ended_at < end)
+        .where(of_pool, turns.ended_at >= start - idle.longest, turns.ended_at < min(end, now) - idle.shortest)
         .order_by(turns.ended_at.desc())
         .limit(most)
         .cte("newest")
@@ -156,12 +160,17 @@ async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -
     return tuple(TaskObservation(name=name, **counts) for name, counts in sorted(found.items()))
 
 
-async def _longest_idle(connection: AsyncConnection, pool: int) -> float | None:
-    """Return the longest idle time of the pool's targets of tasks, in seconds; None if no version has any."""
+class _IdleTimes(NamedTuple):
+    shortest: timedelta
+    longest: timedelta
+
+
+async def _idle_times(connection: AsyncConnection, pool: int) -> _IdleTimes | None:
+    """Return the shortest and longest idle time of the pool's targets of tasks; None if no version has any."""
     target = _targets(slo_configs.c.task)
-    query = select(func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true())).where(slo_configs.c.pool_id == pool)
-    found: float | None = (await connection.execute(query)).scalar_one()
-    return found
+    of_targets = select(func.min(target.c.idle_seconds), func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true()))
+    shortest, longest = (await connection.execute(of_targets.where(slo_configs.c.pool_id == pool))).one()
+    return None if shortest is None else _IdleTimes(timedelta(seconds=shortest), timedelta(seconds=longest))
 
 
 def _shares(of: "Select[Any]", start: datetime, end: datetime) -> "Select[Any]":
