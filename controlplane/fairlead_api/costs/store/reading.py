@@ -1,5 +1,5 @@
-"""Reads the data for costs and computes the costs. Rows become a report in a thread, because a month of 200 keys has a
-hundred thousand rows and the event loop serves everybody.
+"""Reads the data for costs and computes the costs. A thread turns rows into a report, because a month of 200 keys has a
+hundred thousand rows and the event loop serves all requests.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from fairlead_api.infra.spans import Sight
 from fairlead_client.resources.costs import CostGroup, CostReport
 
 MOST_SESSIONS = 100
-"""Maximum number of sessions with their own line: the sessions with the most tokens."""
+"""Maximum number of sessions with a separate line in a report: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
-"""The use by requests, by pool and hour."""
+"""The usage by requests: by id of the pool, then by hour."""
 
 _pools = tables.pools
 _pool_name = _pools.c.namespace + "/" + _pools.c.name
@@ -38,7 +38,7 @@ SELECT r.pool_id, r.opened_at AS began, coalesce(r.closed_at, r.closes) AS ended
 WHERE r.pool_id = ANY(:pools) AND r.opened_at < :end AND r.start < :end AND r.start > CAST(:start AS timestamptz) - interval '32 days'
 AND coalesce(r.closed_at, r.closes, :end) > :start ORDER BY r.opened_at
 """)
-"""SQL for the windows of schedules that were open in a range. No window is open for more than a month."""
+"""SQL for the schedule windows that were open in a range. No window is open for more than a month."""
 
 _WANTED = text("""
 SELECT w.pool_id, w.role, w.at, w.replicas FROM wanted_replicas w
@@ -52,7 +52,7 @@ SELECT r.pool_id, max(r.at) OVER (PARTITION BY r.pool_id ORDER BY r.number) AS a
     (SELECT b.number FROM pool_revisions b WHERE b.pool_id = p.id AND b.at <= :start ORDER BY b.number DESC LIMIT 1), 0)
 ) r ORDER BY r.pool_id, r.number
 """)
-"""SQL for the wanted and declared numbers of instances in a range: the last ones before the range, and every change
+"""SQL for the wanted and declared numbers of instances in a range: the last numbers before the range, and every change
 within it.
 """
 
@@ -68,11 +68,11 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
   ) AS known WHERE known.micros_per_hour IS NOT NULL ORDER BY known.kind LIMIT 1
 ) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
-"""SQL for the present cost per hour, by pool and currency: at declared prices, or at recently measured ones."""
+"""SQL for the present cost per hour by pool and currency, at declared prices or at recently measured prices."""
 
 
 class PostgresCosts:
-    """Cost reports."""
+    """Reads the data of cost reports from the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
