@@ -1,6 +1,6 @@
-"""Use case: explains why an instance's load was as it was in a stretch of time.
+"""Use case: explains why an instance's load was as it was in a range of time.
 
-The sentences name what stands out; every number in them is also a field of the explanation. Pure.
+The explanation's sentences name what was unusual. Every number in them is also a field of the explanation. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

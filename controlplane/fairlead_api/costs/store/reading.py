@@ -78,8 +78,8 @@ class PostgresCosts:
         self._database = database
 
     async def report(self, by: CostGroup, pool: str | None, start: datetime, end: datetime, *, sight: Sight = None) -> CostReport:
-        """Return the cost of a range of whole hours, of one pool or all visible pools. Raises NotFound for an unknown
-        pool.
+        """Return the cost report of a range of whole hours, of one pool or of all visible pools. Raises NotFound for an
+        unknown pool.
         """
         async with self._database.reading() as connection:
             names = {row.id: row.name for row in await connection.execute(_named(pool, sight))}
@@ -101,7 +101,9 @@ class PostgresCosts:
         return await asyncio.to_thread(report, sums, by, start, end, labels)
 
     async def rates(self, now: datetime) -> dict[tuple[str, str], int]:
-        """Return the cost per hour of the living instances at present prices, in micro-units, by pool and currency."""
+        """Return the cost per hour of the instances that exist now, at present prices, in micro-units, by pool and
+        currency.
+        """
         async with self._database.reading() as connection:
             return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES, {"now": now})}
 
@@ -185,8 +187,8 @@ def _within(table: Table, pools: Iterable[int], start: datetime, end: datetime) 
 
 
 async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """Return the use by the groups of the report. If the report does not divide requests, all of a pool is
-    one group.
+    """Return the usage of pools, divided by the groups of the report. If the report is not divided among requests, a
+    pool's usage is one group.
     """
     if by is CostGroup.SESSION:
         return await _of_sessions(connection, names, start, end)
@@ -198,7 +200,7 @@ async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, 
 
 
 async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """Return the use of the sessions with the most tokens, and of all other sessions together."""
+    """Return the usage of the sessions with the most tokens, each as one group, and of all other sessions together."""
     usage = tables.session_usage_hours
     within = _within(usage, names, start, end)
     tokens = func.sum(usage.c.prefill_tokens + usage.c.output_tokens)
@@ -227,8 +229,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """Return what open windows of schedules saved, in units by currency: the instances below the declared number, times
-    their price.
+    """Return what schedules saved in a range, in currency units, by currency. While a schedule's window was open, it
+    saved the price of each instance below the declared number.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):
