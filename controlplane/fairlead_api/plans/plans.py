@@ -220,8 +220,8 @@ def _may_be_written(error: ServiceError | InvalidInput) -> bool:
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """Return the plan, which the caller applied. Raises Conflict if somebody else applied it, or if it ended in another
-    way.
+    """Return the plan if it was applied, and by this caller. Raises Conflict if it was applied by somebody else, or if
+    it ended in another way.
     """
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)

@@ -149,6 +149,7 @@ class Expecting(Protocol):
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Accept a new plan of an object. `spec` is the pool's spec before the change, `simulation` the simulation that
-        recommended the change. Does not raise if the effect stays unknown.
+        """Accept a new plan, whose effect is to be found by a simulation. `spec` is the pool's spec before the change,
+        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if the
+        effect stays unknown.
         """

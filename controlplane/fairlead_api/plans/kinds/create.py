@@ -26,7 +26,7 @@ def _nothing() -> ClusterObject:
 
 
 def manifest_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest that a stored plan creates, without the annotations and labels that only the server needs."""
+    """Return the manifest of a pool with this spec and without labels and annotations."""
     return {"labels": {}, "annotations": {}, "spec": dict(spec)}
 
 

@@ -76,8 +76,8 @@ def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> Pla
 
 
 def undrain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Return the effect of cancelling a drain: the instance serves again, and sessions that have moved do not return
-    automatically. Raises NotFound.
+    """Return the effect of cancelling a drain: the instance takes requests again, unless the instance that replaces it
+    already serves. Sessions that have moved do not return automatically. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is not InstanceState.DRAINING:
