@@ -1,6 +1,6 @@
-"""Wires the web UI: settings, client, routes, and the checks that every request passes.
+"""Wiring of the web UI: settings, API client, routes, and the checks that every request passes.
 
-Only this module connects pages to addresses.
+Only this module connects pages to URL paths.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -47,10 +47,10 @@ from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
-"""Every module of pages. Its `ROUTES` lists its paths (`errors` has no paths)."""
+"""Every module of pages. The constant `ROUTES` of such a module lists its paths (`errors` has none)."""
 
 MOST_FORM_BYTES = 1024 * 1024
-"""Maximum number of bytes of a form without an upload."""
+"""Maximum number of bytes of a submitted form that has no file upload."""
 
 SHARED = (".png", "/series.json")
 """Endings of paths whose answers depend only on address and rights, like the regions of live pages: pictures, and the

@@ -97,8 +97,8 @@ def _restarts(pod: Mapping[str, Any], container: str) -> int:
 
 
 def event_of(item: Mapping[str, Any]) -> PodEvent:
-    """Convert an event of the API core/v1 or events.k8s.io to a PodEvent. An event of core/v1 contains its times and
-    count; one of events.k8s.io has them in its `series`.
+    """Convert a Kubernetes event to a PodEvent. Its time and count may be in the event itself or, in the API
+    events.k8s.io, in the event's `series`.
     """
     series = item.get("series") or {}
     at = series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")

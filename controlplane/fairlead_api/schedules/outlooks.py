@@ -19,7 +19,7 @@ from fairlead_client.resources.schedules import BoundsAt, InForceAt, NextStart, 
 
 NEXT_STARTS = 10
 _MOST_WINDOWS = 500
-"""Maximum number of windows in a week that the detail of a schedule lists."""
+"""Maximum number of windows of a schedule that are listed for one week."""
 
 
 def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:

@@ -56,8 +56,8 @@ class PostgresPredictors:
         await self._database.writing(work)
 
     async def newest(self, pool: PoolKey) -> SharedModel:
-        """Return the newest prediction model whose content is kept. Raises NotFound for an unknown pool or if there is
-        no such model.
+        """Return the newest prediction model whose content is kept; an empty model if the pool has none. Raises
+        NotFound for an unknown pool.
         """
         async with self._database.reading() as connection:
             key = (await pool_row(connection, pool)).id

@@ -219,7 +219,9 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
 
 
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
-    """Write rows back with their new holders and the ends of the old ones, with three statements in total."""
+    """Write changed rows of sessions, with their new holders and the times at which earlier holders were released. Uses
+    three statements in total.
+    """
     changed = [_row(row) for row in rows if not row.new]
     if changed:
         await connection.execute(_SAVE, bound(changed))
@@ -240,18 +242,18 @@ def _row(row: SessionRow) -> dict[str, Any]:
 
 
 AT_ONCE = 20_000
-"""Maximum number of sessions per statement, so that a statement stays within its time limit."""
+"""Maximum number of sessions that one statement reads or writes, so that a statement stays within its time limit."""
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
-    """Unbind the pool's sessions that these instances hold, or all sessions if `instances` is None. The history records
-    until when each session was held.
+    """Unbind the pool's sessions that these instances hold, or all its sessions if `instances` is None. The history
+    records until when each session was held.
 
-    Routers receive no notice: each remembers a session's last home, and reports that home and the reason with the
-    session's next request.
+    Routers receive no notice: each router remembers a session's last home, and reports that home and the reason for
+    leaving it with the session's next request.
 
-    The sessions stay in the database, because there may be hundreds of thousands. They are locked in the order in which
-    reports lock them; in the meantime, reports wait for the pool's row.
+    The sessions' rows are not loaded into this process, because there may be hundreds of thousands. They are locked in
+    the order in which reports lock them. While this runs, reports wait for the pool's row.
     """
     if instances is not None and not instances:
         return
