@@ -132,11 +132,14 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    `background` off = no jobs (tests run them explicitly). All times of caches follow from `share_seconds`. A set of
-    pool summaries is shared for `share_seconds`. Its figures of five minutes are shared for four times as long, or for
-    forty times as long as they take to compute if that is longer (at most ten times as long as summaries); then they
-    are used until they are computed again, at most twenty times as long. Figures of all instances of a pool over a long
-    stretch that ends now are read again after thirty times `share_seconds`, and returned for at most 120 times as long.
+    With `background` False, no background jobs run (tests run them explicitly). The times for which results are cached
+    are multiples of `share_seconds`. A set of pool summaries is shared for `share_seconds`.
+
+    The figures of the last five minutes in a summary are shared for four times as long, or for forty times as long as
+    they take to compute if that is longer, but at most for ten times `share_seconds`. They are still used until they
+    have been computed again, at most for twenty times `share_seconds`. Figures of all instances of a pool over a long
+    range that ends now are read again after thirty times `share_seconds`, and used for at most 120 times
+    `share_seconds`.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
