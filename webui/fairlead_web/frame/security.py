@@ -124,7 +124,7 @@ def session_of(request: Request, settings: WebSettings) -> str | None:
 
 
 def set_session_cookie(request: Request, response: Response, settings: WebSettings, token: str) -> None:
-    """Set the cookie with the session's token. It has no end of its own: the API ends the session on the server."""
+    """Set the cookie with the session's token. Independently of the cookie, the API ends the session on the server."""
     name = settings.cookie_name(host_of(request))
     response.set_cookie(name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
