@@ -1,4 +1,4 @@
-"""Tables of people, their credentials, and gateway keys. Of each secret, only the SHA-256 is stored."""
+"""Tables of people, their credentials, and gateway keys. Only the SHA-256 of each secret is stored."""
 
 from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Index, Integer, LargeBinary, Table, Text, false
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB

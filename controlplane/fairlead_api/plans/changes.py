@@ -87,9 +87,10 @@ class Kind:
 
     Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
     Conflict. `questions` returns the questions about the change's effect: one question, or one for each role whose
-    number of instances changes; it raises InvalidInput for a spec that the operator would refuse. Of the difference
-    between two specs of a pool, `is_part` says whether a plan of this kind could make a part, and `is_for_admins` says
-    whether that part needs an admin, even if the kind's role is lower.
+    number of instances changes; it raises InvalidInput for a spec that the operator would refuse.
+
+    `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
+    `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.
     """
 
     name: PlanKind

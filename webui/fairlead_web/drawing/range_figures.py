@@ -1,7 +1,7 @@
 """The figures over a page's time range, with their texts.
 
 A page reads the figures once, and uses them in its tiles, the legends of its charts and its sentences. Therefore each
-quantity has only one value on a page, for the same range and the same requests.
+quantity has the same value everywhere on a page.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class ShownFigures:
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Return whether the TTFT at the objective's percentile exceeds its limit by so much that the shown digits
+        """Return whether the TTFT at the objective's percentile exceeds its limit so far that the shown digits
         differ.
         """
         ttft = self.figures.ttft_seconds if self.figures.known else None
