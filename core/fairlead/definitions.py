@@ -19,8 +19,8 @@ def definition(
 ) -> dict[str, Any]:
     """Return a whole CRD object, ready to be applied.
 
-    `spec` is a schema, `status` the properties of a schema; `rules` are CEL rules over the object and the message of
-    each.
+    `spec` is a schema, `status` the properties of a schema. `rules` maps CEL rules about the object to their error
+    messages.
     """
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

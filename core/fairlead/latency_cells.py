@@ -23,7 +23,9 @@ WIDTH = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTime:
-    """How many of `requests` meet two targets: between `least` and `most`, which are equal if the answer is exact."""
+    """The number of requests that meet two targets: between `least` and `most`, out of `requests`. `least` and `most`
+    are equal if the number is exact.
+    """
 
     requests: int
     least: int
@@ -51,12 +53,12 @@ def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float)
 
 
 def quantile(steps: Mapping[int, int], share: float) -> float | None:
-    """Return the latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without
-    requests.
+    """Return the latency in seconds below which `share` (0-1) of the requests lie; None without requests. `steps`
+    counts requests by step.
 
-    Within its step it is interpolated as if the requests were spread evenly, so its error is less than a step: a tenth
-    of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge is
-    reported as that edge.
+    Within a step the result is interpolated as if the requests were spread evenly, so its error is less than a step: a
+    tenth of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge
+    is reported as that edge.
     """
     known = sorted((step, count) for step, count in steps.items() if step != NO_TPOT and count > 0)
     before, wanted = 0.0, share * sum(count for _, count in known)

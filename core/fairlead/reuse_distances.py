@@ -26,7 +26,9 @@ blocks is followed.
 GROUPS = 10
 """Number of groups of sessions from which an estimate's error is computed."""
 _TWENTIETH = 2.26
-"""Student's t of nine degrees of freedom: the error is exceeded in one of twenty cases."""
+"""Factor from a standard error to an error that is exceeded in one of twenty cases: Student's t with nine degrees of
+freedom.
+"""
 _HASHES = 1 << 64
 
 

@@ -24,11 +24,14 @@ from fairlead.tables import CanaryFacts, EngineFacts, InstanceEntry, Outlook, Po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFacts:
-    """The parts of the last good spec that stay in force."""
+    """The parts of the last valid spec that the control API uses and that stay in force while a newer spec is refused.
+    """
 
     table: TableFacts
     scales: bool = False
-    """Whether signals decide numbers of instances, at least in a window, so that they must be measured."""
+    """Whether signals decide numbers of instances, always or while a schedule's window is open, so that signals must be
+    measured.
+    """
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":

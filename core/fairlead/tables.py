@@ -99,7 +99,7 @@ class InstanceEntry:
 
     @property
     def accepting(self) -> bool:
-        """Whether new requests may be placed here."""
+        """Whether new requests may be placed on this instance."""
         return self.state in ACCEPTING
 
 
@@ -309,7 +309,9 @@ class ModelledFacts:
     """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
     kv_transfer_latency_seconds: float = 0.0
     copies_prefixes: bool = False
-    """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
+    """Whether prefixes that many sessions share are copied to instances before such sessions arrive, as with
+    `kv_transfer.copies`.
+    """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         """Return the time of one decode step over these requests; 0 if decode times are not known."""
@@ -551,8 +553,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary: the share `share` (0-1) of the sessions without a home get a home among `instances`, the
-    others elsewhere. `step` names the step, for the record of its requests.
+    """The step of a canary. Of the sessions without a home, the share `share` (0-1) get a home among `instances`, and
+    all others elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str

@@ -124,7 +124,7 @@ class SystemApi:
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send neighbouring batches (of `encode_batch`) of one router, at least one; return a receipt for each, in
-        order. `behind` is that of `post_body`.
+        order. For `behind` see `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.

@@ -32,9 +32,9 @@ class HarmUnit(StrEnum):
     WAITED_SECONDS = "seconds/h"
     """Extra seconds that users waited, per hour."""
     ROUTERS = "routers"
-    """Routers that decide alone."""
+    """Number of routers that decide alone, without the decisions of other routers."""
     SILENT_SECONDS = "seconds"
-    """Seconds since the last report."""
+    """Seconds since the last report of a router or an operator."""
     ERROR = "share"
     """Mean error of predictions, as a share of the predicted value."""
     HITS = "hits"
@@ -104,7 +104,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A change that can be planned: the fields of a plan's request, and `words` for a button such as `7 replicas`."""
+    """A change that can be planned: the fields of a plan's request, and in `words` a short text for a button, such as
+    `7 replicas`.
+    """
 
     kind: str
     words: str

@@ -9,11 +9,11 @@ from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
 MOST = 3
-"""Maximum number of such findings per pool: if more instances are hot, the cause is not a single instance."""
+"""Maximum number of HotInstance findings per pool: if more instances are hot, the cause is not a single instance."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield the hot instances with the most late first tokens, at most MOST."""
+    """Yield findings for the hot instances, those with the most late first tokens first, at most MOST."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))

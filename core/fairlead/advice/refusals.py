@@ -1,4 +1,4 @@
-"""Refused: refused requests, one finding for each reason, with a change that would end them."""
+"""Refused: requests are refused. One finding for each reason, with a change that would end these refusals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -17,7 +17,7 @@ from fairlead.reports.canaries import CanarySample
 TURNS = 4
 """Maximum number of requests of a session that count."""
 IDLE_SECONDS = 60.0
-"""Seconds without a request after which a session counts with the requests that it had."""
+"""Seconds without a request after which a session is finished and counted with the requests so far."""
 _KNOWN = 5
 """Number of requests of a stratum that must be known before further requests are compared with their mean."""
 _WAITING = 16
@@ -31,8 +31,8 @@ class Metric:
     `stratum`.
 
     With `is_ratio`, values are logarithms, so that the effect is a ratio; otherwise they are shares. `sign` is 1 if a
-    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` are factors on the
-    limits of the rules.
+    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` multiply the limits
+    `stop_above` and `go_below` of `CanaryRules`.
     """
 
     name: str

@@ -63,8 +63,8 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
-    90, but 89.6, and 99.7.
+    """Return the percentage with at most three decimals: as few as show on which side of `goal` and of 100 it lies.
+    With a goal of 90, 89.6 is not shown as 90.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
@@ -76,11 +76,12 @@ def _length(seconds: float) -> str:
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """Return the share of requests that met the SLO, which requests and targets it covers, and the share that met each
-    target; None without requests.
+    """Return the share of requests that met the SLO, the words for these requests and their targets, and words for the
+    share that met each target alone; None without requests.
 
-    While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
-    those of requests still running, so the shares need not add up. The words say both.
+    While no request has finished, and with routers older than the operator, only TTFT is judged. The share for TTFT
+    includes requests that still run and the share for TPOT does not, so the two need not fit the first share; the words
+    therefore name what each share counts.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

@@ -42,8 +42,8 @@ class Block:
 
 
 def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
-    """Return the blocks that cover a week from Monday on, no more of them than are worth their cost: `wanted` has 672
-    columns.
+    """Return the blocks that cover a week from Monday on. A block is added only if it saves more instance hours than
+    `_WORTH`. `wanted` has 672 columns, one per quarter of an hour.
     """
     days = wanted.reshape(len(roles), 7, PER_DAY)
     price = max(1.0, _WORTH * float(wanted.sum()))
@@ -55,7 +55,7 @@ def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
 
 
 def day_in_blocks(wanted: Wanted, roles: Sequence[Role], weekday: int) -> tuple[Block, ...]:
-    """Return the blocks of one day: `wanted` has 96 columns."""
+    """Return the blocks of one day. `wanted` has 96 columns, one per quarter of an hour."""
     _, cuts = _cut(wanted, max(1.0, 7 * _WORTH * float(wanted.sum())))
     return tuple(
         Block(days=(weekday,), begins=a, ends=b, replicas=dict(zip(roles, map(int, wanted[:, a:b].max(axis=1)), strict=True)))

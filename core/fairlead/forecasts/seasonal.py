@@ -46,7 +46,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The recorded days of one series by their local dates, without days of the calendar."""
+    """The recorded days of one series, by local date, without the special days of the pool's calendar."""
 
     days: Mapping[date, Series]
     calendar: Mapping[date, CalendarDay]

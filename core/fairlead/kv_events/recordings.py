@@ -25,7 +25,7 @@ class RecordedRequest:
     """A request that was answered. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
 
     name: int | str
-    """The instance's name in the recording."""
+    """The request's name in the recording."""
     sent: float
     done: float
     prompt_token_ids: Sequence[int]

@@ -81,7 +81,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordState:
-    """Write an instance's new state on its pod, with now as the time it began."""
+    """Write the new state of an instance on its pod; the state begins now."""
 
     instance: str
     before: InstanceState
@@ -112,8 +112,8 @@ class Drain:
 class FlipRole:
     """Give a drained instance's pod this role and let the pod warm up in it, in one write.
 
-    The role may be the pod's present one: while the instance drained for the other role, that role stopped needing it
-    and its own role needs it again.
+    The role may be the pod's present role: the instance drained for another role, but by now that role no longer needs
+    an instance and the pod's own role needs one.
     """
 
     instance: str

@@ -84,7 +84,9 @@ def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int)
 
 
 def _is_through(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Return whether a draining pod has nothing left to wait for; False without the control API's answer."""
+    """Return whether a draining pod may go: it is empty, or the drain timeout has passed. False without the control
+    API's response.
+    """
     if plan.observations is None or instance.id in plan.actions:
         return False
     since = instance.draining_since if instance.draining_since is not None else plan.now

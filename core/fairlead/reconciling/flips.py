@@ -2,9 +2,9 @@
 
 Only the pod records a flip in progress, so the flip continues after a restart. Each round decides again what happens to
 the drained instance: it continues in the role that it was drained for if that role still lacks an instance, else in its
-own role if that role lacks one; otherwise it is deleted like any other drained instance. If its requested drain is
-withdrawn, an instance returns to its own role at once, provided that the role lacks an instance that was ready before,
-or can release one for it in this round.
+own role if that role lacks one; otherwise it is deleted like any other drained instance. An instance whose requested
+drain is withdrawn returns to its own role at once, if that role lacks an instance, or has an instance that never served
+and can be removed instead.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """The flips in progress, and the places reserved for the next flips."""
+    """The flips in progress, and the numbers of instances reserved for the next flips."""
 
     destinations: Mapping[str, Role]
     """The next role of each draining instance; the instance already counts in that role."""
     moving: Mapping[Role, int]
-    """By role, the number of instances that planned flips will take from the role or give to it; their places are
-    reserved. Empty while the control API does not answer, because no flip can begin then and the places are filled in
-    another way.
+    """By role, the number of instances that planned flips will take from the role or give to it, so that nothing else
+    removes or creates them. Empty while the control API does not answer, because no flip can begin then, and the
+    missing instances are created.
     """
 
     def arriving(self, role: Role) -> int:

@@ -135,8 +135,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """Return the spec's terms for a role. For a role that the pool does not have, no instances are desired; the other
-    terms are taken from another role.
+    """Return the spec's desired state of a role. For a role that the pool does not have, no instances are desired;
+    everything else is taken from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -221,12 +221,12 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""The divisor that limits drains of stalled instances: at most one in this many instances of a role may be away."""
+"""At most one in this many instances of a role may be out of service when a stalled instance is drained."""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 
 def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Begin the drains of stalled instances that may begin.
+    """Drain the stalled instances that may be drained now.
 
     Their engines make no progress. Routers see this but no probe does, because the engines' HTTP servers answer. A
     stalled instance is drained, which takes no time because its requests are already lost, and a new instance is

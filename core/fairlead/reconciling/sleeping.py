@@ -45,8 +45,7 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Ask again the engines that should wake up and still sleep, because an operator may have ended before it asked
-    them.
+    """Ask engines to wake up that were to wake up but still sleep: an operator may have stopped before it asked them.
     """
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
@@ -54,7 +53,9 @@ def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
-    """Let instances sleep on that are being woken and are no longer needed; return how much of the surplus is left."""
+    """Put instances back to sleep that are to wake up, still sleep and are surplus by now; return how much of `surplus`
+    is left.
+    """
     waking = [one for one in plan.live(desired.role) if one.waking and one.sleep is EngineSleep.ASLEEP and one.id not in plan.actions]
     for instance in waking[: max(0, min(surplus, _room(plan, desired)))]:
         plan.record(instance, InstanceState.ASLEEP, _SURPLUS)

@@ -1,4 +1,6 @@
-"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and speeds."""
+"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and measured figures
+such as speeds.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,9 +25,9 @@ class EngineTrouble(StrEnum):
     used.
     """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave the
-    engine are recomputed, and decode instances compute its prompts themselves. For a while the engine is not asked
-    again.
+    """When routers asked the engine to compute a prompt for another instance, its response named no KV blocks to fetch.
+    So sessions that leave the engine are recomputed, and decode instances compute its prompts themselves. For a while
+    the engine is not asked again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
@@ -50,7 +52,7 @@ PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledEngine:
-    """An instance whose engine is not as a router expects, and the difference in words."""
+    """An instance whose engine is not as a router expects, and the difference as a sentence."""
 
     pool: PoolKey
     instance: str
@@ -58,7 +60,7 @@ class TroubledEngine:
     """An `EngineTrouble`, or the name of a trouble that only newer routers know."""
     words: str
     seconds: float = 0.0
-    """Seconds since the router first saw the trouble, where that matters."""
+    """Seconds since the router first saw the trouble; 0 for troubles whose duration does not matter."""
     ranks: tuple[int, ...] = ()
     """The affected data-parallel ranks, while the engine's other ranks are well; empty if all are affected."""
 
@@ -80,8 +82,8 @@ class KnownCache:
     state: str
     blocks: int = 0
     lag_seconds: float | None = None
-    """Seconds from the creation of its newest batch of events, by the engine's clock, to its arrival,
-    by the router's.
+    """Seconds from the creation of the instance's newest batch of events, by the engine's clock, to the batch's
+    arrival, by the router's clock.
     """
     gaps: int = 0
     batches_lost: int = 0

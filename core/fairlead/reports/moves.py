@@ -14,17 +14,8 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why something moves: the trigger, and the figure that decided, which was above `threshold`; None if no figure
-    did.
-
-    Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
-    `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an
-    instance is hot · `prefix-equal`: the pending work (or cost) at the source, and at the target · `prefix-affinity`:
-    the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of going ·
-    `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
-    TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit ·
-    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer with the
-    least gain.
+    """Reasons for refusals that too few decode instances cause. FOR_PREFILL has the reasons that too few prefill
+    instances cause; all other reasons are in neither set.
     """
 
     trigger: BindingReason
@@ -131,12 +122,14 @@ class Move(Generic[Pool, Time]):
 
     @property
     def origin(self) -> str:
-        """Where the session or request came from: an instance, or one of its ranks by name (`fairlead.targets`)."""
+        """The instance from which the session or request came, or one of the instance's ranks by name
+        (`fairlead.targets`).
+        """
         return target_of(self.source, self.source_rank)
 
     @property
     def destination(self) -> str:
-        """Where the request went, named in the same way."""
+        """The instance or rank to which the session or request went, named as in `origin`."""
         return target_of(self.target, self.target_rank)
 
 

@@ -1,4 +1,4 @@
-"""Refused requests, counted by cause and second, and for each cause the words that routers, advice and pages use."""
+"""Refused requests, counted by cause and second, and for each cause the texts that routers, advice and pages show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonFacts:
-    """How routers answer a refusal, how pages show it and how advice words it.
+    """The facts about one reason for refusals: the router's response to the client, and the texts of pages and of
+    advice.
 
     `short` is the role that has too few instances: prefill, decode, or None for neither. `by_estimate` says that the
     router estimated or counted too little time or room; if False, no instance serves the model, or none is allowed to
@@ -45,7 +46,7 @@ class RejectionReason(StrEnum):
 
     @property
     def facts(self) -> ReasonFacts:
-        """The facts of the reason."""
+        """The texts and properties of this reason."""
         return _FACTS[self]
 
 

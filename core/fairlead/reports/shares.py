@@ -24,7 +24,8 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill, and so its routers need each answer at once."""
+    """The pool refuses requests after their prefill, so its routers must decide at once and cannot ask another router.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class InstanceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPrompt:
-    """Where a prompt was placed: its blocks at depths 1, 2, 4, ... and its last block, at depth `length`, each as
-    `told_block`.
+    """A sketch of a prompt and the instance on which it was placed: the prompt's blocks at the depths 1, 2, 4, ..., and
+    its last block, at depth `length`. Each block is a hash as `told_block` returns it.
     """
 
     instance: str

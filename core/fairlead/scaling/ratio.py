@@ -4,16 +4,17 @@ Every period the loads (predicted latencies over their SLO) and the arriving wor
 move one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
 smoothed and in the newest comparison, and is above `receiver_load` while the other is below `donor_load`. Or the work
 is more than the instances of a role can do, and a move would serve more of it (`overload`); loads do not show this if
-excess requests are refused. The move is made after `periods` comparisons in a row that call for it; then nothing moves
-for `cooldown_seconds`, and smoothing restarts. A comparison does not count while the receiver has an instance that does
-not serve yet: its effect is not yet in the figures.
+excess requests are refused.
 
-If the loads oscillate, as prefill and decode do under early rejection, the row is interrupted unless half an
-oscillation outlasts it. And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that
-is unknown, the pool must serve more requests after it, or as many with its busier role less busy. This must hold in
-each comparison of the row, and for the smoothed work even if that is wrong by its standard error, which shrinks with
-the length of the row. At most one of two neighbouring splits is better, so under constant work no move is ever
-reverted.
+The move is made after `periods` comparisons in a row that call for it; then nothing moves for `cooldown_seconds`, and
+smoothing restarts. A comparison does not count while the receiver has an instance that does not serve yet, because the
+figures do not include its effect yet. If the loads oscillate, as prefill and decode do under early rejection, they call
+for opposite moves in turn, so no move is made unless half an oscillation is longer than these comparisons.
+
+And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that is unknown, the pool
+must serve more requests after it, or as many with its busier role less busy. This must hold in each of these
+comparisons, and for the smoothed work even if that is wrong by its standard error, which shrinks with the number of
+comparisons. At most one of two neighbouring splits is better, so under constant work no move is ever reverted.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ Shares = Mapping[Role, RoleShare]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move that the figures call for; `hold` says why it is not made."""
+    """A move that the figures call for; `hold` says why it is not made, None if it is made."""
 
     receiver: Role
     hold: Hold | None

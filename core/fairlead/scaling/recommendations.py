@@ -19,7 +19,9 @@ class Controller(StrEnum):
 
 
 class Cause(StrEnum):
-    """The reason for the number: the largest part of the need, or a comparison of the two roles."""
+    """The main reason for a recommended number of instances: the largest part of the need, or a comparison of the two
+    roles.
+    """
 
     PROMPTS = "Prompts"
     QUEUE = "Queue"
@@ -145,8 +147,8 @@ class Recommendation:
 
     @property
     def line(self) -> str:
-        """A key that is equal for recommendations that say the same. While a recommendation is held, only its direction
-        is in the key, not its number.
+        """A key that is equal for recommendations that need not be recorded twice. While a recommendation is held, the
+        key contains only its direction, not its number.
         """
         said = f"{self.controller} {self.role} {self.verdict} {self.hold or '-'} {self.bounds.lower}..{self.bounds.upper} "
         if self.verdict is Verdict.HELD:

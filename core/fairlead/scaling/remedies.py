@@ -19,7 +19,7 @@ LEAST_GAIN = 0.02
 _PLATEAU = 0.01
 """A number counts as good as the best if it serves in time at most this share of requests less."""
 _ONE_OF_TWENTY = 1.645
-"""Standard deviations that a normal variable exceeds in one of twenty cases."""
+"""Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -52,8 +52,8 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether, with certainty, more than this share of such requests is beyond any number of instances: by two
-        standard deviations of the share.
+        """Return whether more than the share `allowed` of such requests is, with certainty, beyond any number of
+        instances: by two standard deviations of the share.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
@@ -114,7 +114,7 @@ class Simulated:
     ttfts: tuple[Tried, ...]
     reach: Reach
     unlike: str | None = None
-    """Why the simulated pool is not like the real one: nothing is confirmed then."""
+    """Why the simulated pool is not like the real one, so that its results confirm nothing; None if it is like it."""
     host_cache: HostCache | None = None
     """What a cache in host memory would add to the hits of the same requests."""
     held: int | None = None
@@ -250,8 +250,9 @@ def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Return numbers between those already tried, around the least that is enough or about as good as the best, and one
-    above them in case that does not hold. `first` has the share in time of each.
+    """Return the numbers of instances to try next: some below the smallest tried number that is enough (or about as
+    good as the best), that number itself, and one above it in case it turns out not to be enough. `first` has the share
+    in time of each tried number.
     """
     numbers = sorted(first)
     if not numbers:

@@ -84,7 +84,7 @@ class ZeroSpec(HoldingFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingSpec:
-    """How the number of instances of each role is found."""
+    """How the number of instances of each role is determined."""
 
     mode: ScalingMode = text(
         (
@@ -153,4 +153,4 @@ ZERO_TOGETHER = Rule(
     field="roles",
     message="with scaling.mode SLO or Advise either all roles have minReplicas 0 or none: prefill and decode go to zero together",
 )
-"""A rule of the whole spec: with automatic scaling, all roles can go to zero or none."""
+"""A rule of the whole spec: with automatic scaling, either all roles may go to zero or no role may."""

@@ -25,7 +25,7 @@ def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether there is a gap between the remembered time and now."""
+    """Return whether more than `GAP_PERIODS` have passed since the last comparison, or the clock was set back far."""
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 
@@ -75,7 +75,9 @@ def _stable(role: RoleMemory, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """Return the number beyond which this period's limit of steps would be exceeded; never against the direction."""
+    """Return the number of instances that the role may reach at most (or at least, when it shrinks) within this
+    period's limit of steps. The limit never forces a step in the opposite direction.
+    """
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
     if isinstance(rules, ScaleUpSpec):

@@ -142,8 +142,8 @@ class PoolCalls(ApiCalls):
     async def differences(
         self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
     ) -> Differences:
-        """Return the differences between the requests of these instances (separated by commas) from `start` to `end`,
-        and the other requests from `rest_start` to `rest_end`, at most a day.
+        """Return how the requests of some instances from `start` to `end` differ from the other requests from
+        `rest_start` to `rest_end`. `instances` are separated by commas; each time range is at most a day.
         """
         query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

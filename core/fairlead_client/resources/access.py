@@ -120,8 +120,9 @@ class OidcProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcLoginRequest:
-    """The values that a browser brought back from the identity provider (`code`), and those with which it was sent
-    there: `redirect_uri`, `nonce`, and the `code_verifier` whose SHA-256 was the code challenge (PKCE, RFC 7636).
+    """The values of a completed OpenID Connect login: the `code` with which the identity provider sent the browser
+    back, and the `redirect_uri`, `nonce` and `code_verifier` of the login's beginning. The SHA-256 of `code_verifier`
+    was the code challenge (PKCE, RFC 7636).
     """
 
     code: str

@@ -113,7 +113,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFacet:
-    """A value of a field of entries, and how many entries have it."""
+    """A value of a field of audit entries, and how many entries have it."""
 
     value: str
     entries: int
