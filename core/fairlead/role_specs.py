@@ -197,5 +197,7 @@ class RoleSpec:
 
     @property
     def most(self) -> int:
-        """Maximum number of instances that may be desired; no limit if the role selects existing pods."""
+        """Maximum number of instances that may be desired; only the general limit MAX_REPLICAS if the role selects pods
+        of a workload that Fairlead does not scale.
+        """
         return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

@@ -24,8 +24,7 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill, so its routers must decide at once and cannot ask another router.
-    """
+    """The pool uses early rejection after the prefill, so each router of the pool decides alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether more than `GAP_PERIODS` have passed since the last comparison, or the clock was set back far."""
+    """Return whether comparisons were interrupted: there was none before, the last one was longer ago than a gap of
+    `GAP_PERIODS` periods, or the clock was set back.
+    """
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 

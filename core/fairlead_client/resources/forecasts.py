@@ -31,8 +31,8 @@ class RecordedQuarter:
 
 
 class TrialOf(StrEnum):
-    """The schedules with which the last week was run again: no schedules but mode SLO, the present ones, or the
-    proposed ones.
+    """The schedules with which the last week is simulated again: in mode SLO without schedules, with the present
+    schedules, or with the proposed schedules.
     """
 
     REACTIVE = "reactive"
@@ -42,7 +42,9 @@ class TrialOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleTrial:
-    """The result of running the last week again: instance hours, and the numbers of late and of all requests."""
+    """The result of simulating the last week again: instance hours, the number of late requests, and the number of all
+    requests.
+    """
 
     schedules: TrialOf
     instance_hours: float

@@ -82,13 +82,13 @@ METRICS = {
     "requests": "requests/s",
     "failed": "requests/s",
 }
-"""Metrics a heatmap can show, with their unit."""
+"""Metrics that a heatmap can show, each with its unit."""
 
 GOOD_WHEN_HIGH = frozenset({"hit_rate"})
 """Metrics for which a low value is bad."""
 
 GROUPS = ("instance", "role", "node")
-"""What a row of a heatmap can show."""
+"""The values of a heatmap's `group`: what one row shows."""
 
 SORTS = ("name", "max", "latest", "pain", "auto")
 """Orders of rows: role and name, largest value, newest value, or how far and how long over the limit (`pain`); `auto`

@@ -11,8 +11,8 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(moves.Move[str, datetime]):
-    """The fields that migrations and re-routes share: the router's record, the router's id, and conclusions from the
-    record.
+    """The fields that migrations and re-routes share: the router's record, the router's id, and conclusions drawn from
+    the record.
     """
 
     pool: str
@@ -42,9 +42,9 @@ class Migration(Move):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRoute(Move):
-    """A queued or unbound request went to another instance; no session's home moved.
+    """A queued or unbound request that went to another instance; no session's home moved.
 
-    `session` is just the session that the request named.
+    `session` is only the session that the request named.
     """
 
     request: str

@@ -14,9 +14,9 @@ from fairlead.schedules.windows import Window
 class ScheduleItem:
     """One schedule of a pool.
 
-    `subjects` are the subjects that it sets: roles it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the
-    schedule as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that
-    will happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
+    `subjects` name what it sets: the roles that it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the schedule
+    as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that will
+    happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
     """
 
     pool: str
@@ -84,7 +84,7 @@ class InForceAt:
     """The mode of the ratio."""
     ratio_method: str
     deciding: dict[str, list[str]]
-    """For each subject, the schedules that decide it."""
+    """For each role's bounds, `slo`, `earlyRejection` and `ratio`, the schedules whose values are in force."""
     next_change: datetime | None
 
 

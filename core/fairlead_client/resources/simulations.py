@@ -159,6 +159,6 @@ class Simulation(SimulationItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlanRequest:
-    """Which of a simulation's policies to plan, by its index; None = the winner."""
+    """The policy of a simulation for which to make a plan, by its index; None = the winner."""
 
     policy: int | None = None

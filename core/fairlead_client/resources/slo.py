@@ -42,7 +42,7 @@ class SloVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloShare:
-    """Requests of one version and priority class, or of all if that is None.
+    """The requests of one version of the objectives and one priority class; None = of all versions, or of all classes.
 
     `attainment` is the share of the judged `requests` that was in time; `ttft_attainment` and `tpot_attainment` are
     about one target each. `served_in_time` is the share in time of all requests: judged, refused and failed. Shares are
@@ -141,11 +141,11 @@ class SloBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfShare:
-    """Recorded requests of one priority class (of all if None) under other targets.
+    """Recorded requests of one priority class (of all classes if None) under other targets.
 
-    `in_time_least` to `in_time_most` of `requests` had a TTFT and a TPOT below the targets: a single number if the
-    answer is exact. `attainment` is their attainment under the targets that applied. `met` compares with the
-    percentile; None if the answer is not exact enough, or there are no requests.
+    Between `in_time_least` and `in_time_most` of `requests` had a TTFT and a TPOT below the targets; the two are equal
+    if the number is exact. `attainment` is the requests' attainment under the targets that applied. `met` says whether
+    the percentile would have been reached; None if the number is not exact enough, or there are no requests.
     """
 
     priority_class: str | None
@@ -162,8 +162,8 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """How many recorded requests would have met other targets, with the latencies that they had. Under these targets
-    routers would have queued and refused differently.
+    """How many recorded requests would have met other targets, with the latencies that they had. This ignores that,
+    under other targets, routers would have queued and refused differently.
 
     `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """

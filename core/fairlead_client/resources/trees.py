@@ -61,8 +61,8 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSession(TurnSums):
-    """A session of a tree. `evidence` says how the session's parent is known; a session without a parent is the
-    root.
+    """A session of a tree. `evidence` says whether the client named the session's parent or its prompts show it; a
+    session without a parent is the root.
     """
 
     session: str

@@ -32,7 +32,7 @@ SUBSCRIBED = tuple(kind for kind in NoticeKind if kind is not NoticeKind.TEST)
 
 
 class NoticeForm(StrEnum):
-    """The form of a notice's body: JSON as the Standard Webhooks specification has it, or a message for Slack."""
+    """The format of a notice's body: JSON as the Standard Webhooks specification defines it, or a message for Slack."""
 
     JSON = "json"
     SLACK = "slack"

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Uncounted:
-    """Memory that does not count, for connections whose messages are small."""
+    """A counter of memory that stays at 0, for connections whose messages are too small to be counted."""
 
     held = 0
 
@@ -70,17 +70,17 @@ class GrpcConnection(asyncio.Protocol):
         self._queued = 0
         """Number of bytes of streams' data in `_out`."""
         self._has_more = False
-        """Whether a stream has to wait because `_out` is full."""
+        """Whether a stream waits because `_out` is full."""
         self._reading = False
         self._flush_due = False
         self._frames = FrameReader(self._take, self._begin)
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
-        """The highest stream that may be served, as a GOAWAY reports it."""
+        """The highest stream number that may be served, as a GOAWAY reports it."""
         self._highest_stream = 0
-        """The highest stream that the peer began. After a GOAWAY the peer may begin more until it has read the
-        GOAWAY.
+        """The highest stream number that the peer has begun. After a GOAWAY the peer may begin more until it has read
+        the GOAWAY.
         """
         self._send_window = http2.DEFAULT_WINDOW
         self._peer_window = http2.DEFAULT_WINDOW
@@ -205,7 +205,7 @@ class GrpcConnection(asyncio.Protocol):
         return self._loop.time() - self._idle_since >= (IDLE_SECONDS if self._highest_stream else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Close, to give the place to another connection."""
+        """Close the connection in favour of another connection."""
         self.leave()
 
     def _look_whether_idle(self) -> None:
@@ -221,7 +221,7 @@ class GrpcConnection(asyncio.Protocol):
     # ── sending ──
 
     def push(self, data: bytes) -> None:
-        """Send these bytes, together with other bytes of the same moment."""
+        """Send these bytes in one write with other bytes that are sent at the same moment."""
         self._out.append(data)
         if not self._reading and not self._flush_due:
             self._flush_due = True
