@@ -87,7 +87,7 @@ class SystemApi:
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), HeldPools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """Return the pools without a state for this many seconds."""
+        """Return the pools for which no state has arrived for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
         return _read(await self._send("GET", path, b""), UnheardPools)
 

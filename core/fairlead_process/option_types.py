@@ -1,6 +1,6 @@
-"""Options of commands, and types of options whose refusals name the value and say what to write.
+"""Options of commands, and types of options whose error messages name the value and say what to write.
 
-Numbers have bounds; NaN is always refused, which click's own ranges let pass.
+Numbers have bounds; NaN, which click's own ranges accept, is always refused.
 """
 
 from collections.abc import Callable

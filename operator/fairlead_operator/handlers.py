@@ -48,7 +48,7 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
-    """Return the worker of the pool with this memo, created at the pool's first event."""
+    """Return the worker of the pool to which `memo` belongs; it is created at the pool's first event."""
     if "worker" not in memo:
         memo.worker = memo.workers.add(_key(body))
     worker: PoolWorker = memo.worker
@@ -105,9 +105,9 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
 @kopf.on.event(GROUP, VERSION, ROLES, labels={POOL_LABEL: kopf.PRESENT})
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
-    """Let the pool's worker check the Service, budgets and roles after a change of such a child.
+    """Let the pool's worker check its Service, budgets and role objects after a change of one of them.
 
-    A scaled InferencePoolRole is such a change.
+    Scaling an InferencePoolRole is such a change.
     """
     if is_news(memo, event, child_essence):
         for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=labels[POOL_LABEL])):

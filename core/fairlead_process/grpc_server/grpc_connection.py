@@ -32,7 +32,7 @@ CLOSING_SECONDS = 5.0
 """Seconds that a closing connection may take to send its remaining bytes."""
 MOST_RESETS = 2 * MOST_STREAMS
 RESETS_SECONDS = 10.0
-"""Seconds in which the peer may reset at most MOST_RESETS streams: all of a connection's streams, and as many again."""
+"""Period in seconds in which the peer may reset at most MOST_RESETS streams."""
 MOST_REFUSED = 4096
 """Maximum number of streams that the peer may begin after a GOAWAY."""
 
@@ -272,7 +272,7 @@ class GrpcConnection(asyncio.Protocol):
         return sent
 
     def forget(self, stream: GrpcStream) -> None:
-        """Forget a stream that has ended here."""
+        """Remove a stream that has ended on the server's side."""
         self._streams.pop(stream.id, None)
         if not self._streams:
             self._last_has_ended()

@@ -1,7 +1,7 @@
-"""Handles what others do to the pool's pods: repairs it if possible, and records it in any case.
+"""Handles changes that others make to the pool's pods: records each change, and repairs it if possible.
 
 The record of the control API shows which instances a state lacks, so a restarted operator notices all instances that
-went while no operator ran. A pod that still exists has only lost its marks.
+went while no operator ran. A pod that still exists has only lost its labels and annotations (marks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,9 @@ AGAIN_SECONDS = 60.0
 
 
 class OthersActs:
-    """The acts of others on one pool. The memory only prevents that an act is recorded twice; it decides nothing."""
+    """The changes that others make to one pool's pods. The memory only prevents that a change is recorded twice; it
+    decides nothing.
+    """
 
     def __init__(self, cluster: Cluster, recorder: EventRecorder, retries: ActionRetries, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -33,29 +35,31 @@ class OthersActs:
         self._clock = clock
         self._marks = KnownMarks()
         self._told: set[str] = set()
-        """Instances whose leaving was already recorded by an event."""
+        """Instances about which an event has already recorded that they are being removed."""
         self._restored: dict[tuple[str, str], float] = {}
-        """When each mark of a pod was last restored: somebody else, such as a webhook, may remove it at once."""
+        """When each mark of a pod was last restored, by pod and mark: a webhook, for example, may remove a mark again
+        at once.
+        """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet, with their roles."""
 
     def told(self, instance: str) -> None:
-        """Note that an event has recorded that this instance leaves, so that its end is not recorded again."""
+        """Remember that an event has recorded the removal of this instance, so that its end is not recorded again."""
         self._told.add(instance)
 
     def is_told(self, instance: str) -> bool:
-        """Return whether an event has recorded that this instance leaves."""
+        """Return whether an event has recorded that this instance is being removed."""
         return instance in self._told
 
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore the marks that the pool's own pods among these lack; return whether any mark was missing."""
+        """Restore missing marks on those of these pods that are the pool's own; return whether any mark was missing."""
         lost = [one for one in self._marks.lost(documents, identity, spec, last_ordinal) if not self._was_restored(one)]
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Record instances that ended without an event. Return whether one of them still exists, and was repaired.
+        """Record instances that ended without an event. Return whether one of them still exists and was repaired.
 
         Raises ClusterError.
         """
@@ -76,8 +80,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces; forget all of them if the plan creates no instance, because then
-        none is missing.
+        """Forget the instances that a plan replaces. If the plan creates no instance, forget all of them, because then
+        no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:

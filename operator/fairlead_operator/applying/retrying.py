@@ -30,8 +30,8 @@ class ActionRetries:
     `clock`.
 
     An action's key is a tuple that begins with the action's kind and ends with its object and the change, so that a
-    corrected action has no pause. A round waits for at most one slow refusal: it then leaves its other actions of that
-    kind for the next round, and gives each action of another kind at most `SLOW_SECONDS`.
+    corrected action has no pause. After one slow refusal, a round leaves its other actions of the same kind for the
+    next round, and gives each action of another kind at most `SLOW_SECONDS`.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -45,8 +45,8 @@ class ActionRetries:
         """The first refusal of this round; None if no action was refused."""
 
     def begin_round(self, basis: Hashable) -> None:
-        """Begin a round in which no action was tried yet. If `basis` differs from the last round's, for example after
-        the spec was corrected, all pauses end.
+        """Begin a round, in which no action has been tried so far. If `basis` differs from the last round's, for
+        example after the spec was corrected, all pauses end.
         """
         if basis != self._basis:
             self._refusals.forget()
@@ -136,7 +136,7 @@ def _is_conflict(error: Exception) -> bool:
 
 def _answers_others(error: ClusterUnavailable) -> bool:
     """Return whether other calls may succeed after this error. 429 and 5xx may concern only this call, for example if
-    an admission webhook fails and the server answers with a 500 of its own. So may a missing answer, as while a webhook
-    hangs.
+    an admission webhook fails and the server responds with a 500. So may a missing response, for example while a
+    webhook hangs.
     """
     return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

@@ -42,12 +42,12 @@ _ANNOTATIONS = (
 )
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
-"""Number of ordinals beyond the last known one that are searched for a pod's own ordinal."""
+"""Number of ordinals after the last known ordinal that are tried when a pod's ordinal is searched from its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostMarks:
-    """The marks that a pod lacks, by name, with the values to restore."""
+    """The labels and annotations (marks) that a pod lacks, with the values to restore."""
 
     pod: Mapping[str, Any]
     labels: dict[str, str]
@@ -61,14 +61,20 @@ class LostMarks:
 
 @dataclass(slots=True)
 class KnownMarks:
-    """The marks of each pod, by uid, as last read. A new operator has read none, and restores what can be inferred."""
+    """The labels and annotations of each pod (its marks), by uid, as last read. An operator that has just started has
+    read none, and restores the values that can be inferred.
+    """
 
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    """The marks of the previous reading, for pods that the present one lacks because their label was removed."""
+    """The marks found by the reading before the last one. They serve pods that the last reading lacks because their
+    label was removed.
+    """
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
-        """Return the marks that the pool's own pods among these lack. `last` is the highest ordinal given."""
+        """Return the missing marks of those of these pods that are the pool's own. `last` is the highest ordinal given
+        so far.
+        """
         seen, found = {}, []
         for document in documents:
             metadata = document["metadata"]
@@ -86,7 +92,7 @@ class KnownMarks:
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """Return the marks that this own pod lacks."""
+        """Return the missing marks of this pod, which is the pool's own."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
@@ -104,8 +110,8 @@ class KnownMarks:
 
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return which marks a pod has and who owns the pod. A change of this is news, because the operator itself never
-    removes any of these marks.
+    """Return the names of the operator's marks that a pod has, and the uids of its owners. If this changes, the pod
+    must be examined, because the operator itself never removes any of these marks.
     """
     names = [name for part, wanted in (("labels", _LABELS), ("annotations", _ANNOTATIONS)) for name in _present(metadata.get(part), wanted)]
     return (*names, *(owner.get("uid") for owner in metadata.get("ownerReferences") or ()))
