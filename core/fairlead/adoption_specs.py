@@ -1,5 +1,5 @@
-"""Pools that adopt running pods: their roles select pods of existing workloads and may scale those workloads. Also the
-rules of such specs.
+"""Pools that adopt running pods, and the rules of their specs. The roles of such a pool select pods of existing
+workloads, and may scale those workloads.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)

@@ -67,7 +67,7 @@ class Figure:
 
     @property
     def observed(self) -> float | None:
-        """The value, if it was observed."""
+        """The value, if it was observed; None otherwise."""
         return self.value if self.is_observed else None
 
 

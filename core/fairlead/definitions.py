@@ -59,7 +59,7 @@ def definition(
 
 
 def column(name: str, kind: str, path: str, description: str, *, wide: bool = False) -> dict[str, Any]:
-    """Return a column of `kubectl get`; a wide one is shown with `-o wide` only."""
+    """Return a column of `kubectl get`. With `wide`, the column is shown only with `-o wide`."""
     return {"name": name, "type": kind, "jsonPath": path, "description": description, **({"priority": 1} if wide else {})}
 
 
@@ -67,7 +67,7 @@ _AGE = column("Age", "date", ".metadata.creationTimestamp", "Time since creation
 
 
 def text(description: str, **more: Any) -> dict[str, Any]:
-    """Return the schema of a text; `more` are further keywords."""
+    """Return the schema of a text; `more` are further schema keywords."""
     return {"type": "string", "description": description, **more}
 
 

@@ -12,7 +12,7 @@ CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people: with the value `true` the instance gets no new requests."""
 
 DRAIN_ANNOTATION = "fairlead.dev/drain"
-"""Set by people: with the value `true` the instance is drained, and another takes its place."""
+"""Set by people: with the value `true` the instance is drained, and another instance replaces it."""
 
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's

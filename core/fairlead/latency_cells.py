@@ -1,8 +1,8 @@
 """Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
 
 A request belongs to one cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9
-times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered
-exactly. Any other target cuts through one step, and the answer is a range between two numbers of requests.
+times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). For a target at such a number, the
+count is exact. Any other target cuts through one step, and the count is a range between two numbers of requests.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for d
 """Upper ends of the steps, in seconds, ascending. Step 0 is below the first edge; step `n` begins at `EDGES[n - 1]`."""
 
 NO_TPOT = 255
-"""The TPOT step of an answer of one token, which has no TPOT and is never late by TPOT."""
+"""The TPOT step of a response of one token, which has no TPOT and is never late by TPOT."""
 WIDTH = 256
 """Number of TPOT steps per TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
 
@@ -88,7 +88,7 @@ def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def is_edge(seconds: float) -> bool:
-    """Return whether a target of this many seconds gets an exact answer."""
+    """Return whether a target of this many seconds gets an exact count."""
     least, most = _steps_below(seconds)
     return least == most
 

@@ -99,7 +99,7 @@ class PoolState:
     objectives: tuple[PriorityClass, ...] = ()
     """More classes of requests, from InferenceObjectives."""
     canary: CanaryFacts | None = None
-    """The canary of the rollout in progress, as in the routing table."""
+    """The canary of the rollout in progress, as it appears in the routing table; None without a canary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

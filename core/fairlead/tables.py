@@ -553,7 +553,7 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary. Of the sessions without a home, the share `share` (0-1) get a home among `instances`, and
+    """The step of a canary. The share `share` (0-1) of the sessions without a home get a home among `instances`, and
     all others elsewhere. `step` names the step in the records of its requests.
     """
 

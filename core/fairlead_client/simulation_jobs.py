@@ -124,8 +124,9 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """The common part of all runs. `weight` is the number of requests that each request of the job represents, because
-    only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial block.
+    """What all runs of a simulation have in common. `weight` is the number of requests that each request of the job
+    represents, because only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial
+    block.
     """
 
     requests: list[TraceRequest]

@@ -42,7 +42,7 @@ class Visitor(Protocol):
     """The calls that a door makes to a connection."""
 
     def may_go(self) -> bool:
-        """Return whether the connection has been idle long enough for another connection to take its place."""
+        """Return whether the connection has been idle long enough to be closed in favour of another connection."""
 
     def turn_away(self) -> None:
         """Close the connection, with a response if its client waits for one."""

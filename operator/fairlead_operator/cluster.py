@@ -146,7 +146,7 @@ class HttpCluster:
         await self._api.close()
 
     async def serves_pools(self) -> bool:
-        """Return whether the server answers and knows Fairlead's resources. Raises ClusterError."""
+        """Return whether the server responds and knows Fairlead's resources. Raises ClusterError."""
         found = await self._api.call("GET", f"/apis/{GROUP}/{VERSION}", absent=404) or {}
         return {PLURAL, pool_roles.PLURAL} <= {resource.get("name") for resource in found.get("resources") or ()}
 

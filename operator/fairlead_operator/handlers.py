@@ -78,7 +78,7 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
     """Wake the pool's worker.
 
     A pool that disappeared while the control API was unreachable, or without its finalizer, is reported as soon as the
-    API answers.
+    API responds.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):

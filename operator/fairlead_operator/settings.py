@@ -58,7 +58,7 @@ class Pace:
         ),
     )
     longest_pause: float = 30.0
-    """Longest pause between two tries while the control API does not answer."""
+    """Longest pause between two tries while the control API does not respond."""
     silence: float = 10.0
     """Seconds without a response about a pool after which the control API counts as unreachable."""
     longest_retry: float = 300.0

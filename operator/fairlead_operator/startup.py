@@ -79,7 +79,7 @@ class ServesPools(Protocol):
     """The call that the start needs to check whether the Kubernetes API is ready."""
 
     async def serves_pools(self) -> bool:
-        """Return whether the server answers and knows Fairlead's resources. Raises ClusterError."""
+        """Return whether the server responds and knows Fairlead's resources. Raises ClusterError."""
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
@@ -193,7 +193,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Wait until the Kubernetes API answers and knows Fairlead's resources.
+    """Wait until the Kubernetes API responds and knows Fairlead's resources.
 
     Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
     """

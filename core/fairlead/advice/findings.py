@@ -76,7 +76,7 @@ class Cause(StrEnum):
 
 
 class EvidenceKind(StrEnum):
-    """Where the figures of a finding can be looked at."""
+    """The kind of page that shows the figures of a finding."""
 
     HEATMAP = "heatmap"
     REJECTIONS = "rejections"
@@ -92,8 +92,7 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where the figures of a finding can be looked at. `seconds` is how far back they reach; `metric` is a heatmap
-    metric.
+    """The page that shows the figures of a finding. `seconds` is how far back they reach; `metric` is a heatmap metric.
     """
 
     kind: EvidenceKind

@@ -36,13 +36,13 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Return the instance's share of the computed prompt tokens."""
+    """Return the share of this instance in the prompt tokens that all serving instances computed."""
     total = sum(each.served.prefilled_tokens for each in serving)
     return one.served.prefilled_tokens / total if total else 0.0
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Return the share of the computed prompt tokens that the instance's weight entitles it to."""
+    """Return the share of the prompt tokens that this instance should compute by its weight."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 

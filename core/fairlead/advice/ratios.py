@@ -1,4 +1,4 @@
-"""RatioOff: the same instances would serve more of the traffic with another split between prefill and decode."""
+"""RatioOff: the pool's instances would serve more of the traffic with another split between prefill and decode."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
-"""Remedies in words, for findings and for causes of refusals: what simulations and recorded requests show
-would help.
+"""Writes remedies as text for findings and for causes of refusals: what would help according to simulations and
+recorded requests.
 """
 
 from fairlead.advice import wording

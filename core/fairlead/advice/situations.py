@@ -73,7 +73,9 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Return whether an instance was observed for long enough and most of the observed minutes are `bad`."""
+        """Return whether the instance was observed for long enough and `bad` minutes are more than half of the observed
+        minutes.
+        """
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 

@@ -47,8 +47,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict about a step, with its evidence. Only sessions that counted are included; `late_requests` were
-    reported too late to count.
+    """The verdict about a step of a canary, with its evidence. A session is included only if it could be compared;
+    `late_requests` were reported too late to be included.
     """
 
     verdict: StepVerdict

@@ -1,5 +1,5 @@
-"""RingSynced, SLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about routers and
-requests.
+"""RingSynced, SLOMet and ControlPlaneReachable: the conditions that rest on the control API's responses about routers
+and requests.
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
@@ -13,7 +13,9 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """Return the condition before the first answer of the control API; a condition already in the status is kept."""
+    """Return the condition of this type for the time before the first response of the control API. If the status
+    already has the condition, it is kept.
+    """
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -71,7 +73,8 @@ def _beside(percent: float, goal: float = 100.0) -> str:
 
 
 def _length(seconds: float) -> str:
-    """Write a duration in whole units, so that the message changes at most once a minute and not with every answer."""
+    """Write a duration in whole units, so that the message changes at most once a minute and not with every response.
+    """
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 

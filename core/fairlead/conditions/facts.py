@@ -119,7 +119,7 @@ class GatewayFacts:
 
 
 class NoRoom(StrEnum):
-    """Why no place was found for an instance: the reason of Degraded=True."""
+    """Why there is no room for an instance: the reason of Degraded=True."""
 
     NODES = "Unschedulable"
     """No node has room for the pod; the reason that Kubernetes gives."""
@@ -138,7 +138,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition, not yet with a transition time. `status` is True, False or Unknown."""
+    """A condition of a pool's status, without its transition time, which is added later. `status` is True, False or
+    Unknown.
+    """
 
     type: ConditionType
     status: str
@@ -149,8 +151,8 @@ class Condition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
     """The facts that determined every role's number of instances. `measured` are the roles with fresh signals.
-    `answered` says whether the control API answered in this round, so that one late answer does not look as if nothing
-    were measured.
+    `answered` says whether the control API responded in this round, so that one late response does not look as if
+    nothing were measured.
     """
 
     is_fixed: bool
@@ -166,7 +168,7 @@ class PoolFacts:
     """The facts from which the conditions are computed.
 
     `desired` has an entry per role; it is empty when no valid spec was seen yet. `observations` None = the API did not
-    answer, and `api_problem` says why. If both are None, the API was asked only a moment ago and may still answer.
+    respond, and `api_problem` says why. If both are None, the API was asked only a moment ago and may still respond.
     `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label and are
     not its instances. `scaling` None = no valid spec was seen yet.
     """

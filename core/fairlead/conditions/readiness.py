@@ -113,7 +113,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """Return the instances that cannot run, grouped by reason, with the message about the first of each group."""
+    """Return the instances that cannot run, grouped by reason, each group with the message about its first instance."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)

@@ -24,7 +24,7 @@ _GROUPINGS: Sequence[Sequence[tuple[int, ...]]] = (
     ((0, 1, 2, 3), (4,), (5, 6)),
     tuple((day,) for day in range(7)),
 )
-"""Ways to group the days that share their blocks, Monday = 0."""
+"""Ways to divide the days of the week into groups; the days of a group have the same blocks. Monday = 0."""
 _WORTH = 0.01
 """Least share of the week's instance hours that one more block must save."""
 MOST_BLOCKS = 6

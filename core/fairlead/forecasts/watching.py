@@ -1,5 +1,5 @@
-"""Detects whether demand is within the band of its forecast. Demand departs after it was outside for some time, and
-returns after it was inside for as long.
+"""Detects whether demand is within the band of its forecast. Demand counts as outside once it has been outside the band
+for some time, and as inside again once it has been inside for an equal time.
 """
 
 from collections.abc import Mapping

@@ -51,11 +51,9 @@ class DrainReason(StrEnum):
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
-    """A person asked for the drain. Another instance takes the drained one's place, except that of an adopted
-    instance.
-    """
+    """A person asked for the drain. Another instance replaces the drained instance, unless it is adopted."""
     STALLED = "EngineStalled"
-    """Routers see that the instance's engine makes no progress; another instance takes its place."""
+    """Routers see that the instance's engine makes no progress; another instance replaces it."""
     NOT_SELECTED = "NotSelected"
     """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
     instead.

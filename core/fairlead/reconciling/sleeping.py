@@ -21,8 +21,8 @@ _SURPLUS = "ScaledDown"
 
 def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
     """Have a drained instance sleep instead of deleting it. Return False if the instance must be deleted: it is not
-    merely surplus, its template is an old one, enough others sleep, its engine cannot sleep, or takes too long to fall
-    asleep.
+    merely surplus, its template is an old one, enough other instances sleep already, or its engine cannot sleep or
+    takes too long to fall asleep.
     """
     is_surplus = instance.drained_as_surplus and not (instance.drain_requested or instance.cordoned or instance.adopted)
     late = plan.elapsed(instance) >= desired.drain_timeout_seconds + PATIENCE_SECONDS

@@ -166,7 +166,7 @@ class Report(ReportBatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReceipt:
-    """The API's answer.
+    """The API's response to one batch of reports.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among

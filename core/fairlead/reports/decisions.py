@@ -106,7 +106,7 @@ class RequestOutcome(StrEnum):
     CANCELLED = "cancelled"
     """The client cancelled the request."""
     DECLINED = "declined"
-    """The engine answered 4xx."""
+    """The engine responded with a status 4xx."""
 
 
 @value

@@ -38,8 +38,7 @@ class EngineTrouble(StrEnum):
     ENGINE_SLOW = "EngineSlow"
     """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
-    """The engine has work and makes no progress, though its HTTP server answers: it gets no requests
-    and is replaced.
+    """The engine has work and makes no progress, though its HTTP server responds: it gets no requests and is replaced.
     """
 
     ENGINE_ASLEEP = "EngineAsleep"

@@ -25,7 +25,9 @@ class MoveCause:
 
 
 class MoveOutcome(StrEnum):
-    """The outcome of the request that carried a move; `underway` until it got its first token or ended without one."""
+    """The outcome of the request that carried a move; `underway` until that request got its first token or ended
+    without one.
+    """
 
     UNDERWAY = "underway"
     COMPLETED = "completed"
@@ -43,9 +45,9 @@ class CacheFate(StrEnum):
     UNNAMED = "unnamed"
     """The source computed the prompt and did not say where its blocks are: no connector is configured there."""
     REFUSED = "refused"
-    """The source or the target answered with an error."""
+    """The source or the target responded with an error."""
     LOST = "lost"
-    """The source or the target did not answer, or broke the transfer off."""
+    """The source or the target did not respond, or broke the transfer off."""
     LATE = "late"
     """The transfer took longer than the allowed time."""
 
@@ -70,10 +72,10 @@ class CacheTransfer:
 class Move(Generic[Pool, Time]):
     """The fields that a session migration and a re-route share, in routers' reports and in the public API.
 
-    TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
-    difference, negative when leaving was predicted to cost time. All are None if nothing could be predicted,
-    because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
-    None until it has one.
+    `predicted_source_ttft_seconds` and `predicted_target_ttft_seconds` were predicted at decision time for the request
+    that carried the move; `benefit_seconds` is their difference. All three are None if nothing could be predicted,
+    because the source is gone or no request carried the move. `actual_ttft_seconds` is the real TTFT of that request,
+    None until it is known.
 
     `trigger` is the reason for the move, and `crossed` (with `threshold`, in `crossed_unit`) the figure that decided:
     see `MoveCause`. The hits are prompt tokens that source and target were assumed to hold at decision time, None if
@@ -81,9 +83,10 @@ class Move(Generic[Pool, Time]):
     None if it required none.
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
-    request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
-    and those that did not. `transfer_bytes` is None where engines have not counted any yet. `handed_over`: no client's
-    request carried it; the router itself asked the target for the session's last prompt, as the source was leaving.
+    request waited for the transfer; None if no transfer was tried. Of the tokens of these blocks, `tokens_moved` were
+    transferred and `tokens_recomputed` were not. `transfer_bytes` is None if engines have not counted any bytes yet.
+    With `handed_over`, no client's request carried the move; the router itself sent the session's last prompt to the
+    target, as the source was being removed.
 
     `source_rank` and `target_rank` are data-parallel ranks, None for instances with a single one; a session may move
     from one rank of an instance to another. Subclasses declare `pool` and `at` again with their types, since the
@@ -101,7 +104,7 @@ class Move(Generic[Pool, Time]):
     predicted_source_ttft_seconds: float | None
     predicted_target_ttft_seconds: float | None
     benefit_seconds: float | None
-    """Predicted TTFT for staying minus that for moving: negative when the move was predicted to cost time."""
+    """TTFT predicted for staying minus TTFT predicted for moving; negative if the move was predicted to cost time."""
     actual_ttft_seconds: float | None = None
     tokens_moved: int = 0
     tokens_recomputed: int = 0

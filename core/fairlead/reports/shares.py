@@ -20,7 +20,7 @@ class Apart(StrEnum):
     not sent an address yet.
     """
     NO_ANSWER = "no-answer"
-    """Other routers are listed, but none of them answers."""
+    """Other routers are listed, but none of them responds."""
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"

@@ -20,7 +20,7 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRole:
-    """What the pool, or the InferencePoolRole, declares for a role."""
+    """The number of instances and the bounds that the pool, or its InferencePoolRole, declares for a role."""
 
     role: Role
     replicas: int

@@ -78,7 +78,7 @@ class RatioMemory:
     beyond: int = 0
     """Number of consecutive comparisons that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """Of the comparisons that `beyond` counts, the number of the latest in a row that found a move worth it for the
+    """Number of the latest comparisons in a row, among those that `beyond` counts, that found a move worth it for the
     measured work.
     """
     moved_at: float | None = None

@@ -25,15 +25,15 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The recorded requests that no number of instances serves in time, and what would help them.
+    """How many recorded requests no number of instances serves in time, and what would help these requests.
 
     `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
-    an idle instance with every earlier prefix cached; `refused` requests got no answer; `refused_beyond` requests are
-    both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed can
-    change; they are included in `beyond`. With a TTFT target of `ttft_seconds`, or with engines `speed` times as fast,
-    the share of requests beyond would be no larger than the percentile allows. `tokens` is the longest prompt, or
+    an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond` requests
+    that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed
+    can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows with a TTFT
+    target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest prompt, or
     uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
-    similar requests brings more work than these by more than `swing` (0.2: a fifth).
+    similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
     """
 
     requests: int
@@ -65,12 +65,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A value that simulations tried (instances of a role, or a TTFT target in seconds), and the shares of all requests
-    in time; refused requests count as late.
+    """The simulated result of one value (a number of instances of a role, or a TTFT target in seconds): the share of
+    all requests that is in time. Refused requests count as late.
 
-    Shares are given by seed at the recorded rate, and with fewer and more requests. In one of twenty cases, an equal
-    number of similar requests has a share that is lower by more than `error`. `unknown` says why the result cannot be
-    relied on.
+    `attainments` are the shares for each seed at the recorded rate, `fewer` and `more` the shares with fewer and more
+    requests. In one of twenty cases, an equal number of similar requests has a share that is lower by more than
+    `error`. `unknown` says why the result cannot be relied on; None if it can.
     """
 
     value: float

@@ -12,7 +12,7 @@ from fairlead_client.resources.plan_kinds import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceEvidence:
-    """Where the figures of a finding can be looked at, and the time range to look at. `metric` is a heatmap metric."""
+    """The page that shows the figures of a finding, and the time range to look at. `metric` is a heatmap metric."""
 
     kind: EvidenceKind
     start: datetime
@@ -46,7 +46,7 @@ class AdviceReport:
     """Findings, ordered by harm: by level, then by unit in the order of `HarmUnit`, then by harm.
 
     Rates are over the last `window_seconds`. `pools` were examined; `complete` is false if there are more pools than
-    one answer covers.
+    one response covers.
     """
 
     at: datetime

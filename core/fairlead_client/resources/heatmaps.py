@@ -29,12 +29,14 @@ class HeatmapRow:
 class Heatmap:
     """One metric of a pool's instances over time.
 
-    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all of a `role` or `node`. Columns are
-    `step_seconds` wide from `start`; a cell is the maximum (or mean) of its seconds. `maximum` is the top of the scale:
-    the data's maximum, at least the limit; 1 for shares. `sort` is the order of the rows, never `auto`. `rows_total`
-    counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts all
-    migrations of the range; `migrations` leaves out those within one group, and holds only the busiest if there are
-    more pairs of rows and columns than can be shown.
+    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all instances of a `role` or `node`.
+    Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of the values in its seconds.
+    `maximum` is the top of the colour scale: the largest value or, if that is larger, the limit; 1 for shares. `sort`
+    is the order of the rows, never `auto`.
+
+    `rows_total` counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts
+    all migrations of the range. `migrations` leaves out those within one row, and holds only the most frequent if there
+    are more combinations of rows and columns than can be shown.
     """
 
     pool: str

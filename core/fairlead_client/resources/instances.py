@@ -1,4 +1,4 @@
-"""Instances: state, place on the ring and load."""
+"""Instances: state, position on the ring and load."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

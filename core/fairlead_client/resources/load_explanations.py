@@ -11,12 +11,12 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigure:
-    """One metric in the range; None without measurements.
+    """One metric of the explained instance in the range; None without measurements.
 
-    `maximum` and `mean` are those of the per-second values, as a heatmap's cell shows them; `before` is the maximum in
-    the range of the same length before it. `others` is the median of the maximum of the `others_count` other instances
-    of the role, and `others_over` is how many of them were over the `limit`. For a metric whose low values are bad,
-    `before` and `others` are means, to be compared with `mean`.
+    `maximum` and `mean` are those of the per-second values, as in a heatmap's cell. `before` is the maximum in the
+    preceding range of equal length. `others` is the median of the maximums of the role's other instances;
+    `others_count` is the number of these instances, and `others_over` how many of them exceeded the `limit`. For a
+    metric whose low values are bad, `before` and `others` are means, to be compared with `mean`.
     """
 
     metric: str
@@ -43,13 +43,13 @@ LEAST_SAMPLES = 30
 class SenderShare:
     """The recorded requests of one session; `session` None stands for all requests without a session.
 
-    `requests` and `prompt_tokens` count what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
-    exact if every request is recorded, else an estimate that weights each request by how rarely its kind is recorded,
-    and None if too few requests are recorded for an estimate (see `Senders`). `prefill_tokens` are the prompt tokens
-    that the router knew to be uncached when it chose the instance, and `prefill_share` is their share of all such
-    tokens. Both are None if no score of the instance was recorded. If all requests are recorded (`Senders.is_whole`),
-    they are the tokens that the engine computed, by its own count of cached tokens if it reports one. `is_unnamed`: the
-    row is one session whose name is not known any more.
+    `requests` and `prompt_tokens` count only recorded requests. `tokens_share` (0-1) is the session's share of all
+    prompt tokens. It is exact if every request is recorded, else an estimate that weights each request by how rarely
+    its kind is recorded, and None if too few requests are recorded for an estimate (see `Senders`). `prefill_tokens`
+    are the prompt tokens that the router knew to be uncached when it chose the instance, and `prefill_share` is their
+    share of all such tokens. Both are None if no score of the instance was recorded. If all requests are recorded
+    (`Senders.is_whole`), `prefill_tokens` are the tokens that the engine computed, by its own count of cached tokens if
+    it reports one. `is_unnamed`: the row is one session whose name is not known any more.
     """
 
     session: str | None

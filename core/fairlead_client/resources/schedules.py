@@ -54,8 +54,8 @@ class ScheduleDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsAt:
-    """The bounds of a role: its own, or those of a schedule. `replicas` = the number that would be desired, None for a
-    role whose number the pool does not declare.
+    """The bounds of a role at a point in time: its own, or those of `schedule`. `replicas` is the number of instances
+    that would be desired then, None for a role whose number the pool does not declare.
     """
 
     role: Role

@@ -131,11 +131,12 @@ class SessionTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTime:
-    """The times between the end of a session's answers and its next turn, of one tenant and one tool, as measured.
+    """Measured quantiles of the time between the end of a session's response and the session's next turn, over all such
+    times with one tenant and one tool.
 
-    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn, "" if
-    there was none: then somebody thought, or the client does not show its tools. `other_tools` counts the names that
-    are added up in one row because there are too many; then `tool` is "".
+    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn. It is
+    "" if there was none: then a person thought, or the client does not show its tools. If there are too many tools, one
+    row adds up the least frequent: `other_tools` counts them, and `tool` is "".
     """
 
     tenant: str

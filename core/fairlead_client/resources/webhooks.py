@@ -82,7 +82,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeAttempt:
-    """One attempt to deliver a notice. `status` is the receiver's, if it answered; `problem` says why it counts as
+    """One attempt to deliver a notice. `status` is the receiver's, if it responded; `problem` says why it counts as
     failed, None if the notice was delivered.
     """
 

@@ -197,8 +197,8 @@ class GrpcConnection(asyncio.Protocol):
     # ── its door, and time ──
 
     def may_go(self) -> bool:
-        """Return whether the connection has been without a stream long enough for another connection to take its
-        place.
+        """Return whether the connection has been without a stream long enough to be closed in favour of another
+        connection.
         """
         if self._streams or self._transport is None:
             return False

@@ -91,7 +91,7 @@ class GrpcStream:
         self._buffer = bytearray()
         """The beginning of a message, which may arrive in many frames."""
         self._kept = 0
-        """Size of `_buffer` in bytes, as the listener was last told through `keeps`."""
+        """Size of `_buffer` in bytes, as last reported to the listener's `keeps`."""
         self._sent: Callable[[], None] | None = None
         """The function to call when no bytes wait any more."""
         self._unacknowledged = 0

@@ -1,4 +1,4 @@
-"""Retries actions that the Kubernetes API refused, or that it answered with an error of its own.
+"""Retries actions that the Kubernetes API refused, or that failed because of an error of the API itself.
 
 Each refusal is recorded as one event, and the action is tried again after a growing pause.
 """
