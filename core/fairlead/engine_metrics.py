@@ -26,7 +26,7 @@ LONGEST_LINE = 4096
 """Maximum length of a line in characters; longer lines are not read."""
 LONGEST_HELP = 300
 MOST_VALUE = 1e21
-"""Largest plausible value of a sample: about the floating point operations of a GPU in years."""
+"""Largest plausible value of a sample: about as many as the floating point operations that a GPU does in years."""
 _CREATED = "_created"
 """Name ending of the gauges that hold the creation times of counters."""
 _PARTS = ("_bucket", "_sum", "_count")
@@ -187,7 +187,7 @@ def _note(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """Return the labels; None if the text is not a list of them."""
+    """Return the labels by name; None if the text is not a valid list of labels."""
     found, place, end = dict[str, str](), 0, len(text.rstrip(", "))
     while place < end:
         label = _LABEL.match(text, place)

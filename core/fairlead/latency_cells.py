@@ -38,7 +38,9 @@ def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """Return the requests of `counts` (by cell) whose TTFT and TPOT lie strictly below the targets, in seconds."""
+    """Return how many of the requests in `counts` (by cell) have a TTFT and a TPOT strictly below the targets, in
+    seconds.
+    """
     ttft_least, ttft_most = _steps_below(ttft_seconds)
     tpot_least, tpot_most = _steps_below(tpot_seconds)
     requests = least = most = 0

@@ -68,7 +68,7 @@ MOST_GROUPS = 64
 LONGEST_WORD = 64
 """Maximum number of characters of the name of a tier, or of a group's kind."""
 MESSAGE_BYTES = 4 * 1024 * 1024
-"""Maximum size of one message of KV events: 800,000 tokens in one step of the engine."""
+"""Maximum size of one message of KV events. It is enough for 800,000 tokens in one step of the engine."""
 MOST_SECONDS = 1e12
 """Largest plausible time in Unix seconds by an engine's clock, which may be very wrong."""
 

@@ -53,7 +53,7 @@ class HitShare:
 
 
 class ReuseDistances:
-    """The distances of the references of some prompts, in order of time.
+    """The reuse distances of the blocks in some prompts, in order of time.
 
     `sessions` names the session of each prompt, because the prompts of a session are not independent. A prompt without
     a name is grouped with the prompts that have the same first block.

@@ -10,7 +10,9 @@ import numpy.typing as npt
 FEW = 8
 """Largest number of set bits for which reading the bits one by one is the cheaper way."""
 KEPT_MASKS = 64
-"""Number of masks with more bits that are cached with their slots: prefixes that many instances hold recur often."""
+"""Maximum number of masks, of those with more than `FEW` bits, that are cached with their slots: prefixes that many
+instances hold recur often.
+"""
 
 SlotVector = npt.NDArray[np.int64]
 

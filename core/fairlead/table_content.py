@@ -39,7 +39,7 @@ class MirroredFacts:
         return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
-        """Return the facts, with the SLO and early rejection that open windows set at that time."""
+        """Return the facts with the SLO and the early rejection that the windows open at the schedules' time set."""
         if schedules is None:
             return self
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
@@ -101,8 +101,8 @@ def table_of(
 
 
 def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) -> EngineFacts:
-    """Return the engine figures with which routers calculate: the mean speed and cache size of the instances that take
-    requests.
+    """Return the engine figures that routers use for calculations: the mean speed and cache size of the instances that
+    take requests.
 
     These equal the declared figures except during a rollout that changes them.
     """
@@ -132,11 +132,12 @@ def outlook(
     stuck: frozenset[str],
     now: float,
 ) -> tuple[Outlook, float | None]:
-    """Return the outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
+    """Return what routers should expect of a pool at `now` (Unix seconds) and, if the pool is closed, the time at which
+    it opens, if known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
-    first. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone they
-    take no requests.
+    first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone
+    they take no requests.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):

@@ -74,11 +74,12 @@ class InstanceEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
-    """One instance in a table.
+    """One instance in a routing table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
-    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine. `stays` False: the instance is known to leave soon, so it takes requests but inherits no sessions.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless it accepts requests). Instances
+    with the same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the
+    table's engine. `stays` False: the instance is known to be removed soon, so it takes requests but inherits no
+    sessions.
     """
 
     id: str
@@ -347,7 +348,7 @@ class EngineFacts(EngineSpecFacts):
 
     @property
     def copies_prefixes(self) -> bool:
-        """Whether prefixes that many sessions share are copied before such sessions arrive."""
+        """Whether prefixes that many sessions share are copied to instances before such sessions arrive."""
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
@@ -355,7 +356,7 @@ class EngineFacts(EngineSpecFacts):
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """Return the facts with this engine's figures in place of the pool's; None = unchanged."""
+        """Return the facts with the figures of `instance` in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
@@ -431,7 +432,7 @@ MAX_PRIORITY_CLASSES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: which requests go first, and which are refused first.
+    """An entry of `spec.priorityClasses`: which requests are served first, and which are refused first.
 
     `fairlead.priority_classes` describes pools without classes.
     """
@@ -475,8 +476,8 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy that makes choices beside the deciding policy, without any
-    effect.
+    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with those of the
+    deciding policy.
     """
 
     policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)

@@ -25,7 +25,7 @@ LARGEST_EVENT = 16 * 1024 * 1024
 
 
 class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
-    """The whole public API; see `ApiCalls` for its arguments and for what is raised."""
+    """All calls of the public API; see `ApiCalls` for the constructor's arguments and the errors that calls raise."""
 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None

@@ -1,7 +1,7 @@
 """`SystemApi`: the internal protocol between the control API and the operator or routers, one method per endpoint.
 
-Each call is made once and returns its outcome as a value: taken, refused permanently, or later. The caller decides
-whether, when and what to send again.
+Each call is made once and returns its outcome as a value: accepted (`Taken`), permanently refused (`Refused`), or
+possible later (`Later`). The caller decides whether, when and what to send again.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -92,7 +92,9 @@ class SystemApi:
         return _read(await self._send("GET", path, b""), UnheardPools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
-        """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""
+        """Report that the pool no longer exists. A pool unknown to the API (404) counts as taken, so this may be
+        repeated.
+        """
         return _done(await self._send("DELETE", _of(pool, internal_paths.POOL), b"", done=frozenset({404})))
 
     # ── as a router ──

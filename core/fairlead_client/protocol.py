@@ -1,5 +1,5 @@
-"""The version of the internal protocol. It is sent with every call, so that processes whose versions are too far apart
-say so clearly.
+"""The version of the internal protocol. It is sent with every call, so that a process refuses a call whose version is
+too far from its own with a clear message.
 
 Unknown members and kinds of messages are skipped, so most changes need no new version. The number rises when an older
 side would misunderstand a message; the previous release then still understands it.

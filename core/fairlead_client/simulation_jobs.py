@@ -208,15 +208,15 @@ def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
 
 
 def decode_job(line: bytes) -> SimulationJob:
-    """Read a job. Raises msgspec.DecodeError."""
+    """Decode a job from a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
 
 
 def decode_run(line: bytes) -> JobRun:
-    """Read a run. Raises msgspec.DecodeError."""
+    """Decode a run from a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:
-    """Read a line. Raises msgspec.DecodeError."""
+    """Decode a line of progress. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobLine)

@@ -104,7 +104,9 @@ class Door:
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Admit a connection, if necessary in place of an idle one; return False if the caller must refuse it."""
+        """Admit a connection to the door, if necessary after closing an idle one; return False if the caller must
+        refuse it.
+        """
         if len(self._inside) >= self.most and not self._make_room():
             return False
         self._inside[visitor] = None

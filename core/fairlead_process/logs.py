@@ -31,7 +31,7 @@ CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kop
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
-"""Attributes that uvicorn and kopf attach to records for their own formatters."""
+"""Attributes that uvicorn and kopf attach to log records for their own formatters; they are left out of the lines."""
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"

@@ -120,7 +120,7 @@ class Lease:
 
 
 class FencedCluster:
-    """A cluster that only the holder of the Lease may change.
+    """Calls to a cluster of which only the holder of the Lease may make those that change it.
 
     An operator that was suspended and lost the Lease is stopped here, before its next write.
     """

@@ -11,7 +11,7 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 
 SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
-"""The hash used for a role that selects its pods: their workload owns their template."""
+"""The hash used for a role that selects its pods, because the pods' template belongs to their workload."""
 
 ENGINE = "engine"
 PORT_NAME = "http"

@@ -29,7 +29,8 @@ class TellsHeldPools(Protocol):
 class SleepingPools:
     """The pools of this operator that have no instance until a request arrives.
 
-    A pool that is missed here, for example while the control API is unreachable, is woken by its own next round.
+    If the worker of a pool is not woken here, for example while the control API is unreachable, the pool's own next
+    round starts its instances.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
-"""One worker per pool: kopf's daemon runs it while the pool lives, and kopf's deletion handler finalizes with it.
+"""One worker per pool: kopf's daemon runs it while the pool exists, and kopf's deletion handler uses it to finalize the
+pool.
 
-A pool never takes two steps at once.
+A worker never takes two steps at once.
 """
 
 import asyncio

@@ -18,10 +18,11 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is, and limits of the calls.
+    """The address of the control API, and limits of the calls to it.
 
-    `timeout_seconds` bounds one call, and so the delay of a round by a silent API. `calls_at_once` bounds the calls in
-    flight; it is smaller than the number of database connections that the API has for them.
+    `timeout_seconds` bounds one call, and so the delay that an API which does not respond causes in a round.
+    `calls_at_once` bounds the calls in flight; it is smaller than the number of database connections that the API has
+    for them.
     """
 
     urls: tuple[str, ...] = field(metadata=API_URLS)

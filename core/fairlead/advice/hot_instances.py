@@ -1,4 +1,6 @@
-"""HotInstance: one instance computes more than its share and misses the objectives, while the others meet them."""
+"""HotInstance: one instance computes more than its share and misses the objectives, while the pool's other instances
+meet them.
+"""
 
 from collections.abc import Iterator, Sequence
 

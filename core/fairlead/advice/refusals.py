@@ -18,7 +18,9 @@ class _Why:
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
+    """Yield a finding for each reason for which requests were refused. Its level is bad if the pool misses its
+    objectives or cannot serve at all.
+    """
     for reason, number in sorted(pool.refused.items()):
         if number <= 0:
             continue

@@ -56,8 +56,8 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
 
 
 def beyond_remedies(found: Simulated) -> str:
-    """Return the remedies for prompts that no number of instances serves in time. A higher target is proposed only as
-    far as the simulation confirms it.
+    """Return the remedies for prompts that no number of instances serves in time. A higher TTFT target is proposed only
+    as far as the simulation confirms it.
     """
     reach, confirmed = found.reach, enough_time(found)
     remedies = []

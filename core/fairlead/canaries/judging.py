@@ -1,4 +1,4 @@
-"""The verdict about a step of a canary (go on, wait, or go back) with its evidence."""
+"""Gives the verdict about a step of a canary (go on to the next step, wait, or roll back), with its evidence."""
 
 from collections.abc import Iterable
 from math import exp, log

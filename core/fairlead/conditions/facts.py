@@ -53,7 +53,7 @@ class ActionFailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailure:
-    """An action that failed: the named reason, and one line with the server's words or the remedy."""
+    """An action of the operator that failed: the named reason, and one line with the server's message or the remedy."""
 
     reason: ActionFailureReason
     message: str
@@ -78,7 +78,7 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why a pool that asks for gateways is not offered to any: the reason of GatewayReady=False."""
+    """Why a pool that asks for gateways is not announced to any gateway: the reason of GatewayReady=False."""
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"
@@ -86,7 +86,7 @@ class GatewayProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProblem:
-    """The problem that keeps the operator from showing the pool to gateways, and one line with the remedy."""
+    """The problem that keeps the operator from announcing the pool to gateways, and one line with the remedy."""
 
     reason: GatewayProblemReason | ActionFailureReason
     message: str

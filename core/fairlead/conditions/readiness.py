@@ -64,7 +64,9 @@ def progressing(facts: PoolFacts) -> Condition:
 
 
 def _without_room(facts: PoolFacts) -> str:
-    """Return the remedy for a rollout whose next instance has no room while no old instance may be removed first."""
+    """Return the remedy for a rollout that is stuck because its next instance has no room and no old instance may be
+    removed first.
+    """
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""

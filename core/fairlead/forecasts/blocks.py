@@ -1,4 +1,5 @@
-"""Finds a few windows that cover a need: the days of the week in groups, each day in blocks, each block a schedule.
+"""Finds a few windows that cover the instances that a week needs: the days of the week in groups, each day in blocks,
+each block a schedule.
 
 A block has the largest need of its quarters, so no quarter of an hour has fewer instances than it needs. The extra
 instances that a block costs are weighed against the cost of one more schedule for people to read.

@@ -53,7 +53,9 @@ class Draft:
     zone: ZoneInfo
 
     def usual(self, role: RoleLimits) -> int:
-        """Return the role's number of instances while no window is open: at least its minimum where scaling decides."""
+        """Return the role's number of instances while no window is open: at least its minimum if scaling decides the
+        number.
+        """
         return role.least if self.mode is ScalingMode.SLO else role.declared
 
 

@@ -124,7 +124,7 @@ class BlockIndex:
 
     @property
     def shared_blocks(self) -> int:
-        """Blocks that the shared store is known to hold; 0 while no event has named one."""
+        """Number of blocks that the shared store is known to hold; 0 until an event has named one of its blocks."""
         return 0 if self._shared is None else len(self._shared.keys)
 
     def share(self, most_blocks: int, medium: str | None = None) -> None:
@@ -324,7 +324,8 @@ class BlockIndex:
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
     def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
-        """Return the holding outside the GPU that an event is about; None for a holding that is not kept."""
+        """Return the holding outside the GPU that an event is about; None if no holding is kept for the event's medium.
+        """
         if self._is_shared(medium, event.locality):
             return self._shared
         tier = tier_of(medium, event.locality)

@@ -125,7 +125,9 @@ def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
 
 
 def _block_size(fed: Sequence[Feed]) -> int | None:
-    """Return the block size as the index determines it: that of the first block stored with tokens."""
+    """Return the block size that a `BlockIndex` would determine: the size of the first block stored with tokens; None
+    without such a block.
+    """
     for feed in fed:
         for event in feed.batch.events:
             if event.kind is EventKind.STORED and event.token_ids:

@@ -1,4 +1,4 @@
-"""The content of an engine's recording: its batches of events and its answered requests, in the recorder's time."""
+"""The content of an engine's recording: its batches of events and its finished requests, in the recorder's time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class RecordedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that was answered. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
+    """A request that the engine finished. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
 
     name: int | str
     """The request's name in the recording."""

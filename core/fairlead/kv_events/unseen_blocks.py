@@ -74,7 +74,9 @@ class UnseenBlocks:
         self._parents: dict[int, int | None] = {}
         """Key → the key before it in its sequence; None for a first block."""
         self._places: dict[int, list[tuple[TokenSequence, int]]] = {}
-        """Hash of a block's own tokens → its positions in the sequences, without first blocks."""
+        """Hash of a block's own tokens → the positions of the blocks with these tokens in the sequences; the first
+        blocks of sequences are left out.
+        """
         self._stored_at: dict[int, list[float]] = {}
         self._segments: list[_Segment] = []
         for sequence in sequences:

@@ -12,9 +12,11 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and no instance is leaving or has just gone."""
+    """The role has fewer instances than desired, and no instance is being removed or has just ended."""
     REPLACING = "Replacing"
-    """The instance replaces another one that has gone, is leaving now, or leaves once this instance serves."""
+    """The instance replaces another instance that has ended, is being removed now, or will be removed once this
+    instance serves.
+    """
     ROLLOUT = "Rollout"
     """The instance has the new template and takes over from an instance with an old template."""
 
@@ -91,10 +93,10 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now.
+    """Mark an instance as draining from now on. Only a drain that a person asked for can be ended (`EndDrain`).
 
-    Only a drain that a person asked for can be ended (`EndDrain`). The instance gets no new requests and its sessions
-    move away. Once the instance is empty, its pod is deleted or, with `flip_to`, continues in that role.
+    The instance gets no new requests and its sessions move away. Once the instance is empty, its pod is deleted or,
+    with `flip_to`, continues in that role.
     """
 
     instance: str

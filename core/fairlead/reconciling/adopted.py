@@ -2,8 +2,8 @@
 them.
 
 The workload decides about its pods: a pod that the workload adds is adopted; a pod that it deletes drains during its
-grace period like any other pod. So a lost instance waits for its pod to return or to go, and an instance that a person
-drained stays empty until the drain is withdrawn.
+grace period like any other pod. So a lost instance stays until its pod returns or is deleted, and an instance that a
+person drained stays empty until the drain is withdrawn.
 """
 
 from fairlead.instances import InstanceState

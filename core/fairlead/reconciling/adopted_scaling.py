@@ -50,7 +50,9 @@ def _leaves(instance: ObservedInstance) -> bool:
 
 
 def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: Sequence[ObservedInstance], surplus: int) -> None:
-    """Drain the pods to be removed: the highest ordinals, or else those that are not ready, then the coldest."""
+    """Drain the pods to be removed: in an ordered workload those with the highest ordinals; otherwise first those that
+    are not ready, then those that are cheapest to remove.
+    """
     free = [one for one in staying if one.id not in plan.actions]
     costs = plan.victims(desired, free)
     if workload.ordered:

@@ -79,7 +79,7 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Change the roles of drained instances, and return instances whose drain was withdrawn to service.
+    """Change the roles of drained instances, and put instances whose drain was withdrawn back into service.
 
     At the drain timeout an instance changes its role while requests still run on it: its pod stays, so no request is
     cut off.
@@ -98,7 +98,8 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
     """Return how many instances move from one role to the other by flips.
 
-    Donor instances that do not serve are given up instead, and during a rollout instances are replaced, not flipped.
+    Instances of the donor role that do not serve are removed instead, and during a rollout instances are replaced, not
+    flipped.
     """
     if donor.spec_hash != taker.spec_hash or any(outdated(role, plan.live(role.role)) for role in (donor, taker)):
         return 0

@@ -87,7 +87,7 @@ class ObservedInstance:
 
     @property
     def counts(self) -> bool:
-        """Whether the instance counts as one of its role's instances: it neither leaves nor sleeps."""
+        """Whether the instance counts as one of its role's instances: it is neither being removed nor asleep."""
         return self.draining_since is None and not self.terminating and self.state is not InstanceState.ASLEEP
 
     @property

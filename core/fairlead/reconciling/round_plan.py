@@ -56,8 +56,8 @@ class RoundPlan:
         return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
 
     def live(self, role: Role) -> list[ObservedInstance]:
-        """Return a role's instances that are useful or will be again: they do not leave the role, and this plan does
-        not delete them.
+        """Return a role's instances that are useful now or will be: they are not being removed from the role, and this
+        plan does not delete them.
         """
         return [
             instance
@@ -161,9 +161,9 @@ class RoundPlan:
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """Return the candidates with their costs, in the order in which to drain them: first those that a person wants
-        drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
-        group the cheapest first.
+        """Return the candidates with their costs of removal, in the order in which to drain them: first those that a
+        person wants drained, then cordoned ones, then those whose template is not the one to keep, then all others;
+        within each group the cheapest first.
 
         Empty if the routers' reports are missing.
         """

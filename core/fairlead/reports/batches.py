@@ -34,7 +34,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAddress:
-    """The address at which other routers may ask a router to decide for them, and the secret they need.
+    """The address at which other routers may ask a router to decide for them, and the secret that they need for that.
 
     Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
     Routers with different `protocol` versions do not ask each other.

@@ -61,10 +61,10 @@ class CandidateScore:
 
 @value
 class Weighing:
-    """How a policy came to its choice.
+    """How a policy arrived at its choice.
 
     It holds the rule that decided, the chosen candidate and the next best, the number of instances considered, the
-    instance that another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`).
+    instance that another rule would have chosen (`passed_over`), and the thresholds and weights in force (`limits`).
     """
 
     rule: str

@@ -46,7 +46,7 @@ class EngineTrouble(StrEnum):
 
 
 PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
-"""Troubles that come and go: they are shown at the instance and do not make the pool Degraded."""
+"""Troubles that come and go: they are shown on the instance's page and do not make the pool Degraded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class LearntFigure:
 
     pool: PoolKey
     instance: str | None
-    """The instance of the figure; None = over all of the pool's instances."""
+    """The instance for which the figure was measured; None = for all of the pool's instances."""
     quantity: str
     """A `Quantity`, or the name of a quantity that only newer routers know."""
     learnt: float

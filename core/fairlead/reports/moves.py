@@ -14,8 +14,17 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Reasons for refusals that too few decode instances cause. FOR_PREFILL has the reasons that too few prefill
-    instances cause; all other reasons are in neither set.
+    """Why a session or request moves: the trigger, the figure that decided, and the `threshold` that this figure
+    exceeded. Both numbers are None if no figure decided.
+
+    Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
+    `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an
+    instance is hot · `prefix-equal`: the pending work (or cost) at the source, and at the target · `prefix-affinity`:
+    the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of moving ·
+    `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
+    TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit ·
+    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer time with
+    the least gain.
     """
 
     trigger: BindingReason

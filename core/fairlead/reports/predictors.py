@@ -1,4 +1,4 @@
-"""Models of learning policies as routers report them: the figures of each, its content, and how well the previous model
+"""Models of learning policies as routers report them: each model's figures and content, and how well the previous model
 predicted.
 """
 

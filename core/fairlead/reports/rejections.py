@@ -30,7 +30,7 @@ class ReasonFacts:
 
 
 class RejectionReason(StrEnum):
-    """Why a request was refused; used as metric label, header and audit word."""
+    """Why a request was refused; the values are used as metric labels, in a header and in the audit log."""
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
@@ -131,7 +131,9 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Refusals caused by too few prefill instances, and by too few decode instances. Other reasons are in neither list."""
+"""Reasons for refusals that too few decode instances cause. FOR_PREFILL has the reasons that too few prefill instances
+cause; all other reasons are in neither set.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

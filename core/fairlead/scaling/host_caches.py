@@ -1,4 +1,6 @@
-"""What a cache in engines' host memory would add to a pool's hits, and whether a simulation confirms the prediction."""
+"""The share of hits that a cache in engines' host memory would add to a pool, and whether a simulation confirms the
+prediction.
+"""
 
 from dataclasses import dataclass
 

@@ -28,12 +28,13 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure, once there are many. Each older figure has half the weight of the next one, and so does
-the first figure, so that figures from before the traffic began are soon forgotten.
+"""Weight of the newest figure in a smoothed figure, once there are many figures. Each older figure has half the weight
+of the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
+forgotten.
 """
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
-"""For each sign in the memory, the role that receives an instance and the role that gives one."""
+"""For each sign of `RatioMemory.beyond`, the role that receives an instance and the role that gives one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +176,8 @@ def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
-    """Return whether the pool does better after the move, even if the measured works err by `error` to its
-    disadvantage.
+    """Return whether the pool serves more after the move, even if the measured works are wrong by `error` to the
+    disadvantage of the move.
     """
     before, after = _outlooks(shares, receiver, donor, demand, error)
     return before is not None and after is not None and after.is_better_than(before)

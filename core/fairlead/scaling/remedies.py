@@ -93,10 +93,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The results of simulating one stretch of a pool's recorded requests: one snapshot for sentence, button and plan.
+    """The results of simulating one stretch of a pool's recorded requests. The finding's sentence, button and plan all
+    use these same results.
 
-    `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number. `held`
-    is the number that was offered before; it stays as long as it is within the new range.
+    `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number of
+    instances. `held` is the number that was offered before; it stays as long as it is within the new range.
     """
 
     simulation: str
@@ -189,8 +190,8 @@ def reach_of(
     speed: float | None,
     sessions: Sequence[str | None] = (),
 ) -> Reach:
-    """Return the reach, computed from the seconds that each request takes alone (None: too long for an engine's KV
-    memory) and from whether it was refused.
+    """Return the `Reach` of requests, computed from the seconds that each request takes alone (None: too long for an
+    engine's KV memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
     Half of the lateness that the percentile allows is reserved for queueing.
@@ -244,7 +245,9 @@ def nice(seconds: float) -> float:
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Return numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
+    """Return the numbers of instances above the present number to try first: each at least half larger than the one
+    before, and the estimate.
+    """
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])
 

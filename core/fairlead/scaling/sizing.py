@@ -56,8 +56,8 @@ class Capacity:
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
-    """Return the need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is
-    not measured is None.
+    """Return the need of a role; `refuses_late` says whether early rejection refuses requests by their predicted TTFT.
+    A part of the need that is not measured is None.
     """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load

@@ -145,7 +145,7 @@ RATIO_NEEDS_ROLES = Rule(
     field="ratio",
     message="ratio.mode Auto and Advise need the roles prefill and decode; declare them in roles or write ratio.mode Fixed",
 )
-"""A rule of the whole spec: modes of `ratio` other than Fixed need prefill and decode."""
+"""A rule of the whole spec: if the mode of `ratio` is not Fixed, the pool must have the roles prefill and decode."""
 
 ZERO_TOGETHER = Rule(
     cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1) || self.roles.all(role, role.minReplicas == 0)",

@@ -48,8 +48,8 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """Return the number to which the role may go now, and why it may not go to `recommended`, if so. The recommendation
-    must already be in the memory.
+    """Return the number of instances that the role may have now and, if that is not `recommended`, why not. The
+    recommendation must already be in the memory.
     """
     current = role.replicas
     if recommended == current:

@@ -22,10 +22,10 @@ class RunOutcome(StrEnum):
 
 
 class RunReason(StrEnum):
-    """Why a window closed, or why a start opened none.
+    """Why a window closed, or why a start opened no window.
 
-    `missed`: the control API got no state of the pool during the whole window, so it is unknown whether it was in
-    force.
+    `missed`: the control API got no state of the pool during the whole window, so it is unknown whether the window was
+    in force.
     """
 
     ENDED = "ended"

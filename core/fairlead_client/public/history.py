@@ -28,7 +28,7 @@ from fairlead_client.resources.trees import SessionTree, TaskList, ThinkTimes
 
 
 class HistoryCalls(ApiCalls):
-    """Calls about the past. `filters` are query parameters (`from`, `pool`, …)."""
+    """Calls about the past. `filters` are the query parameters of the endpoint (`from`, `pool`, …)."""
 
     async def series(
         self,

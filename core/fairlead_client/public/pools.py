@@ -89,14 +89,12 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """Return what requests of the range (default: the past day) would have met under other targets, such as
-        `5s`.
-        """
+        """Return how many requests of the range (default: the past day) would have met other targets, such as `5s`."""
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """Return the ring, with the effect of a change: added instances, removed instances, or another number of
+        """Return the hash ring, with the effect of a change: added instances, removed instances, or another number of
         anchors.
         """
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}

@@ -1,5 +1,5 @@
-"""The cost of instances over a range, and the users who caused it. Amounts are decimals with six places, as texts; they
-add up.
+"""The cost of instances over a range, and the clients whose requests caused it. Amounts are decimals with six places,
+as texts, and add up exactly.
 """
 
 from dataclasses import dataclass

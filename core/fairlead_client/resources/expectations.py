@@ -1,4 +1,4 @@
-"""The expected effect of a plan: found by simulating the pool's recorded traffic with and without the change."""
+"""The expected effect of a plan, computed by simulating the pool's recorded traffic with and without the change."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -48,7 +48,7 @@ class RangeFigures:
 
     @property
     def asked(self) -> int:
-        """All requests, whatever their outcome."""
+        """Number of all requests, whatever their outcome."""
         return self.judged + self.refused + self.failed
 
     @property

@@ -93,6 +93,6 @@ GROUPS = ("instance", "role", "node")
 """The values of a heatmap's `group`: what one row shows."""
 
 SORTS = ("name", "max", "latest", "pain", "auto")
-"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit (`pain`); `auto`
-is `pain` above 16 rows, else role and name.
+"""Orders of rows: by role and name, by largest value, by newest value, or by how far and how long a row exceeded the
+limit (`pain`); `auto` is `pain` for more than 16 rows, else by role and name.
 """

@@ -19,7 +19,7 @@ class Move(moves.Move[str, datetime]):
     at: datetime
     router: str
     explanation: str
-    """What moved, why, which gain was predicted and whether the gain was reached, in sentences made from the other
+    """Sentences that explain what moved, why, which gain was predicted and whether it was reached; made from the other
     fields.
     """
     paid_off: bool | None
@@ -59,10 +59,10 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesEffect:
-    """The effect of moves: how many were faster than staying, how many were not, and how many are unknown.
+    """The effect of moves: how many were faster than staying, how many were not, and for how many this is unknown.
 
-    `seconds_won` sums the TTFTs predicted for staying minus the actual ones, over the `compared` moves with both; below
-    zero the moves were slower.
+    `seconds_won` is the sum, over the `compared` moves with both figures, of the TTFT predicted for staying minus the
+    actual TTFT; below zero the moves were slower.
     """
 
     paid_off: int

@@ -67,8 +67,8 @@ class BoundsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForceAt:
-    """The values that a pool's present spec has in force at an instant. `next_change` None: no window opens or closes
-    later.
+    """The values that a pool's present spec puts in force at a point in time. `next_change` None: no window opens or
+    closes later.
     """
 
     pool: str

@@ -44,7 +44,7 @@ class SeriesLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Lines from `start` to `end`, of a pool or an instance of it; of all pools if `pool` is None."""
+    """Lines from `start` to `end`, of one pool, of one of its instances, or of all pools together if `pool` is None."""
 
     pool: str | None
     instance: str | None

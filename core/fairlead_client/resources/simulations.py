@@ -19,8 +19,8 @@ MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines of which the simulator has a model, named by the hardware and the model that they were measured with;
-    and the model of simulated engines.
+    """The engines of which the simulator has a model. Each is named by the hardware and the language model with which
+    it was measured; one more stands for simulated engines.
     """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NoticeKind(StrEnum):
-    """The subject of a notice. These words are stored, shown and sent on the wire."""
+    """The subject of a notice. The values are stored, shown and sent on the wire."""
 
     OUT_OF_SLO = "pool.out-of-slo"
     """The pool's condition SLOMet became False."""

@@ -238,7 +238,9 @@ class GrpcConnection(asyncio.Protocol):
                     self._loop.call_soon(self._flush_streams)
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
+        """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data
+        was sent.
+        """
         size = len(data)
         if (
             size > self._peer_frame_size
@@ -255,7 +257,7 @@ class GrpcConnection(asyncio.Protocol):
         return True
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of the data as the windows allow now; returns how many bytes were sent."""
+        """Send as much of the data as flow control allows now; return the number of bytes sent."""
         sent = 0
         while sent < len(data) and not self._paused:
             if self._queued > MOST_QUEUED:

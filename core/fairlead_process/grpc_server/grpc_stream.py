@@ -60,10 +60,12 @@ class Connection(Protocol):
         """Send these bytes in one write with other bytes that are sent at the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
+        """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data
+        was sent.
+        """
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of the data as is allowed now; return the number of bytes sent."""
+        """Send as much of the data as flow control allows now; return the number of bytes sent."""
 
     def forget(self, stream: GrpcStream) -> None:
         """Remove a stream that has ended on the server's side."""

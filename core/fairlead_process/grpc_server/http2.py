@@ -26,7 +26,7 @@ DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME_SIZE = 16_384
 
 HEAD = Struct(">HBBBL")
-"""Length (16 bits, then 8), type, flags, stream: nine bytes before each frame's payload."""
+"""The format of the nine bytes before each frame's payload: length (16 bits, then 8), type, flags, stream."""
 
 Headers = dict[bytes, bytes]
 

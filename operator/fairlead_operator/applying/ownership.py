@@ -186,9 +186,10 @@ def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that gives `found` all of `wanted`.
+    """Return the merge patch that sets all fields of `wanted` in `found`.
 
-    Only a selector must be equal, because an added label would select other pods.
+    Fields that `wanted` lacks stay, except in a selector, which must be equal, because an added label would select
+    other pods.
     """
     patch: dict[str, Any] = {}
     for name, value in wanted.items():

@@ -64,7 +64,9 @@ class ActionRetries:
         return self._refusals.due(self._clock())
 
     def problem_of(self, what: Hashable) -> ActionFailure | None:
-        """Return why this action was last refused, and when it is tried again; None if it was not refused."""
+        """Return why this action was last refused, and when it is tried again; None if the last attempt was not
+        refused.
+        """
         return self._refusals.problem(what)
 
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:

@@ -1,4 +1,4 @@
-"""Creates and removes the objects by which gateways find a pool, and reports gateways' statuses of the pool."""
+"""Creates and removes the objects by which gateways find a pool, and reads the statuses that gateways write on them."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial

@@ -57,7 +57,7 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[i
 
 def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: Mapping[str, Any] | None) -> dict[str, Any]:
     """Build the pool's own Service. `of_routers` is the routers' Service if that is in the same namespace; otherwise
-    `picker_slices` define the endpoints of the pool's Service.
+    `picker_slices` builds the endpoints of the pool's Service.
     """
     target: object = picker.port
     spec: dict[str, Any] = {}

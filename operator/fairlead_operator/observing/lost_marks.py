@@ -118,8 +118,8 @@ def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def pool_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the name of the pool to which a pod belongs, also as a worker of a group: by its owner, else by its label;
-    None for a pod of no pool.
+    """Return the name of the pool to which a pod belongs, even if the pod is a worker of a group: by the pod's owner,
+    else by its label; None for a pod of no pool.
     """
     owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("kind") == KIND), {})
     labels = metadata.get("labels") or {}
@@ -132,7 +132,7 @@ def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
 
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
-    """Return the ordinal from which this pool made this name; None if the pool did not make it recently."""
+    """Return the ordinal from which this pool made this pod name; None if the pool did not make it recently."""
     made = name.removesuffix(LEADER)
     return next(
         (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == made), None

@@ -1,4 +1,4 @@
-"""The workloads that a pool scales: their scale, their pods, and reasons that forbid scaling. Pure."""
+"""The workloads that a pool scales: their scale, their pods, and the reasons why they must not be scaled. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

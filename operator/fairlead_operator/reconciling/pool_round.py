@@ -44,7 +44,8 @@ class PoolRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEvent:
-    """An event to record about the pool; `before` and `after` are the figures of the pool's history."""
+    """An event to record about the pool; `before` and `after` are the figures that the pool's history stores with it.
+    """
 
     reason: str
     message: str

@@ -93,7 +93,7 @@ def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
-    """Return the number of points on each ring of the table made from this state."""
+    """Return the number of points on each hash ring of the routing table made from this state."""
     each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
     return sum(
         anchor_count(InstanceEntry(id=item.id, address=item.address, role=item.role, state=item.state, weight=item.weight, anchors=each))

@@ -70,7 +70,7 @@ def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStep:
-    """A move of one instance from one role to the other. The figures are numbers of instances by role."""
+    """A move of one instance between prefill and decode. The figures are numbers of instances by role."""
 
     message: str
     before: dict[str, Any]

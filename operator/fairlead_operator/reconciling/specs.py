@@ -24,9 +24,9 @@ and the section's name for people.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecInForce:
-    """The spec in force.
+    """A pool's spec in force.
 
-    `spec` and `document` are None when no spec was ever in force; `problem` says why the newest spec is not in force;
+    `spec` and `document` are None if no spec was ever in force; `problem` says why the newest spec is not in force;
     `previous` is the spec that was in force before.
     """
 

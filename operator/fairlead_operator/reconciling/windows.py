@@ -93,8 +93,10 @@ def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str
 
 
 def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
-    """Return the windows that opened and closed since the status was written, in the order of closing and opening. A
-    window that ends as the next window of its schedule begins makes no event.
+    """Return an event for each window that opened or closed since the status was written, in the order of closing and
+    opening.
+
+    A window that ends as the next window of its schedule begins makes no event.
     """
     if after is None:
         return ()
