@@ -35,12 +35,12 @@ _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
-"""The name of the module that was run with `python -m`, which is `__main__` inside that module."""
+"""The name of the module that was run with `python -m`; inside that module, `__name__` is only `__main__`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The name of the module that was run with `python -m`; inside that module, `__name__` is only `__main__`."""
+    """How a process writes its logs to standard error."""
 
     format: str = field(default="text", metadata=variable("FAIRLEAD_LOG_FORMAT", Choice(("text", "json")), "form of a log line"))
     level: str = field(

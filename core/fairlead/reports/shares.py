@@ -24,7 +24,9 @@ class Apart(StrEnum):
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool uses early rejection after the prefill, so each router of the pool decides alone."""
+    """The pool refuses requests after their prefill. For such a refusal its routers need each decision at once, so they
+    do not ask another router.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
