@@ -23,7 +23,7 @@ share of the keys.
 
 ENGINE_CONTAINER = "engine"
 DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
-"""Kubernetes' annotation: the container that is meant where none is named. Injectors of side-cars set it."""
+"""Kubernetes' annotation that names the pod's default container. Injectors of side-cars set it."""
 
 
 def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:

@@ -154,8 +154,8 @@ class EndedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskObservation:
-    """The tasks of one priority class that were over in the last hour: how many had an answer to their last turn
-    (`tasks`), how many of these were in time, and how many broke off.
+    """The tasks of one priority class that were over in the last hour: how many had a response to their last turn
+    (`tasks`), how many of these were in time (`in_time`), and how many broke off without one.
     """
 
     name: str
@@ -199,7 +199,9 @@ class PoolObservations:
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None: there is none yet."""
     tasks: tuple[TaskObservation, ...] = ()
-    """By priority class; empty without targets of tasks, and without tasks that were over."""
+    """Results of tasks by priority class; empty without targets of whole tasks, and if no task was over in the last
+    hour.
+    """
     record_lacks: str = ""
     """A warning for people while the control API's database has lost commits within the last day; empty otherwise."""
 

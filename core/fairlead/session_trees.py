@@ -40,15 +40,15 @@ class Evidence(StrEnum):
 
 
 class TaskVerdict(StrEnum):
-    """How a task did by the target of its class."""
+    """The result of a task, judged by the target of its priority class."""
 
     OPEN = "open"
-    """It is not over, and in time so far."""
+    """The task is not over, and in time so far."""
     IN_TIME = "in-time"
     LATE = "late"
-    """It took longer than its target, though it may go on."""
+    """The task took longer than its target; it may not be over yet."""
     BROKEN_OFF = "broken-off"
-    """It is over, and its last turn was refused or failed."""
+    """The task is over, and its last turn was refused or failed."""
 
 
 @value

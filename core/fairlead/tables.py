@@ -387,9 +387,11 @@ MAX_PRIORITY_CLASSES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and how many of them.
+    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and which share of the tasks must
+    be in time.
 
-    Routers do not act by it. The control API judges tasks when they are over, by the sums of their recorded turns.
+    Routers do not act by this target. The control API judges tasks when they are over, by the sums of their recorded
+    turns.
     """
 
     RULES: ClassVar = (

@@ -105,7 +105,7 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", when=of_a_pool)
 @kopf.on.event(GROUP, VERSION, ROLES, when=of_a_pool)
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
-    """Let the pool's worker check the Service, budgets and roles after a change of such a child.
+    """Let the pool's worker check its Service, budgets and role objects after a change of one of them.
 
     Scaling an InferencePoolRole is such a change.
     """

@@ -1,5 +1,5 @@
-"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about
-routers and requests.
+"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's responses
+about routers and requests.
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
@@ -65,7 +65,9 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def task_slo_met(facts: PoolFacts) -> Condition:
-    """Return whether each class of tasks with a target met it, among the tasks that were over in the last hour."""
+    """Return TaskSLOMet: True if each class of tasks with a target met its target, among the tasks that were over in
+    the last hour.
+    """
     kind = ConditionType.TASK_SLO_MET
     if _is_unanswered(facts):
         return not_answered_yet(kind)

@@ -201,7 +201,7 @@ class PoolFacts:
     follows_forecast: bool = False
     """Whether a schedule of the spec follows the pool's forecast."""
     task_targets: tuple[TaskTarget, ...] = ()
-    """The targets of whole tasks in the spec."""
+    """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
 

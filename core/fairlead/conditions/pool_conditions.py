@@ -28,8 +28,8 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast,
-    TaskSLOMet where the spec has no targets of tasks.
+    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast, and
+    TaskSLOMet if the spec has no targets of whole tasks.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)

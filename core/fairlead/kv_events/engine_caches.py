@@ -61,7 +61,7 @@ class EngineCaches:
         self.block_tokens = 0
         """Tokens per block; 0 before an engine has reported it."""
         self.heard: dict[str, Source] = {}
-        """The instances whose events count, each with its event source; read only."""
+        """The instances whose events count, each with its event source. Callers only read it."""
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
@@ -115,7 +115,9 @@ class EngineCaches:
         return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
+        """Use the instance's events from now on. Unless `complete`, the instance may hold blocks whose events were
+        missed.
+        """
         if self.heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
@@ -132,7 +134,7 @@ class EngineCaches:
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Return whether `hit_tokens` includes blocks that are only expected."""
+        """Return whether `hit_tokens` counts blocks that no event has reported and that are only expected."""
         source, keys = self.heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
@@ -146,7 +148,8 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
+        """Return `hit_tokens` for every instance that has events or is in the router's own history; a value may be 0.
+        """
         if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)

@@ -76,7 +76,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
     async def slo_tasks(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> SloTasks:
-        """Return how well targets of whole tasks were met, on the last day if no range is given."""
+        """Return how well the pool's targets of whole tasks were met; default: the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks", SloTasks, query={"from": start, "to": end})
 
     async def slo_burn(self, pool: PoolKey) -> SloBurn:

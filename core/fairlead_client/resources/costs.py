@@ -78,7 +78,7 @@ class CostStep:
 
 
 class SavedBy(StrEnum):
-    """The measure that saved cost."""
+    """What saved cost."""
 
     SCHEDULES = "schedules"
     CACHING = "caching"

@@ -52,9 +52,11 @@ class TaskFigures(TurnSums):
     moves: int
     tool_seconds: float | None = None
     priority_class: str = DEFAULT_CLASS
-    """The class of its first turn."""
+    """The priority class of the task's first turn."""
     verdict: TaskVerdict | None = None
-    """By the target of its class that was in force when its last turn ended; None without one."""
+    """The result of the task, judged by the target of its class that was in force when its last turn ended; None
+    without such a target.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,10 +38,10 @@ class OthersActs:
         self._clock = clock
         self._marks = KnownMarks()
         self._told: set[str] = set()
-        """Instances whose leaving was already recorded by an event."""
+        """Instances about which an event has already recorded that they are being removed."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """When each mark of a pod was last restored, and the seconds until it is restored again: somebody else, such as
-        a webhook, may remove or change it at once.
+        """By pod and mark: when the mark was last restored, and the seconds until it may be restored again. A webhook,
+        for example, may remove or change a mark again at once.
         """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet, with their roles."""
@@ -57,8 +57,8 @@ class OthersActs:
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore the marks that the pool's own pods lack or have with other values: pods among these, and pods that a
-        changed label keeps out of the list. Return whether there were any. Raises ClusterError.
+        """Restore marks that are missing or changed on the pool's own pods: those among `documents`, and those that a
+        changed label keeps out of that list. Return whether there were any. Raises ClusterError.
         """
         documents = tuple(documents)
         documents = [*documents, *await self._relabelled(identity, documents)]
@@ -100,12 +100,14 @@ class OthersActs:
             self._unreplaced.pop(action.replaces, None)
 
     async def _relabelled(self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the pods of the last reading that exist and are not among these."""
+        """Return the pool's own pods that the last reading contained and that still exist but are not among
+        `documents`, as after a change of their labels.
+        """
         names = sorted(self._marks.missing(documents) - self._told)
         return [found for name in names if (found := await self._own(identity, name)) is not None]
 
     async def _own(self, identity: PoolIdentity, name: str) -> Mapping[str, Any] | None:
-        """Return the pool's own pod of this name; None if it is gone or being deleted."""
+        """Return the pool's own pod of this name; None if it does not exist or is being deleted."""
         found = await self._cluster.get(Resource.PODS, identity.namespace, name)
         is_there = found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp")
         return found if is_there else None

@@ -17,7 +17,9 @@ from fairlead_operator.pod_templates import PORT_NAME, SELECTED_HASH, spec_hash
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 _ASKED_OF_A_SIDECAR = "/app-health/"
-"""Istio turns a container's probes to a port of its side-car; their path begins so. They show nothing of the engine."""
+"""The beginning of the paths of probes that Istio redirects to a port of its side-car. Such probes show nothing about
+the engine.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class ShownPorts:
     probed: frozenset[int] = frozenset()
     named: int | None = None
     elsewhere: frozenset[int] = frozenset()
-    """The ports that any of its containers declares."""
+    """The ports that any of the pod's containers declares."""
 
     def own(self, wanted: int | None) -> int | None:
         """Return the port at which the pod's engine listens, according to its manifest; None if the manifest does not

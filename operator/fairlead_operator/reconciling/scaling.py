@@ -210,8 +210,8 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """Return the seconds until a period has passed since the last comparison. Infinite if the period is over, because
-    then the next round compares, or if nothing was compared yet.
+    """Return the seconds until a period has passed since the last comparison. Infinite if nothing was compared yet, or
+    if the period is over.
     """
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf
