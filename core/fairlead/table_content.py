@@ -24,8 +24,7 @@ from fairlead.tables import CanaryFacts, EngineFacts, InstanceEntry, Outlook, Po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFacts:
-    """The parts of the last valid spec that the control API uses and that stay in force while a newer spec is refused.
-    """
+    """The parts of the last valid spec that the control API uses. They stay in force while a newer spec is refused."""
 
     table: TableFacts
     scales: bool = False

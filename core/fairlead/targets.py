@@ -53,8 +53,7 @@ def is_part(target: str, of: str) -> bool:
 
 
 def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
-    """Return an entry for each target of these instances; `ranks` has the ranks of those instances that have several.
-    """
+    """Return an entry for each target of these instances; `ranks` has the ranks of the instances with several."""
     return tuple(
         replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
         for entry in instances

@@ -44,8 +44,7 @@ class SleepingPools:
             self._asleep.discard(pool)
 
     async def ask(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None]) -> None:
-        """Wake the workers of those sleeping pools for which routers hold requests. If no pool sleeps, no call is made.
-        """
+        """Wake the workers of sleeping pools for which routers hold requests. If no pool sleeps, no call is made."""
         if not self._asleep:
             return
         outcome = await control_plane.held_pools()

@@ -100,8 +100,7 @@ class StreamBroken(Exception):
 
 
 class Watches:
-    """A middleware of kopf's HTTP session that checks the responses to watches. `pause` sleeps for a number of seconds.
-    """
+    """A middleware of kopf's HTTP session that checks the responses to watches. `pause` sleeps for some seconds."""
 
     def __init__(self, pause: Callable[[float], Awaitable[None]]) -> None:
         self._pause = pause

@@ -92,8 +92,7 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The page that shows the figures of a finding. `seconds` is how far back they reach; `metric` is a heatmap metric.
-    """
+    """The page that shows the figures of a finding. `seconds` is how far back they reach, `metric` a heatmap metric."""
 
     kind: EvidenceKind
     seconds: float

@@ -101,8 +101,7 @@ def _beside(percent: float, goal: float = 100.0) -> str:
 
 
 def _length(seconds: float) -> str:
-    """Write a duration in whole units, so that the message changes at most once a minute and not with every response.
-    """
+    """Write a duration in whole units, so that the message changes at most once a minute, not with every response."""
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 

@@ -324,8 +324,7 @@ class BlockIndex:
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
     def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
-        """Return the holding outside the GPU that an event is about; None if no holding is kept for the event's medium.
-        """
+        """Return the holding outside the GPU that an event is about; None if none is kept for the event's medium."""
         if self._is_shared(medium, event.locality):
             return self._shared
         tier = tier_of(medium, event.locality)

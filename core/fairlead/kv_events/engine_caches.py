@@ -148,8 +148,7 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `hit_tokens` for every instance that has events or is in the router's own history; a value may be 0.
-        """
+        """Return `hit_tokens` for every instance that has events or is in the router's own history; it may be 0."""
         if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)

@@ -34,8 +34,7 @@ two clocks is not constant.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index; `segment` is the index of the gapless stretch of its source's batches to which it belongs.
-    """
+    """A batch for the index; `segment` is the index of the gapless stretch of its source's batches that contains it."""
 
     time: float
     """Time when the engine made the batch, in the recorder's time in s."""

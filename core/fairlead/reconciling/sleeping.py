@@ -45,8 +45,7 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Ask engines to wake up that were to wake up but still sleep: an operator may have stopped before it asked them.
-    """
+    """Ask engines that should wake up but still sleep to wake up: an operator may have stopped before it asked them."""
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
             plan.wake(instance)

@@ -1,5 +1,4 @@
-"""Canaries: the steps of rollouts, and the results of comparing sessions on the new revision with all other sessions.
-"""
+"""Canaries: the steps of rollouts, and how sessions on the new revision compare with all other sessions."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -70,8 +70,7 @@ def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
 
 
 class LeavingNodes:
-    """The nodes with instances: why each of them will be taken away, if it will, and which pools have instances on it.
-    """
+    """The nodes with instances: why each of them will be taken away, if it will, and which pools use it."""
 
     def __init__(self, when: str = NO_NODES) -> None:
         self._when = when

@@ -69,8 +69,7 @@ class SettledPool:
     until: float
 
     def holds(self, now: float) -> bool:
-        """Return whether the pool can stay settled at this Unix time: nothing is due, and the clock was not set back.
-        """
+        """Return whether the pool can stay settled at this Unix time: nothing is due and the clock was not set back."""
         return self.at <= now < self.until
 
     def state_at(self, now: float) -> PoolState:
@@ -156,8 +155,7 @@ class PoolReconciler:
         self._settled = None
 
     def children_changed(self) -> None:
-        """Check the Service, budgets and role objects in the next round, even if they were found correct a moment ago.
-        """
+        """Check the Service, budgets and role objects in the next round, even if they were correct a moment ago."""
         self._writer.children_changed()
         self.changed()
 

@@ -44,8 +44,7 @@ class PoolRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEvent:
-    """An event to record about the pool; `before` and `after` are the figures that the pool's history stores with it.
-    """
+    """An event to record about the pool; `before` and `after` are the figures that the pool's history stores."""
 
     reason: str
     message: str
