@@ -92,10 +92,10 @@ class Move(Generic[Pool, Time]):
     None if it required none.
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
-    request waited for the transfer; None if no transfer was tried. Of the tokens of these blocks, `tokens_moved` were
-    transferred and `tokens_recomputed` were not. `transfer_bytes` is None if engines have not counted any bytes yet.
-    With `handed_over`, no client's request carried the move; the router itself sent the session's last prompt to the
-    target, as the source was being removed.
+    request waited for the transfer; None if no transfer was tried. `tokens_moved` counts the tokens of these blocks
+    that were transferred, `tokens_recomputed` those that were not. `transfer_bytes` is None if engines have not counted
+    any bytes yet. With `handed_over`, no client's request carried the move; the router itself sent the session's last
+    prompt to the target, as the source was being removed.
 
     `source_rank` and `target_rank` are data-parallel ranks, None for instances with a single one; a session may move
     from one rank of an instance to another. Subclasses declare `pool` and `at` again with their types, since the
