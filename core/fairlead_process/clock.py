@@ -49,7 +49,7 @@ class SteadyClock:
         return self._anchor + self._monotonic()
 
     def utc(self) -> datetime:
-        """Return the same time as a datetime in UTC."""
+        """Return this clock's present time as a datetime in UTC."""
         return datetime.fromtimestamp(self(), UTC)
 
 

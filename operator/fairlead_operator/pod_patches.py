@@ -43,8 +43,8 @@ def asleep_patch(since: str, reason: str) -> dict[str, Any]:
 
 
 def flip_patch(role: Role, since: str) -> dict[str, Any]:
-    """Return the merge patch that lets a drained pod continue in another role: its label, its state, and the end of its
-    drain.
+    """Return the merge patch that lets a drained pod continue in another role. It changes the pod's label and state and
+    ends its drain.
     """
     return {
         "metadata": {

@@ -128,7 +128,7 @@ class EngineCaches:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """Stop counting the instance's events; the router's own history is used instead."""
+        """Stop using the instance's events; the router's own history is used instead."""
         self._heard_version += 1
         self.heard.pop(instance, None)
         self._incomplete.discard(instance)

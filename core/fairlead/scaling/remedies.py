@@ -160,8 +160,8 @@ def enough_time(found: Simulated) -> Confirmed | None:
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """Return the least value from which on all tried values reach the goal; if none does, the least that is about as
-    good as the best.
+    """Return the smallest tried value from which on all larger tried values reach the goal too; if there is none, the
+    smallest value that is about as good as the best. None if no value helps.
     """
     known = [one for one in tried if one.unknown is None]
     if not known:

@@ -69,7 +69,7 @@ class PlanKind(StrEnum):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the kind."""
+        """The facts about this kind of plan."""
         return _FACTS[self]
 
 
