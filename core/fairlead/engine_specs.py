@@ -12,7 +12,9 @@ MAX_ADAPTERS = 256
 
 
 def adapter_names() -> Any:
-    """Return the field `adapters` of a pool and of a file that serves one."""
+    """Return the definition of the field `adapters`: the LoRA adapters of a pool, or of the file that `fairlead serve`
+    reads.
+    """
     return texts(
         (
             "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in "
@@ -38,6 +40,9 @@ class MetricsSpec:
     )
 
 
+NO_PRIORITY_FOR_SGLANG = "passPriority is not for engine.type sglang, where higher numbers go first; remove it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSpec:
     """How a simulated engine behaves."""
@@ -60,6 +65,12 @@ class EngineSpec(EngineSpecFacts):
             holds=lambda engine: engine.type == "simulated" or engine.simulated is None,
             field="simulated",
             message="engine.simulated is only for engine.type simulated; remove it",
+        ),
+        Rule(
+            cel="!has(self.passPriority) || !self.passPriority || self.type != 'sglang'",
+            holds=lambda engine: engine.type != "sglang" or not engine.pass_priority,
+            field="passPriority",
+            message=f"engine.{NO_PRIORITY_FOR_SGLANG}",
         ),
         Rule(
             cel="self.type != 'sglang' || !has(self.kvTransfer)",

@@ -2,6 +2,8 @@
 follows.
 """
 
+from collections.abc import Mapping, Sequence
+
 POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
@@ -12,9 +14,21 @@ CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people: with the value `true` the instance gets no new requests."""
 
 DRAIN_ANNOTATION = "fairlead.dev/drain"
-"""Set by people: with the value `true` the instance is drained, and another takes its place."""
+"""Set by people: with the value `true` the instance is drained, and another instance replaces it."""
 
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's
 share of the keys.
 """
+
+ENGINE_CONTAINER = "engine"
+DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
+"""Kubernetes' annotation that names the pod's default container. Injectors of side-cars set it."""
+
+
+def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:
+    """Return the name of the container that serves: `engine`, else the pod's default container, else the first; empty
+    without any. The first may be an injected side-car, and a status lists containers by name.
+    """
+    wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION, ""))
+    return next((name for name in wanted if name in names), names[0] if names else "")

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 
 class InstanceState(StrEnum):
-    """The stage of an instance's life. These words are stored, shown and sent on the wire."""
+    """The state of an instance in its lifecycle. The values are stored, shown and sent on the wire."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -46,7 +46,9 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
-"""States in which an instance does not count towards the desired number: it leaves, or sleeps until it is needed."""
+"""States in which an instance does not count towards the desired number: it is being removed, or sleeps until it is
+needed.
+"""
 
 MAX_REPLICAS = 4096
 """Maximum number of instances of a role; bounds every number of instances in a pool's spec."""
@@ -84,3 +86,18 @@ def instance_name(pool: str, pool_uid: str, role: Role, ordinal: int) -> str:
         number, place = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[place])
     return f"{pool}-{role.value[0]}{''.join(letters)}"
+
+
+_STRIDE_BACK = pow(_STRIDE, -1, _NAMES)
+
+
+def ordinal_of_name(name: str, pool: str, pool_uid: str, role: Role) -> int | None:
+    """Return the smallest ordinal for which `instance_name` returns this name; None if there is none."""
+    letters = name.removeprefix(f"{pool}-{role.value[0]}")
+    if len(letters) != _LENGTH or not set(letters) <= set(_LETTERS):
+        return None
+    number = 0
+    for letter in reversed(letters):
+        number = number * len(_LETTERS) + _LETTERS.index(letter)
+    ordinal = (number - xxh3_64_intdigest(f"{pool_uid}/{role.value}".encode())) * _STRIDE_BACK % _NAMES or _NAMES
+    return ordinal if instance_name(pool, pool_uid, role, ordinal) == name else None

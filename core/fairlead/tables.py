@@ -74,11 +74,12 @@ class InstanceEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
-    """One instance in a table.
+    """One instance in a routing table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
-    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine. `stays` False: the instance is known to leave soon, so it takes requests but inherits no sessions.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless it accepts requests). Instances
+    with the same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the
+    table's engine. `stays` False: the instance is known to be removed soon, so it takes requests but inherits no
+    sessions.
     """
 
     id: str
@@ -99,7 +100,7 @@ class InstanceEntry:
 
     @property
     def accepting(self) -> bool:
-        """Whether new requests may be placed here."""
+        """Whether new requests may be placed on this instance."""
         return self.state in ACCEPTING
 
 
@@ -249,6 +250,11 @@ class EngineFigures:
         "engine before a client does. Not for engines that sleep or require credentials.",
         False,
     )
+    pass_priority: bool = truth(
+        "Whether routers give engines the priority of a request's class, in the body's field priority and in place of the client's. "
+        "For vLLM started with --scheduling-policy priority; others ignore it.",
+        False,
+    )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
         "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
@@ -309,7 +315,9 @@ class ModelledFacts:
     """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
     kv_transfer_latency_seconds: float = 0.0
     copies_prefixes: bool = False
-    """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
+    """Whether prefixes that many sessions share are copied to instances before such sessions arrive, as with
+    `kv_transfer.copies`.
+    """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         """Return the time of one decode step over these requests; 0 if decode times are not known."""
@@ -345,7 +353,7 @@ class EngineFacts(EngineSpecFacts):
 
     @property
     def copies_prefixes(self) -> bool:
-        """Whether prefixes that many sessions share are copied before such sessions arrive."""
+        """Whether prefixes that many sessions share are copied to instances before such sessions arrive."""
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
@@ -353,7 +361,7 @@ class EngineFacts(EngineSpecFacts):
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """Return the facts with this engine's figures in place of the pool's; None = unchanged."""
+        """Return the facts with the figures of `instance` in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
@@ -371,13 +379,71 @@ class SessionFacts:
     ttl_seconds: float = duration("How long a binding outlives its session's last request.", "30m", minimum=1.0, maximum=30 * 86400.0)
 
 
+DEFAULT_CLASS = "default"
+"""The priority class of requests that name no class of the pool."""
+CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+MAX_PRIORITY_CLASSES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTarget:
+    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and which share of the tasks must
+    be in time.
+
+    Routers do not act by this target. The control API judges tasks when they are over, by the sums of their recorded
+    turns.
+    """
+
+    RULES: ClassVar = (
+        Rule(
+            cel="has(self.turnTime) || has(self.wallTime)",
+            holds=lambda target: target.turn_time_seconds is not None or target.wall_time_seconds is not None,
+            field="turnTime",
+            message="a target for tasks needs a time; write slo.task[].turnTime, wallTime, or both",
+        ),
+    )
+
+    name: str = text(
+        "Priority class of the tasks, one of priorityClasses, or `default`. A task has the class of its first turn.",
+        pattern=CLASS_NAME,
+        max_length=63,
+    )
+    turn_time_seconds: float | None = duration(
+        "Longest time of all turns of a task together, each from its arrival to its end, in queues and in engines. The time "
+        "between turns, in which tools run, does not count; turns at the same time all count.",
+        None,
+        minimum=0.001,
+        maximum=30 * 86400.0,
+    )
+    wall_time_seconds: float | None = duration(
+        "Longest time from the arrival of a task's first turn to the end of its last one, including the time in which tools run.",
+        None,
+        minimum=0.001,
+        maximum=30 * 86400.0,
+    )
+    percentile: float = number("Share of tasks, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
+    idle_seconds: float = duration(
+        "How long after the end of its last turn a task is over, and judged. Another turn of it makes it go on.",
+        "10m",
+        minimum=1.0,
+        maximum=86400.0,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloFacts:
-    """`spec.slo`: latency targets."""
+    """`spec.slo`: latency targets of requests, and targets of whole tasks."""
 
     ttft_seconds: float = duration("Time to first token.", "5s", minimum=0.001, maximum=3600.0)
     tpot_seconds: float = duration("Time per output token after the first.", "100ms", minimum=0.001, maximum=3600.0)
     percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
+    task: tuple[TaskTarget, ...] = listing(
+        TaskTarget,
+        "Targets of whole tasks of agents, by priority class (docs/agents.md). Without any, tasks are measured and not judged.",
+        (),
+        key="name",
+        max_items=MAX_PRIORITY_CLASSES,
+    )
 
 
 AFTER_PREFILL = "AfterPrefill"
@@ -421,15 +487,9 @@ class HoldingFacts:
     held_requests: int = whole("Maximum number of requests that a router holds; further ones get 503.", 1024, maximum=100_000)
 
 
-DEFAULT_CLASS = "default"
-"""The priority class of requests that name no class of the pool."""
-CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-MAX_PRIORITY_CLASSES = 8
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: which requests go first, and which are refused first.
+    """An entry of `spec.priorityClasses`: which requests are served first, and which are refused first.
 
     `fairlead.priority_classes` describes pools without classes.
     """
@@ -473,8 +533,8 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy that makes choices beside the deciding policy, without any
-    effect.
+    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with those of the
+    deciding policy.
     """
 
     policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)
@@ -551,8 +611,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary: the share `share` (0-1) of the sessions without a home get a home among `instances`, the
-    others elsewhere. `step` names the step, for the record of its requests.
+    """The step of a canary. The share `share` (0-1) of the sessions without a home get a home among `instances`, and
+    all others elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str

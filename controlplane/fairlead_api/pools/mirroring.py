@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.capabilities import EngineCapability
-from fairlead.pool_states import InstanceObservation, InstanceTrouble, PoolObservations, PoolState
+from fairlead.pool_states import InstanceObservation, InstanceTrouble, PoolObservations, PoolState, TaskObservation
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
@@ -115,6 +115,7 @@ def observations(
     idle_elsewhere: float | None = None,
     capability: EngineCapability | None = None,
     departed: str = "",
+    tasks: tuple[TaskObservation, ...] = (),
 ) -> PoolObservations:
     """Return the observations that answer the operator's report of a state. Pure.
 
@@ -135,6 +136,7 @@ def observations(
         signals=signals,
         capability=capability,
         departed=departed,
+        tasks=tasks,
         demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
         figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),

@@ -4,7 +4,7 @@ The pool's page shows the same figures: the number of instances that the operato
 and the share of requests within the objectives.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +18,5 @@ class ScalingFigures:
 
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
+    task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same of whole tasks that were over in the last hour, by pool and priority class with a target."""

@@ -1,9 +1,9 @@
-"""RingSynced, SLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about routers and
-requests.
+"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's responses
+about routers and requests.
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
-from fairlead.pool_states import PoolObservations
+from fairlead.pool_states import PoolObservations, TaskObservation
 
 NOT_ANSWERED_YET = "NotAnsweredYet"
 
@@ -13,7 +13,9 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """Return the condition before the first answer of the control API; a condition already in the status is kept."""
+    """Return the condition of this type for the time before the first response of the control API. If the status
+    already has the condition, it is kept.
+    """
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -62,25 +64,54 @@ def slo_met(facts: PoolFacts) -> Condition:
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
 
 
+def task_slo_met(facts: PoolFacts) -> Condition:
+    """Return TaskSLOMet: True if each class of tasks with a target met its target, among the tasks that were over in
+    the last hour.
+    """
+    kind = ConditionType.TASK_SLO_MET
+    if _is_unanswered(facts):
+        return not_answered_yet(kind)
+    if facts.observations is None:
+        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    goals = {one.name: one.percentile for one in facts.task_targets}
+    seen = [one for one in facts.observations.tasks if one.name in goals and one.tasks + one.broken_off]
+    if not any(one.tasks for one in seen):
+        broken = sum(one.broken_off for one in seen)
+        message = f"No task with a target was over in the last hour{f', and {broken} broke off' if broken else ''}"
+        return Condition(type=kind, status="Unknown", reason="NoTasks", message=message)
+    met = all(one.in_time * 100 >= goals[one.name] * one.tasks for one in seen)
+    words = "; ".join(_task_words(one, goals[one.name]) for one in seen)
+    message = f"Tasks that were over in the last hour: {words}"
+    return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=message)
+
+
+def _task_words(seen: TaskObservation, goal: float) -> str:
+    broken = f", and {seen.broken_off} more broke off" if seen.broken_off else ""
+    if not seen.tasks:
+        return f"{seen.name}: none{broken}"
+    return f"{seen.name}: {_beside(seen.in_time / seen.tasks * 100, goal)}% of {seen.tasks} were in time, wanted {goal:g}%{broken}"
+
+
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
-    90, but 89.6, and 99.7.
+    """Return the percentage with at most three decimals: as few as show on which side of `goal` and of 100 it lies.
+    With a goal of 90, 89.6 is not shown as 90.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
-    """Write a duration in whole units, so that the message changes at most once a minute and not with every answer."""
+    """Write a duration in whole units, so that the message changes at most once a minute, not with every response."""
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """Return the share of requests that met the SLO, which requests and targets it covers, and the share that met each
-    target; None without requests.
+    """Return the share of requests that met the SLO, the words for these requests and their targets, and words for the
+    share that met each target alone; None without requests.
 
-    While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
-    those of requests still running, so the shares need not add up. The words say both.
+    While no request has finished, and with routers older than the operator, only TTFT is judged. The share for TTFT
+    includes requests that still run and the share for TPOT does not, so the two need not fit the first share; the words
+    therefore name what each share counts.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, not_answered_yet, ring_synced, slo_met
+from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, not_answered_yet, ring_synced, slo_met, task_slo_met
 from fairlead.conditions.facts import (
     ActionFailure,
     Condition,
@@ -28,11 +28,13 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast.
+    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast, and
+    TaskSLOMet if the spec has no targets of whole tasks.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
     of_forecasts = (forecast_holds(facts),) if facts.follows_forecast else ()
+    of_tasks = (task_slo_met(facts),) if facts.task_targets else ()
     return (
         ready(facts, of_instances),
         of_instances,
@@ -46,6 +48,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         migrations_paused(facts),
         *of_gateways,
         *of_forecasts,
+        *of_tasks,
     )
 
 
@@ -96,8 +99,8 @@ def migrations_paused(facts: PoolFacts) -> Condition:
 
 
 def forecast_holds(facts: PoolFacts) -> Condition:
-    """Return whether demand is within the band of the pool's forecast. Without an answer of the control API the last
-    answer counts, so an outage of the control API does not change schedules.
+    """Return ForecastHolds: True while demand is within the band of the pool's forecast. If the control API does not
+    answer, its last answer counts, so an outage of the control API does not change schedules.
     """
     kind = ConditionType.FORECAST_HOLDS
     if facts.observations is None:
@@ -153,12 +156,12 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """Join the gateways' own reasons and messages."""
+    """Join the reasons and messages of gateways, each in the gateway's own words."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 
 def scaling_active(facts: PoolFacts) -> Condition:
-    """Return whether the numbers of instances follow measured signals."""
+    """Return ScalingActive: True if the numbers of instances follow measured signals."""
     kind = ConditionType.SCALING_ACTIVE
     scaling = facts.scaling
     if scaling is None:
@@ -178,7 +181,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Return whether bounds keep a role from its desired number."""
+    """Return ScalingLimited: True if bounds keep a role from its desired number of instances."""
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:

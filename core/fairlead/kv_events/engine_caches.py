@@ -1,8 +1,8 @@
 """Computes how many tokens of a prompt an instance holds, from its engine's events or else from the router's own
 requests.
 
-Events update the index; the code that follows the events says which instances' events count. For an instance without
-events, and for a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
+Events update the index; `hear` and `ignore` say which instances' events count. For an instance without events, and for
+a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,9 @@ ASSUMED_BLOCK_TOKENS = 16
 
 
 class KnownPrompt(Protocol):
-    """A prompt as far as its tokens are known. `RoutingRequest` implements this protocol."""
+    """A prompt: its length, and the keys of those leading blocks whose tokens are known. `RoutingRequest` implements
+    this protocol.
+    """
 
     @property
     def prompt_tokens(self) -> int: ...
@@ -33,13 +35,15 @@ class KnownPrompt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """The positions of the sources of some instances in vectors."""
+    """For a list of instances, the position of each in vectors, and whether its events count."""
 
     instances: Sequence[str]
     version: tuple[int, int]
     """Version of the index's slots and of the set of followed instances."""
     places_of_slots: SlotPlaces
-    """Slot → position of its instance; one more position stands for slots of other instances."""
+    """Slot → position of the slot's instance. All slots of instances that are not in the list have one further
+    position.
+    """
     heard: npt.NDArray[np.bool_]
     incomplete: npt.NDArray[np.bool_]
 
@@ -56,17 +60,13 @@ class EngineCaches:
         self.index = BlockIndex()
         self.block_tokens = 0
         """Tokens per block; 0 before an engine has reported it."""
-        self._heard: dict[str, Source] = {}
+        self.heard: dict[str, Source] = {}
+        """The instances whose events count, each with its event source. Callers only read it."""
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
         self._shared_tokens = 0
         self._shared_medium: str | None = None
-
-    @property
-    def heard(self) -> Mapping[str, Source]:
-        """The instances whose events count, each with its event source."""
-        return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
         """Return whether blocks of this size can be compared with the pool's blocks. The first reported size becomes
@@ -97,14 +97,14 @@ class EngineCaches:
         """Return the prompt's tokens that the instance would load from each tier outside its GPU, according to its
         events.
         """
-        source = self._heard.get(instance)
+        source = self.heard.get(instance)
         if source is None or not prompt.engine_blocks or not self.index.is_tiered:
             return NOTHING_SLOW
         return self._tokens(self.index.slow_blocks(source, prompt.engine_blocks))
 
     def slow_rows(self, prompt: KnownPrompt, instances: Sequence[str]) -> list[tuple[int, TierCounts]]:
         """Return (position, tokens) of each instance that would load tokens from outside its GPU; see `hit_vector`."""
-        if not self._heard or not prompt.engine_blocks or not self.index.is_tiered:
+        if not self.heard or not prompt.engine_blocks or not self.index.is_tiered:
             return []
         layout = self._layout_of(instances)
         rows = ((layout.places_of_slots.of(slot), counts) for slot, counts in self.index.slow_slots(prompt.engine_blocks))
@@ -115,52 +115,54 @@ class EngineCaches:
         return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
-        if self._heard.get(instance) == source and complete != (instance in self._incomplete):
+        """Use the instance's events from now on. Unless `complete`, the instance may hold blocks whose events were
+        missed.
+        """
+        if self.heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
-        self._heard[instance] = source
+        self.heard[instance] = source
         if complete:
             self._incomplete.discard(instance)
         else:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """Stop counting the instance's events; the router's own history is used instead."""
+        """Stop using the instance's events; the router's own history is used instead."""
         self._heard_version += 1
-        self._heard.pop(instance, None)
+        self.heard.pop(instance, None)
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Return whether `hit_tokens` includes blocks that are only expected."""
-        source, keys = self._heard.get(instance), prompt.engine_blocks
+        """Return whether `hit_tokens` counts blocks that no event has reported and that are only expected."""
+        source, keys = self.heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
         """Return the number of leading prompt tokens that the instance holds; `remembered_tokens` is the number
         according to the router's own history.
         """
-        source = self._heard.get(instance)
+        source = self.heard.get(instance)
         if source is None or not prompt.engine_blocks:
             return remembered_tokens
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
-        if not self._heard or not prompt.engine_blocks:
+        """Return `hit_tokens` for every instance that has events or is in the router's own history; it may be 0."""
+        if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
         hits = dict(remembered)
-        for instance, source in self._heard.items():
+        for instance, source in self.heard.items():
             hits[instance] = self._judged(prompt, instance, matched.get(source, 0), remembered.get(instance, 0))
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """Return `hit_tokens` of each of the instances, in their order. Pass the same list object as long as its
-        content is unchanged.
+        """Return `hit_tokens` of each of the instances, in their order. `remembered` is the vector of tokens according
+        to the router's own history. As long as `instances` has not changed, pass the same list object.
         """
         keys = prompt.engine_blocks
-        if not self._heard or not keys:
+        if not self.heard or not keys:
             return remembered
         layout = self._layout_of(instances)
         depths = np.zeros(len(instances) + 1, dtype=np.int64)
@@ -183,21 +185,21 @@ class EngineCaches:
         slots = self.index.slots()
         places = np.full(max(slots.values(), default=-1) + 1, len(instances), dtype=np.int64)
         for place, instance in enumerate(instances):
-            source = self._heard.get(instance)
+            source = self.heard.get(instance)
             if source is not None and (slot := slots.get(source)) is not None:
                 places[slot] = place
         return _Layout(
             instances=instances,
             version=version,
             places_of_slots=SlotPlaces(places),
-            heard=np.array([instance in self._heard for instance in instances], dtype=np.bool_),
+            heard=np.array([instance in self.heard for instance in instances], dtype=np.bool_),
             incomplete=np.array([instance in self._incomplete for instance in instances], dtype=np.bool_),
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Return how much of the prompt the instance holds. Events take precedence. The router's own history may add
-        what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the router
-        subscribed.
+        """Return how many of the prompt's tokens the instance holds. Events take precedence. The router's own history
+        may add what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the
+        router subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)

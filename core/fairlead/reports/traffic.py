@@ -13,7 +13,9 @@ ID_BITS = 53
 
 
 def salt_of(uid: str) -> bytes:
-    """Return the key for the ids of a pool with this uid, so that they mean nothing in another pool."""
+    """Return the key with which the ids of a pool with this uid are hashed, so that the ids mean nothing in another
+    pool.
+    """
     return uid.encode()[:64]
 
 
@@ -41,8 +43,8 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that arrived for a pool, with any outcome: its time, its length, and the prompts whose beginning it
-    shares.
+    """A request that arrived for a pool, with any outcome: its time, its length, and ids that show which prompts begin
+    alike.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
@@ -61,7 +63,7 @@ class RecordedRequest:
     time from its arrival until its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id
     of its key, "" without a key; `tool` is the tool whose result it contains, and `window_number` its client's count of
     compactions. `name` and `parent` are names of sessions, used only for the tree: no session's name is stored with the
-    requests themselves.
+    requests themselves. `priority_class` is used only for the tree too, as the class of its task.
     """
 
     pool: PoolKey
@@ -88,3 +90,4 @@ class RecordedRequest:
     window_number: int | None = None
     name: str | None = _unstored()
     parent: str | None = _unstored()
+    priority_class: str | None = _unstored()

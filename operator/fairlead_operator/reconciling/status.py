@@ -7,6 +7,7 @@ from fairlead.conditions.facts import PoolFacts
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.conditions.roles import count
 from fairlead.instances import InstanceState
+from fairlead.pool_states import TaskObservation
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead_operator.reconciling.roles import ScaleStep
 from fairlead_operator.reconciling.rollouts import rollout_document
@@ -59,17 +60,18 @@ def status_document(
     if facts.observations is not None:
         seen = facts.observations
         shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}
-        status["slo"] = {name: round(share, 3) for name, share in shares.items() if share is not None}
+        known = {name: round(share, 3) for name, share in shares.items() if share is not None}
+        status["slo"] = {**known, **({"tasks": [_tasks(one) for one in seen.tasks]} if seen.tasks else {})}
     if in_force.spec is not None:
         status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
     return status
 
 
 def revisions_status(current: str, facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
-    """Return the revision that all instances last had, and that of the spec in force, as a StatefulSet's status has
-    them.
+    """Return the name of the revision that all instances last had, and of the revision of the spec in force, as in a
+    StatefulSet's status.
 
-    A pool without instances has rolled out every revision except a halted one.
+    A pool without instances counts as having finished the rollout of any revision, unless the rollout is halted.
     """
     if facts.rollout is None and (not current or not halted or _present(facts.instances)):
         current = revision
@@ -100,14 +102,19 @@ def _role(
     }
 
 
+def _tasks(seen: TaskObservation) -> dict[str, Any]:
+    attained = {"attainment": round(seen.in_time / seen.tasks, 3)} if seen.tasks else {}
+    return {"name": seen.name, **attained, "tasks": seen.tasks, "brokenOff": seen.broken_off}
+
+
 def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, Any]:
     version = facts.observations.table_version if facts.observations is not None else (old.get("ring") or {}).get("version", 0)
     return {"version": version, "anchors": anchors}
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether more than figures and wording changed; a change of these alone may wait for the next regular
-    round.
+    """Return whether more than figures and wording changed in a status; a change of only these may wait for the next
+    regular round.
     """
     return _essence(old) != _essence(new)
 

@@ -56,6 +56,8 @@ class RoutingRequest:
     named: str | None = None
     """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
     max_output_tokens: int = 0
+    answers: int = 1
+    """Answers that its engine makes at the same time (`n`, several prompts); their tokens say nothing of a step."""
     streamed: bool = True
     """Whether the caller can see the first token. If not, the scheduler takes the prefill as finished once its
     predicted time has passed.
