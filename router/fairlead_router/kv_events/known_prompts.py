@@ -1,8 +1,8 @@
 """Keeps the block keys of prompts whose tokens are known, and finds them by the prompts' texts.
 
 An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text begins
-with the same tokens. So this module divides texts into chunks of bytes, and keeps for each chunk, identified by itself
-and all text before it, the keys of the engine's blocks that end in it. A lookup costs one hash per chunk and no
+with the same tokens. So this module divides texts into chunks of bytes, and keeps for each chunk, identified by its own
+text and all text before it, the keys of the engine's blocks that end in it. A lookup costs one hash per chunk and no
 tokenizing. That idea is from llm-d (its prefix store); unlike there, chunks are separate for each model, roles and
 template, and all sizes are in bytes.
 
