@@ -27,8 +27,8 @@ read while it passes.
 """
 
 _CHOICE_WITHIN = 4096
-"""Number of bytes after which an event without `choices` counts as an event with content. An event that has only token
-counts is shorter.
+"""Number of bytes at the beginning of an event that are searched for `choices`. While they are not found, the event may
+have only token counts, and is held back.
 """
 
 METADATA_HEADER = b"metadata"

@@ -129,7 +129,7 @@ def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) 
 
 
 def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """Return a 503: the pool is scaled to zero by its spec, so that no request makes it start an instance."""
+    """Return a 503: the pool has no instances on purpose, and requests do not make it start one."""
     message, retry_after = why_closed(table, now)
     return _dropped(dialect, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 

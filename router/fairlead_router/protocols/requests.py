@@ -217,8 +217,8 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""Headers that a client must not send to an engine, whether this router or a proxy forwards the request: only routers
-and side-cars set them.
+"""Headers of a client that are never forwarded to an engine, by this router or by a proxy: only Fairlead and side-cars
+may set them.
 """
 
 _LONGEST_ID = 256

@@ -73,8 +73,8 @@ class DividedCall:
         return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
 
     def failed(self, failure: UpstreamFailure) -> None:
-        """Record that the request at `instance` failed. The prompt must then be prefilled again, because the decode
-        instance may have fetched the blocks, and their memory may be reused.
+        """Record that the request at `instance` failed. If the decode instance may have received it, the prompt must be
+        prefilled again: the blocks may have been fetched, and their memory reused.
         """
         if self.handed_over_at and failure.reached:
             self._prefilled_on = ""

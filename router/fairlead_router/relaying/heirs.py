@@ -280,9 +280,9 @@ def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """Return the preferred instances for a session that leaves an instance of the revision `left`: those that stay and
-    have another revision. None if every staying instance is of that kind, or if those could not serve the session
-    alone.
+    """Return the instances preferred for a session that leaves an instance of the revision `left`: those that stay in
+    the pool and have another revision or, if these could not serve the session alone, all those that stay. None if this
+    would exclude no instance, or if no such instances could serve the session alone.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]

@@ -90,8 +90,8 @@ class Doubt:
 
     @property
     def last(self) -> KeptRefusal | None:
-        """The refusal that the client gets if the next instance fails; None if a failure of the next instance is tried
-        elsewhere.
+        """The newest refusal that is not about a missing model name; the client gets it if the next instance fails.
+        None if there is none.
         """
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
