@@ -1,4 +1,4 @@
-"""The cluster's part of a backup: pools, the replica counts of roles, and the Secrets that the chart made."""
+"""The part of a backup from the cluster: pools, the replica counts of roles, and the Secrets that the chart made."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 class ClusterFailed(FairleadError):
-    """The cluster does not answer, or refuses what a backup needs of it."""
+    """The cluster does not respond, or refuses a request that a backup needs."""
 
 
 class Cluster:
@@ -34,11 +34,11 @@ class Cluster:
         self._api = api
 
     async def pools(self) -> list[Document]:
-        """Return all InferencePools in the form in which a person would write them."""
+        """Return all InferencePools, as manifests without the fields that the cluster adds."""
         return [_as_written(one) for one in await self._list("inferencepools")]
 
     async def roles(self) -> list[Document]:
-        """Return namespace, name and replicas of all roles."""
+        """Return namespace, name and number of replicas of all roles."""
         return [
             {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"], "replicas": one["spec"]["replicas"]}
             for one in await self._list("inferencepoolroles")
@@ -46,12 +46,12 @@ class Cluster:
         ]
 
     async def secrets(self, namespace: str) -> list[Document]:
-        """Return those Secrets of the chart that exist."""
+        """Return the Secrets that the chart made, as far as they exist."""
         found = [await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", absent=404) for name in _SECRETS]
         return [_as_written(one) for one in found if one is not None]
 
     async def make(self, wanted: Document) -> str:
-        """Make an object that does not exist; return a line that says what was done."""
+        """Create an object unless it exists; return a line about what was done."""
         namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         what = f"{wanted['kind']} {namespace}/{name}"
         folder = "/api/v1" if wanted["kind"] == "Secret" else _OURS

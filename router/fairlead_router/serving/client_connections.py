@@ -106,7 +106,7 @@ class ClientConnection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
-        """Return whether the connection has been without a request for so long that it may be closed for another
+        """Return whether the connection has had no request for a time after which it may be closed for another
         connection.
         """
         if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
@@ -160,10 +160,8 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """Handle that the client closed its sending side.
-
-        The router responds that it will not serve an incomplete request; a client that has closed both sides does not
-        receive that.
+        """Handle that the client closed its sending side: respond to a request in progress with an error. A client that
+        has closed both sides does not receive it.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
