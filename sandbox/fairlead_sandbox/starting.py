@@ -22,7 +22,7 @@ from fairlead_sandbox.summary import StartReport, activate_script, make_login_li
 
 ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
-"""A loopback address that no process uses alone.
+"""A loopback address to which no process binds explicitly.
 
 If a port is taken on this address, a process listens on that port on all addresses.
 """

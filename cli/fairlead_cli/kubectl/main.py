@@ -29,7 +29,9 @@ OWN = (*KUBECTLS_OWN, "--service")
 
 
 class Planning(click.Group):
-    """The group of commands that change a pool, as the help lists them together."""
+    """A group of commands that make and show the plan of a change without applying it; `--no-apply` is added to
+    each.
+    """
 
     def __init__(self) -> None:
         super().__init__("plan", help="Make and show the plan of a change, and apply nothing; `apply ID` does.", commands=change.commands)
