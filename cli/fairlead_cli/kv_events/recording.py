@@ -67,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Numbers of the rows that were written."""
+    """How many rows of each kind were written."""
 
     batches: int
     requests: int

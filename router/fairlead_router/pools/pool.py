@@ -38,8 +38,8 @@ class Pool:
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
-        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials", "recalled",
-        "scheduler", "session_header", "table", "token_sizes",
+        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials",
+        "passes_priority", "recalled", "scheduler", "session_header", "table", "token_sizes",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,7 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
+        self.passes_priority = table.engine.pass_priority
         self.moves_caches = table.engine.handing_on is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}

@@ -56,7 +56,7 @@ _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta"
 _EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 _NEVER = b"\0"
-_QUOTE = 0x22
+_QUOTE, _RETURN = 0x22, 0x0D
 
 
 class StreamReader:
@@ -223,12 +223,12 @@ class StreamReader:
         if self._rest:
             place = max(0, len(self._rest) - 3)
             self._rest += piece
-            self._returns = self._returns or b"\r" in piece
+            self._returns = self._returns or _RETURN in piece
             if not _event_end(self._rest, place, returns=self._returns):
                 return self._wait()
             text = bytes(self._rest)
         else:
-            self._returns = b"\r" in text
+            self._returns = _RETURN in text
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
         returns, length = self._returns, len(text)
         self._counts = True
@@ -392,7 +392,7 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
     """Return the end of the first event that ends after `place`; 0 = there is none. `returns`: whether the text
     contains a carriage return; None = unknown.
     """
-    if not (b"\r" in text if returns is None else returns):
+    if not (_RETURN in text if returns is None else returns):
         found = text.find(b"\n\n", place)
         return 0 if found < 0 else found + 2
     blank = _BLANK_LINE.search(text, place)
@@ -401,7 +401,7 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
 
 def split_events(data: bytes) -> list[bytes]:
     """Return all complete events, without their blank lines."""
-    events = data.split(b"\n\n") if b"\r" not in data else _BLANK_LINE.split(data)
+    events = data.split(b"\n\n") if _RETURN not in data else _BLANK_LINE.split(data)
     return [raw for raw in events if raw]
 
 
@@ -479,7 +479,7 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
         return _read_text(body, kind, dialect)
     if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
-    if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
+    if body[0] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
         document = read_json(body, _DOCUMENT)
@@ -525,7 +525,8 @@ def reported_error(body: bytes) -> Failure | None:
 def _may_have_given_up(document: _Document, body: bytes) -> bool:
     if document.status == "cancelled" or (document.type == "message" and document.stop_reason is None):
         return True
-    return (b'"error"' in body or b'"abort"' in body) and _GAVE_UP.search(document.choices) is not None
+    # `in` would try the bytes as a number first, at many times the cost
+    return max(body.find(b'"error"'), body.find(b'"abort"')) >= 0 and _GAVE_UP.search(document.choices) is not None
 
 
 def _is_filled(document: _Document) -> bool:

@@ -98,7 +98,7 @@ it.
 
 
 def _may_nest_deeply(body: bytes) -> bool:
-    return b"]" * 200 in body or b"}" * 200 in body or b"]}" * 100 in body
+    return max(body.find(b"]" * 200), body.find(b"}" * 200), body.find(b"]}" * 100)) >= 0
 
 
 def _refuse_depth(document: object) -> None:
@@ -301,7 +301,8 @@ def forwarded_headers(
                 named.update(token.strip().lower() for token in value.split(b","))
     if named:
         kept = [header for header in kept if header[0] not in named]
-    return b"".join([b"%b: %b\r\n" % header for header in kept]), naming, request_id
+    lines = b"\r\n".join([b": ".join(header) for header in kept])
+    return lines + b"\r\n" if lines else lines, naming, request_id
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
@@ -312,6 +313,6 @@ def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, 
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
-    return b"%s %s HTTP/1.1\r\naccept-encoding: identity\r\n%sx-request-id: %s\r\n%s" % (
-        scope["method"].encode(), target, framing, request_id, forwarded,
-    )  # fmt: skip
+    method = scope["method"].encode()
+    fixed = b" HTTP/1.1\r\naccept-encoding: identity\r\n"
+    return b"".join((method, b" ", target, fixed, framing, b"x-request-id: ", request_id, b"\r\n", forwarded))

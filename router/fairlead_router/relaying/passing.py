@@ -83,7 +83,7 @@ class Exchange:
                 self.pool.header,
                 instance_of(dispatch.instance).encode(),
                 dispatch.decision_id.encode(),
-                dispatch.reason.value.encode(),
+                dispatch.reason.encode(),
                 ticket.queued_seconds * 1000.0,
             )
         )

@@ -99,9 +99,11 @@ class Proxy:
                     if lacks is not None and (other := pool.account.pass_over(ticket, lacks, self._now())) is not None:
                         verdict = other
                         continue
-                if pool.choice.handovers and (vain := pool.choice.prefills_in_vain(dispatch, self._now())) is not None:
-                    verdict = pool.account.pass_over(ticket, vain, self._now()) or replace(dispatch, decode=None, decode_address=None)
-                    continue
+                if dispatch.decode is not None and pool.choice.handovers:
+                    vain = pool.choice.prefills_in_vain(dispatch, self._now())
+                    if vain is not None:
+                        verdict = pool.account.pass_over(ticket, vain, self._now()) or replace(dispatch, decode=None, decode_address=None)
+                        continue
                 try:
                     handed_over_at = 0.0
                     if call.rest is not None:

@@ -89,7 +89,7 @@ class Sender:
         rank = rank_of(instance)
         if rank is not None:
             head = b"%s%s: %d\r\n" % (head, RANK_HEADER, rank)
-        head = b"%shost: %s\r\n\r\n" % (head, address.encode())
+        head = b"".join((head, b"host: ", address.encode(), b"\r\n\r\n"))
         self._calls.await_answer(call, connection)
         received = connection.received
         connection.send(head, body)
@@ -107,7 +107,8 @@ class Sender:
             connection.send(head, body)
             await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, credentials=credentials)
+        if connection.status >= 300:
+            refuse_engine_faults(connection, credentials=credentials)
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:

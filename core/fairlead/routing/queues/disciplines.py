@@ -42,6 +42,10 @@ class InstanceQueue:
         self._late: list[tuple[int, str]] = []
         """Heap of the requests that `slack` found too late to meet the target."""
         self._places = count(1) if places is None else places
+        self.can_begin_again = places is None
+        """Whether the empty queue can be reused; `begin_again` has nothing to reset."""
+
+    def begin_again(self) -> None: ...
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -7,7 +7,7 @@ from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.accounting import DECODING, PREFILLING, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.kept_decisions import End
@@ -30,7 +30,7 @@ class Progress:
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """Record that the prompt is computed: its blocks are cached on the instance, its tokens no longer pending."""
         tracked = self._state.requests.get(request_id)
-        if tracked is None or tracked.stage is not Stage.PREFILLING:
+        if tracked is None or tracked.stage is not PREFILLING:
             return ()
         self._state.view.now = now
         instance = tracked.instance
@@ -42,13 +42,13 @@ class Progress:
         """Record the first token, which ends the prefill if nothing else did."""
         state = self._state
         tracked = state.requests.get(request_id)
-        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+        if tracked is None or tracked.stage not in (PREFILLING, DECODING):
             return ()
         if tracked.first_token_at is not None and tracked.resuming_since is None:
             return ()
         state.view.now = now
         instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
-        if tracked.stage is Stage.DECODING:
+        if tracked.stage is DECODING:
             self._circuits.answered(tracked, tracked.decodes_on, now)
         elif not self._end_prefill(tracked, now):
             return self._outcomes.take((instance,), now)
@@ -88,13 +88,13 @@ class Progress:
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False if the request is refused because of the present decodes.
 
-        If one instance both prefills and decodes, the request decodes in the same step and is not refused. A router
-        that asks a decider leaves this decision to the decider.
+        If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
+        turn of a task in progress. A router that asks a decider leaves this decision to the decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
         begun = tracked.request.by_sidecar or tracked.resuming_since is not None  # what has begun is not refused
-        kept = decode is None or state.is_front or begun
+        kept = decode is None or state.is_front or begun or tracked.continues
         refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
@@ -107,7 +107,7 @@ class Progress:
         again.
         """
         tracked = self._state.requests.get(request_id)
-        if tracked is not None and tracked.stage is Stage.DECODING:
+        if tracked is not None and tracked.stage is DECODING:
             more = _more_tokens(tracked, output_tokens)
             if more:
                 if not tracked.request.warms:
@@ -121,12 +121,12 @@ class Progress:
         """
         state = self._state
         tracked = state.requests.get(request_id)
-        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+        if tracked is None or tracked.stage not in (PREFILLING, DECODING):
             return ()
         state.view.now = now
         instance, decodes_on = tracked.instance, tracked.decodes_on
         self._circuits.answered(tracked, decodes_on, now)
-        if tracked.stage is Stage.PREFILLING:
+        if tracked.stage is PREFILLING:
             self._dispatching.prefilled(tracked, now)
         if tracked.session is not None:
             self._moving.touch_session(tracked.session, now)
@@ -194,7 +194,7 @@ class Progress:
             return ()
         state.view.now = now
         instance = tracked.instance
-        counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
+        counted_on = tracked.decodes_on if tracked.stage is DECODING else instance
         if outcome is MoveOutcome.CANCELLED:
             self._circuits.left(tracked, now)
         how = RequestOutcome.DECLINED if declined else _OUTCOMES[outcome]
@@ -238,8 +238,10 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
     """Return the number of output tokens that were not reported before; they count as reported from now on."""
-    more = max(0, output_tokens - tracked.generated_tokens)
-    tracked.generated_tokens += more
+    more = output_tokens - tracked.generated_tokens
+    if more <= 0:
+        return 0
+    tracked.generated_tokens = output_tokens
     return more
 
 

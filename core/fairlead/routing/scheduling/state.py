@@ -37,6 +37,7 @@ from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
+from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.overtaking import OvertakenInQueues
 from fairlead.routing.queues.queueing import Queue
@@ -54,6 +55,7 @@ from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
 """Maximum number of routing blocks that a router remembers of a shared store: some 100 MB."""
+_REUSABLE = (DeadlineQueue, InstanceQueue)
 MOST_PLACED = 512
 """Maximum number of prompts kept for other routers between two shares; the newest are kept."""
 
@@ -85,11 +87,12 @@ class SchedulerState:
         self.recorder = recorder
         self.settings = settings
         self.gate = build_gate(table.early_rejection.mode)
-        self.accounting = Accounting(lambda prompt_tokens, hit_tokens: self.prefill_times.seconds(prompt_tokens, hit_tokens))
+        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
+        self.accounting = Accounting(self.prefill_times.seconds)
         self.loads = self.accounting.loads
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
-        self.emptied: dict[str, DeadlineQueue] = {}
+        self.emptied: dict[str, DeadlineQueue | InstanceQueue] = {}
         """Empty queues of the present discipline, kept for the next requests of their instances, because most requests
         find their queue empty.
         """
@@ -120,7 +123,6 @@ class SchedulerState:
         """Instances no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
         """Instances that left the table after a drain, kept as long as a session's last home is there."""
-        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
         self.load_times = LoadTimes()
@@ -167,6 +169,7 @@ class SchedulerState:
         """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
         self.sends_unfinished_first = parameters.sends_unfinished_first
+        self.counts_early = parameters.early_prefixes
         if not parameters.keeps_contexts:
             self.view.kept = None
         elif self.view.kept is None:
@@ -231,7 +234,8 @@ class SchedulerState:
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
         hit = hit_or_fetched_tokens(tracked, instance, self.loads, self.view)
         self.accounting.enqueue(tracked, instance, hit, now, decode)
-        self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
+        if self.gate.forecast is not None:
+            self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Keep an accepted request until some instance accepts."""
@@ -263,7 +267,7 @@ class SchedulerState:
     def put_away(self, instance: str) -> None:
         """Put away an empty queue for reuse."""
         queue = self.queues.pop(instance)
-        if isinstance(queue, DeadlineQueue) and queue.can_begin_again:
+        if isinstance(queue, _REUSABLE) and queue.can_begin_again:
             self.emptied[instance] = queue
 
     def new_queue(self, instance: str) -> Queue:
