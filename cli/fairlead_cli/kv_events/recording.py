@@ -67,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """How many rows of each kind were written."""
+    """How many batches and requests were written, and the sums of the requests' tokens."""
 
     batches: int
     requests: int
