@@ -1,17 +1,18 @@
-"""Gates: the early rejection modes of a pool, asked when a request arrives and again when its prompt is computed.
+"""Gates: the early rejection modes of a pool. A gate is called when a request arrives, and again when its prompt has
+been computed.
 
     Disabled     refuses nothing
     Load         at arrival: no instance meets the TTFT SLO, or no instance meets the TPOT SLO at its present load
-    Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
-    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done, and wasted, before its
-    decode instance gets it (Mooncake's baseline)
+    Predicted    at arrival: as `Load` for TTFT; for TPOT by the decode load predicted for the start of its decode
+    AfterPrefill at arrival for TTFT only; for the decode load after the prefill, which is wasted if the request is
+    refused then (Mooncake's baseline)
 
-A gate refuses a request if the load is above `headroom`; at arrival, the request's priority class may use only its
+A gate refuses a request if the load is above `headroom`. At arrival, the request's priority class may use only its
 share of `headroom`. Decode loads refuse nothing while an instance is idle. The duration of decode steps comes from the
-table's modelled facts; a real pool has no such facts, so its gates learn the duration from finished requests. Until it
-is known, decode loads are 0.
+table's modelled facts; a real pool has no such facts, so its gates measure the duration on finished requests. Decode
+loads are 0 until the duration is known.
 
-A refusal by a gate rests on estimates. It does not stand while an instance is idle, whichever gate it comes from
+A gate refuses by estimates only. Its refusal is dropped while an instance is idle, whichever gate refused
 (`fairlead.routing.scheduling.trying`).
 """
 
