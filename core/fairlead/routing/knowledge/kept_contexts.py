@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Context:
-    """A session's context at the instance `home`: its tokens, the time of its last running turn's end, and the ids of
+    """A session's context at the instance `home`: its tokens, when its last turn ended (`idle_since`), and the ids of
     running turns.
     """
 
