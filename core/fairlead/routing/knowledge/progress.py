@@ -37,14 +37,14 @@ requests.
 LIKE = 1.25
 """Once a prefill has finished, the step times of prefills up to this many times as long count as known too."""
 MOST_PREFILL_SECONDS = 300.0
-"""The longest prefill, in seconds, that extends the allowed time; a longer prefill counts as this long."""
+"""Maximum of the allowed time, in seconds, that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
 """Maximum seconds that are added to a step for the unknown moment of its end, between the last reading without a
 movement and the first reading with one.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Step times are known once the observed steps add up to this many seconds."""
+"""Step times are known once at least `KNOWN_STEPS` steps were observed and they add up to this many seconds."""
 WINDOW_SECONDS = 900.0
 """Length of a window in seconds; the longest step of the present and of the previous window counts."""
 CANARY_SECONDS = 30.0

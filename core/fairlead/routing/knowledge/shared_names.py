@@ -59,7 +59,7 @@ class _Use:
     """Number of blocks of the longest prompt that is in flight with this name."""
     last_block: int = 0
     longest: int = 0
-    """The hash of the last block of the longest prompt in flight."""
+    """The hash of how the conversation begins to which the longest prompt in flight belongs."""
     beginnings: dict[int, _Beginning] = field(default_factory=dict)
     shared_until: float = 0.0
     seen_at: float = 0.0

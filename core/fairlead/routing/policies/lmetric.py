@@ -28,8 +28,8 @@ class LMetric:
 
 
 def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
-    """Return P x BS per instance, with P the prefill tokens and BS the batch size. P counts as at least 1, so that the
-    product is 0 only for an empty batch.
+    """Return P x BS per instance, with P the prefill tokens and BS the batch size, this request included in both. P is
+    at least 1, so that the product is never 0.
     """
     scores: IntVector = prefill_tokens * batch
     return scores
