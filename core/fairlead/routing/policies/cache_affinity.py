@@ -54,7 +54,7 @@ class CacheAffinity:
         )
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
 
         def is_other_key() -> bool:
             return any(self._ring.owner(key) == home.instance for key in self._hotness.other_keys(request.blocks, request.first_bytes_hash))

@@ -311,7 +311,7 @@ class DualMap:
         return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, there = listed(weighed, home.instance), weighed.candidates[0]
         if here is None or weighed.rule not in _AMONG_NAMED:  # its key may have changed with this very request
 

@@ -106,11 +106,11 @@ class Ear:
         )
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """See `BindsBeginnings`."""
+        """See `BindsBeginnings.prefix_session`."""
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, _ = stay_and_go(weighed, home.instance)
         pending, limit = float(here.pending_tokens), weighed.limits["hot_tokens"]
         return MoveCause(trigger=BindingReason.HOT_MIGRATION, crossed=pending, threshold=limit, unit=Unit.TOKENS)

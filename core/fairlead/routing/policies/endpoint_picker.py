@@ -107,7 +107,7 @@ class EndpointPicker:
         return replace(decision, fallbacks=decision.fallbacks[: picked.count - 1])
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         if listed(weighed, home.instance) is None:
             return MoveCause(trigger=BindingReason.FILTERED_OUT)
         if weighed.rule in (DRAWN, DRAWN_BY_SCORE):

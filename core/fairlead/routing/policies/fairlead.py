@@ -162,7 +162,7 @@ class Fairlead:
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, there = stay_and_go(weighed, home.instance)
         limit = weighed.limits.get("in_time_seconds", inf)
         if weighed.rule.endswith(_IN_TIME.code) and here.predicted_ttft_seconds > limit:

@@ -59,11 +59,11 @@ class Sticky:
         )
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """See `BindsBeginnings`."""
+        """See `BindsBeginnings.prefix_session`."""
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`. Never called with a home that takes requests, because a session does not leave such a
+        """See `KeepsHomes.cause_to_leave`. Never called with a home that takes requests, because a session does not leave such a
         home.
         """
         assert home.instance is not None

@@ -63,8 +63,8 @@ class LateRequests:
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
         """Return whether late requests may be sent whenever an instance is free: the pool's `load` leaves time for
-        them, the waits in all its `routers` are short, or nothing is queued. Among several routers, only while few
-        first tokens are late.
+        them, the waits in all its `routers` are short, or the pool queues no requests. Among several routers, only
+        while few first tokens are late.
         """
         if not table.routing.prefills_in_flight:
             return True
