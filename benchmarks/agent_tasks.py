@@ -22,6 +22,7 @@ from random import Random
 from benchmarks.command_line import a_file, above_zero, count, names_of
 
 from fairlead.errors import FairleadError
+from fairlead.tables import EARLY_REJECTION_MODES
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, exchanged, ideal_hits, load_workload
@@ -127,6 +128,7 @@ def run(options: argparse.Namespace, policy: PolicyChoice, rate: float, loop: st
         prefill_tokens_per_second=believed_speed(workload, ideal, engine),
         slo_ttft_seconds=options.ttft or engine.slo_ttft_seconds,
         slo_tpot_seconds=options.tpot or engine.slo_tpot_seconds,
+        early_rejection=options.early_rejection,
         seed=seed,
     )
     targets = Targets(ttft_seconds=pool.slo_ttft_seconds, tpot_seconds=pool.slo_tpot_seconds)
@@ -202,6 +204,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--instances", type=count, default=8)
     parser.add_argument("--ttft", type=above_zero, help="target in seconds; the preset's without")
     parser.add_argument("--tpot", type=above_zero, help="target in seconds; the preset's without")
+    parser.add_argument("--early-rejection", choices=EARLY_REJECTION_MODES[:-1], default="Disabled", help="the pool's mode")
     parser.add_argument("--loops", type=names_of(LOOPS), default=list(LOOPS), help="open,closed")
     parser.add_argument("--rates", default="0.75,1,1.25", help="multiples of the saturation")
     parser.add_argument("--policies", default=POLICIES, help="as fairlead,fairlead:keep_weight=3,ear")

@@ -1,12 +1,15 @@
 """Write the chart's copies of what has its home elsewhere: the CRDs of `crds/`, in values.schema.json the variables of
-each process's `settings`, and the numbers by which it computes the routers' limit of memory. `--check` writes nothing
-and says what is out of date.
+each process's `settings` and which values must be there, and the numbers by which it computes the routers' limit of
+memory. `--check` writes nothing and says what is out of date.
 """
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from fairlead_host.settings import HostSettings
 from fairlead_operator.settings import OperatorSettings
@@ -90,6 +93,32 @@ def router_memory() -> str:
     return json.dumps(numbers, indent=2) + "\n"
 
 
+NULLABLE = frozenset({"replicas"})
+"""Values for which null has a meaning: Kubernetes' own number, as beside an autoscaler."""
+FREE = frozenset({"#/$defs/resources"})
+"""Groups that are Kubernetes' own: null removes a default of the chart."""
+
+
+def require(schema: dict[str, Any], shared: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Demand in a schema the values that have a default. Helm takes a null as no value at all, so without this its
+    message says where a template failed, if anything.
+    """
+    inner = {name: schema["properties"][name] for name in defaults}
+    groups = {name for name, one in inner.items() if isinstance(defaults[name], dict) and "properties" in _resolved(one, shared)}
+    groups -= {name for name, one in inner.items() if one.get("$ref") in FREE}
+    single = {name for name, value in defaults.items() if value and not isinstance(value, dict | list) and name not in NULLABLE}
+    schema.pop("required", None)
+    if wanted := sorted(single | {name for name in groups if defaults[name]}):
+        schema["required"] = wanted
+    for name in sorted(groups):
+        require(_resolved(inner[name], shared), shared, defaults[name])
+
+
+def _resolved(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = shared[schema["$ref"].removeprefix("#/$defs/")] if "$ref" in schema else schema
+    return found
+
+
 def rendered() -> dict[Path, str]:
     """File → content, for every generated file."""
     files = {CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "crds").glob("*.yaml"))}
@@ -97,6 +126,7 @@ def rendered() -> dict[Path, str]:
     document = json.loads(schema.read_text(encoding="utf-8"))
     for process in PROCESSES:
         document["$defs"][f"{process}Settings"] = settings_schema(process)
+    require(document, document["$defs"], yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
     files[CHART / "files" / "router-memory.json"] = router_memory()
     return {**files, schema: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
 

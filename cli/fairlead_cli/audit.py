@@ -253,9 +253,13 @@ def _is_signed(key: str, signature: str, message: bytes) -> bool:
     return True
 
 
+_MOST_DIGITS = 18
+"""As many digits as every id of an entry has at most."""
+
+
 def _head(text: str) -> AuditHead:
     number, colon, chain = text.partition(":")
-    if not colon or not number.isdecimal():
+    if not colon or not number.isdecimal() or len(number) > _MOST_DIGITS:
         raise InvalidInput("--head", text, "write ID:CHAIN, as `fairlead audit head` prints it")
     return AuditHead(id=int(number), chain=chain, at=utc_now())
 

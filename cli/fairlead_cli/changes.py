@@ -205,6 +205,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
+        if name in inner:
+            raise InvalidInput("FIELD=VALUE", one, f"{path} is given twice; write it once")
         inner[name] = _value(path, text)
     return found
 

@@ -9,9 +9,9 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import Approval, approval_options, plan_and_apply
-from fairlead_cli.printing import json_option, print_json, print_table, time_words
+from fairlead_cli.printing import json_option, print_json, print_table, seconds, time_words
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
+from fairlead_client.resources.slo import SloShare, SloVersion, TaskShare, WhatIfShare
 from fairlead_process.option_types import NumberOption, TimeOption
 from fairlead_process.pool_names import name_argument, pool_named
 
@@ -79,6 +79,29 @@ def attainment(
         return
     columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time incl. refused")
     print_table(columns, [_share(one) for one in (*found.shares, found.whole)])
+
+
+@slo.command("tasks")
+@name_argument
+@_from
+@_to
+@json_option
+@url_option
+@token_option
+def of_tasks(name: str, start: str, end: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show how well whole tasks met their targets (spec.slo.task), by version and priority class."""
+    found = ask(url, token, lambda api: api.slo_tasks(pool_named(name), start=start, end=end))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}")
+    if not found.shares:
+        click.echo("No task with a target was over in this time. docs/agents.md says what targets of tasks are.")
+        return
+    columns = ("version", "class", "turns within", "whole task within", "goal", "tasks", "in time", "broke off", "in time incl. those")
+    print_table(columns, [_of_tasks(one) for one in found.shares])
+    if found.since is not None:
+        click.echo(f"Of very many tasks the newest are judged: those whose last turn ended since {time_words(found.since)}.")
 
 
 @slo.command()
@@ -189,6 +212,17 @@ def _share(one: SloShare) -> tuple[str, ...]:
     shares = (_percent(one.attainment), _percent(one.ttft_attainment), _percent(one.tpot_attainment))
     named = ("all" if one.version is None else str(one.version), one.priority_class or "all")
     return (*named, f"{one.requests:,}", *shares, f"{one.refused:,}", f"{one.failed:,}", _percent(one.served_in_time))
+
+
+def _of_tasks(one: TaskShare) -> tuple[str, ...]:
+    within = (_within(one.turn_time_seconds, one.turn_seconds), _within(one.wall_time_seconds, one.wall_seconds))
+    named, counted = (str(one.version), one.priority_class), (f"{one.tasks:,}", _percent(one.attainment), f"{one.broken_off:,}")
+    return (*named, *within, f"{one.percentile:g}%", *counted, _percent(one.served_in_time))
+
+
+def _within(target: float | None, found: float | None) -> str:
+    """The target, and the time that the goal's share of the tasks did not exceed."""
+    return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
 
 
 def _other(one: WhatIfShare) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from fairlead_client.resources.pages import Page
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTimes, TreeSession
 from fairlead_process.pool_names import name_argument, pool_argument, pool_named
 
-COLUMNS = ("ended (UTC)", "pool", "task", "sessions", "turns", "refused", "hits", "in the model", "wall", "moves")
+COLUMNS = ("ended (UTC)", "pool", "task", "sessions", "turns", "refused", "hits", "in the model", "wall", "moves", "target")
 SESSION_COLUMNS = ("session", "from", "turns", "refused", "hits", "in the model", "between turns", "compactions", "moves", "held by")
 
 
@@ -111,6 +111,7 @@ def _row(one: TaskFigures) -> tuple[str, ...]:
         seconds(one.model_seconds),
         seconds(one.wall_seconds),
         f"{one.moves:,}",
+        "–" if one.verdict is None else one.verdict.value,
     )
 
 

@@ -57,6 +57,7 @@ def _higher(one: AccessRole, other: AccessRole) -> AccessRole:
 
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_AFTER_A_QUOTE = re.compile(r'"\s+,')
 _WANTED = "role:name or role@namespace:name, with commas"
 _EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operator, admin"
 
@@ -174,8 +175,9 @@ def parse_scopes(text: str) -> str:
 
 
 def _entries(variable_name: str, text: str) -> list[str]:
+    """Split the entries at commas and, as in a manifest's block of text, at ends of lines."""
     try:
-        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+        return next(csv.reader([_AFTER_A_QUOTE.sub('",', ",".join(text.splitlines()))], skipinitialspace=True, strict=True), [])
     except csv.Error:
         raise InvalidInput(variable_name, text, 'end each entry that begins with a double quote by one: "admin:CN=ml,DC=corp"') from None
 

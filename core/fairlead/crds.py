@@ -103,6 +103,22 @@ def _status() -> dict[str, Any]:
                 "attainment": {"type": "number", "description": "Finished requests within both targets."},
                 "ttftAttainment": {"type": "number", "description": "First tokens within the TTFT target."},
                 "tpotAttainment": {"type": "number", "description": "Finished requests within the TPOT target."},
+                "tasks": {
+                    "type": "array",
+                    "description": "Whole tasks with a target that were over in the last hour, by priority class.",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "properties": {
+                            "name": text("Priority class of the tasks."),
+                            "attainment": {"type": "number", "description": "Share (0 to 1) of tasks within their target."},
+                            "tasks": count("Tasks whose last turn was answered."),
+                            "brokenOff": count("Tasks whose last turn was refused or failed."),
+                        },
+                    },
+                },
             },
         },
         "schedules": {

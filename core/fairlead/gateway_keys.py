@@ -89,10 +89,14 @@ class RateLimit:
         """Take this amount and return 0 if at least 1 is left; otherwise take nothing and return the seconds to wait.
         An amount larger than the balance leaves a debt, so that a request larger than the limit is not refused forever.
         """
-        seconds = self.wait_seconds(now)
-        if not seconds:
-            self._level -= amount
-        return seconds
+        if now > self._at:  # as `_refill`, which would be a call for each request
+            level = self._level + (now - self._at) * self._per_second
+            self._level, self._at = level if level < self._most else self._most, now
+        missing = 1.0 - self._level
+        if missing > 1e-9:
+            return missing / self._per_second
+        self._level -= amount
+        return 0.0
 
     def take(self, amount: float, now: float) -> None:
         """Take this amount without a check; a negative amount is given back."""

@@ -2,6 +2,8 @@
 follows.
 """
 
+from collections.abc import Mapping, Sequence
+
 POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
@@ -18,3 +20,15 @@ WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's
 share of the keys.
 """
+
+ENGINE_CONTAINER = "engine"
+DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
+"""Kubernetes' annotation: the container that is meant where none is named. Injectors of side-cars set it."""
+
+
+def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:
+    """Return the name of the container that serves: `engine`, else the pod's default container, else the first; empty
+    without any. The first may be an injected side-car, and a status lists containers by name.
+    """
+    wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION, ""))
+    return next((name for name in wanted if name in names), names[0] if names else "")

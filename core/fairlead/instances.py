@@ -84,3 +84,18 @@ def instance_name(pool: str, pool_uid: str, role: Role, ordinal: int) -> str:
         number, place = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[place])
     return f"{pool}-{role.value[0]}{''.join(letters)}"
+
+
+_STRIDE_BACK = pow(_STRIDE, -1, _NAMES)
+
+
+def ordinal_of_name(name: str, pool: str, pool_uid: str, role: Role) -> int | None:
+    """Return the smallest ordinal for which `instance_name` returns this name; None if there is none."""
+    letters = name.removeprefix(f"{pool}-{role.value[0]}")
+    if len(letters) != _LENGTH or not set(letters) <= set(_LETTERS):
+        return None
+    number = 0
+    for letter in reversed(letters):
+        number = number * len(_LETTERS) + _LETTERS.index(letter)
+    ordinal = (number - xxh3_64_intdigest(f"{pool_uid}/{role.value}".encode())) * _STRIDE_BACK % _NAMES or _NAMES
+    return ordinal if instance_name(pool, pool_uid, role, ordinal) == name else None

@@ -10,7 +10,7 @@ from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER
 from fairlead.schedules.specs import ScheduledRole
 from fairlead.schemas.shapes import Rule
 from fairlead.schemas.writing import written
-from fairlead.tables import AFTER_PREFILL
+from fairlead.tables import AFTER_PREFILL, DEFAULT_CLASS
 
 NEEDS_PREFILL_ROLE = (
     "earlyRejection.mode AfterPrefill needs the roles prefill and decode; declare them in roles, or write Load or Predicted"
@@ -57,6 +57,14 @@ def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
             if replicas is not None and bounds.name in of_role and replicas not in of_role[bounds.name]:
                 yield f"{path}.{name}", replicas
 
+
+def unknown_task_classes(spec: Any) -> Iterator[tuple[str, object]]:
+    """Yield each entry of slo.task for a class that the spec does not declare, with its path."""
+    known = {DEFAULT_CLASS, *(one.name for one in spec.priority_classes)}
+    return ((f"slo.task[{place}].name", target.name) for place, target in enumerate(spec.slo.task) if target.name not in known)
+
+
+UNKNOWN_TASK_CLASS = "slo.task[].name must be one of priorityClasses, or default"
 
 BETWEEN_SECTIONS = (
     Rule(
@@ -169,6 +177,14 @@ BETWEEN_SECTIONS = (
         holds=lambda spec: not spec.adapters or spec.engine.type == "vllm",
         field="adapters",
         message="adapters are only for engine.type vllm; remove adapters",
+    ),
+    Rule(
+        cel="!has(self.slo.task) || has(self.gateway) || self.slo.task.all(task, task.name == 'default' || "
+        "(has(self.priorityClasses) && self.priorityClasses.exists(one, one.name == task.name)))",
+        # a pool with a gateway has further classes, from InferenceObjectives
+        holds=lambda spec: spec.gateway is not None or not list(unknown_task_classes(spec)),
+        fault=lambda spec: next(unknown_task_classes(spec)),
+        message=UNKNOWN_TASK_CLASS,
     ),
     *adoption_specs.OF_POOLS,
     ONLY_ROUTERS_DIVIDE,

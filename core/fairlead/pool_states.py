@@ -148,6 +148,18 @@ class EndedInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskObservation:
+    """The tasks of one priority class that were over in the last hour: how many had an answer to their last turn
+    (`tasks`), how many of these were in time, and how many broke off.
+    """
+
+    name: str
+    tasks: int
+    in_time: int
+    broken_off: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
@@ -181,6 +193,8 @@ class PoolObservations:
     """
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None: there is none yet."""
+    tasks: tuple[TaskObservation, ...] = ()
+    """By priority class; empty without targets of tasks, and without tasks that were over."""
     record_lacks: str = ""
     """What people must know if the control API's database lost commits less than a day ago; empty otherwise."""
 

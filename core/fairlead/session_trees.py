@@ -39,6 +39,18 @@ class Evidence(StrEnum):
     """The prompts show the fact."""
 
 
+class TaskVerdict(StrEnum):
+    """How a task did by the target of its class."""
+
+    OPEN = "open"
+    """It is not over, and in time so far."""
+    IN_TIME = "in-time"
+    LATE = "late"
+    """It took longer than its target, though it may go on."""
+    BROKEN_OFF = "broken-off"
+    """It is over, and its last turn was refused or failed."""
+
+
 @value
 class Lineage:
     """A client's statements, in one request, about how its session is related to others; a field is None without a

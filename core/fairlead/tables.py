@@ -249,6 +249,11 @@ class EngineFigures:
         "engine before a client does. Not for engines that sleep or require credentials.",
         False,
     )
+    pass_priority: bool = truth(
+        "Whether routers give engines the priority of a request's class, in the body's field priority and in place of the client's. "
+        "For vLLM started with --scheduling-policy priority; others ignore it.",
+        False,
+    )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
         "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
@@ -371,13 +376,69 @@ class SessionFacts:
     ttl_seconds: float = duration("How long a binding outlives its session's last request.", "30m", minimum=1.0, maximum=30 * 86400.0)
 
 
+DEFAULT_CLASS = "default"
+"""The priority class of requests that name no class of the pool."""
+CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+MAX_PRIORITY_CLASSES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTarget:
+    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and how many of them.
+
+    Routers do not act by it. The control API judges tasks when they are over, by the sums of their recorded turns.
+    """
+
+    RULES: ClassVar = (
+        Rule(
+            cel="has(self.turnTime) || has(self.wallTime)",
+            holds=lambda target: target.turn_time_seconds is not None or target.wall_time_seconds is not None,
+            field="turnTime",
+            message="a target for tasks needs a time; write slo.task[].turnTime, wallTime, or both",
+        ),
+    )
+
+    name: str = text(
+        "Priority class of the tasks, one of priorityClasses, or `default`. A task has the class of its first turn.",
+        pattern=CLASS_NAME,
+        max_length=63,
+    )
+    turn_time_seconds: float | None = duration(
+        "Longest time of all turns of a task together, each from its arrival to its end, in queues and in engines. The time "
+        "between turns, in which tools run, does not count; turns at the same time all count.",
+        None,
+        minimum=0.001,
+        maximum=30 * 86400.0,
+    )
+    wall_time_seconds: float | None = duration(
+        "Longest time from the arrival of a task's first turn to the end of its last one, including the time in which tools run.",
+        None,
+        minimum=0.001,
+        maximum=30 * 86400.0,
+    )
+    percentile: float = number("Share of tasks, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
+    idle_seconds: float = duration(
+        "How long after the end of its last turn a task is over, and judged. Another turn of it makes it go on.",
+        "10m",
+        minimum=1.0,
+        maximum=86400.0,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloFacts:
-    """`spec.slo`: latency targets."""
+    """`spec.slo`: latency targets of requests, and targets of whole tasks."""
 
     ttft_seconds: float = duration("Time to first token.", "5s", minimum=0.001, maximum=3600.0)
     tpot_seconds: float = duration("Time per output token after the first.", "100ms", minimum=0.001, maximum=3600.0)
     percentile: float = number("Share of requests, in percent, that must meet the targets.", 90, minimum=1, maximum=100)
+    task: tuple[TaskTarget, ...] = listing(
+        TaskTarget,
+        "Targets of whole tasks of agents, by priority class (docs/agents.md). Without any, tasks are measured and not judged.",
+        (),
+        key="name",
+        max_items=MAX_PRIORITY_CLASSES,
+    )
 
 
 AFTER_PREFILL = "AfterPrefill"
@@ -419,12 +480,6 @@ class HoldingFacts:
         maximum=1800.0,
     )
     held_requests: int = whole("Maximum number of requests that a router holds; further ones get 503.", 1024, maximum=100_000)
-
-
-DEFAULT_CLASS = "default"
-"""The priority class of requests that name no class of the pool."""
-CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-MAX_PRIORITY_CLASSES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

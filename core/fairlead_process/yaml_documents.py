@@ -101,5 +101,8 @@ def _as_json(value: Any, numbers: Iterator[int], level: int) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, datetime):
-        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%dT%H:%M:%SZ")
+        except OverflowError:
+            raise _refused(f"{value.isoformat()} is {_NOUNS['timestamp']} in UTC") from None
     return str(value)

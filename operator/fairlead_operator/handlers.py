@@ -16,7 +16,7 @@ from typing import Any
 
 import kopf
 
-from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, POOL_LABEL, WEIGHT_ANNOTATION
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.pool_roles import PLURAL as ROLES
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
@@ -89,7 +89,7 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
 
 
 def of_a_pool(meta: kopf.Meta, **_: Any) -> bool:
-    """Return whether a pod belongs to a pool, even if somebody removed its label."""
+    """Return whether an object belongs to a pool, even if somebody removed or changed its label."""
     return pool_of(meta) is not None
 
 
@@ -101,16 +101,16 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
             worker.wake()
 
 
-@kopf.on.event("", "v1", "services", labels={POOL_LABEL: kopf.PRESENT})
-@kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
-@kopf.on.event(GROUP, VERSION, ROLES, labels={POOL_LABEL: kopf.PRESENT})
-async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+@kopf.on.event("", "v1", "services", when=of_a_pool)
+@kopf.on.event("policy", "v1", "poddisruptionbudgets", when=of_a_pool)
+@kopf.on.event(GROUP, VERSION, ROLES, when=of_a_pool)
+async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
     """Let the pool's worker check the Service, budgets and roles after a change of such a child.
 
     A scaled InferencePoolRole is such a change.
     """
     if is_news(memo, event, child_essence):
-        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=labels[POOL_LABEL])):
+        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=pool_of(meta) or "")):
             worker.children_changed()
 
 

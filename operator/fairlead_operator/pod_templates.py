@@ -7,13 +7,13 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from fairlead.instance_marks import ENGINE_CONTAINER
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 
 SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
 """The hash used for a role that selects its pods: their workload owns their template."""
 
-ENGINE = "engine"
 PORT_NAME = "http"
 """Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
 
@@ -146,12 +146,12 @@ def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) ->
 def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the container that serves: the one named `engine`, or the first."""
     containers: list[dict[str, Any]] = template["spec"]["containers"]
-    return next((item for item in containers if item.get("name") == ENGINE), containers[0])
+    return next((item for item in containers if item.get("name") == ENGINE_CONTAINER), containers[0])
 
 
 def _simulated_template(spec: PoolSpec, image: str, *, sleeps: bool) -> dict[str, Any]:
     container = {
-        "name": ENGINE,
+        "name": ENGINE_CONTAINER,
         "image": image,
         "command": ["fairlead-engine"],
         "args": [

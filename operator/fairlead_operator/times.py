@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str | None) -> float | None:
-    """Convert RFC 3339 to Unix seconds; None for None or an invalid text."""
+    """Convert RFC 3339 to Unix seconds; None for None, an invalid text, or an instant that UTC cannot show."""
     if not text:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -15,7 +15,7 @@ import yaml
 from fairlead.engine_specs import MetricsSpec, adapter_names
 from fairlead.errors import InvalidInput
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
-from fairlead.pool_rules import NEEDS_PREFILL_ROLE
+from fairlead.pool_rules import NEEDS_PREFILL_ROLE, UNKNOWN_TASK_CLASS, unknown_task_classes
 from fairlead.pools import MAX_NAME, DrainSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing_specs import RoutingSpec
@@ -110,9 +110,21 @@ class ServedPool:
         ),
         Rule(
             cel="",
+            holds=lambda pool: not list(unknown_task_classes(pool)),
+            fault=lambda pool: next(unknown_task_classes(pool)),
+            message=UNKNOWN_TASK_CLASS,
+        ),
+        Rule(
+            cel="",
             holds=lambda pool: not pool.adapters or pool.engine.type == "vllm",
             field="adapters",
             message="adapters need engine.type vllm; write it, or remove adapters",
+        ),
+        Rule(
+            cel="",
+            holds=lambda pool: not pool.engine.pass_priority or pool.engine.type == "vllm",
+            field="engine.passPriority",
+            message="engine.passPriority needs engine.type vllm; write it, or remove engine.passPriority",
         ),
         Rule(
             cel="",

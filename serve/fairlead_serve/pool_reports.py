@@ -110,6 +110,7 @@ def conditions(
         observations=observations,
         api_problem=api_problem,
         slo_percentile=file.pool.slo.percentile,
+        task_targets=file.pool.slo.task,
         troubles=tuple(
             Trouble(instance=engine.name, reason=found.reason, message=found.words)
             for engine in memory.engines

@@ -8,7 +8,10 @@ from fairlead.errors import FairleadError
 from fairlead_process.kubernetes_api import ClusterError, ClusterRefused, KubernetesApi
 
 _OURS = "/apis/fairlead.dev/v1alpha1"
-_SECRETS = ("fairlead-tokens", "fairlead-gateway-keys")
+_SECRETS = "app.kubernetes.io/part-of=fairlead,app.kubernetes.io/component in (api,router)"
+"""Selects the Secrets that the chart made: their names begin with that of the release. The password of its Postgres is
+not among them, as a database is restored into another one.
+"""
 _OF_THE_CLUSTER = (
     "resourceVersion",
     "uid",
@@ -46,9 +49,9 @@ class Cluster:
         ]
 
     async def secrets(self, namespace: str) -> list[Document]:
-        """Return those Secrets of the chart that exist."""
-        found = [await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", absent=404) for name in _SECRETS]
-        return [_as_written(one) for one in found if one is not None]
+        """Return the Secrets that the chart made, whatever its release is called."""
+        found = await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets", query=[("labelSelector", _SECRETS)])
+        return [_as_written({**one, "apiVersion": "v1", "kind": "Secret"}) for one in (found or {}).get("items") or ()]
 
     async def make(self, wanted: Document) -> str:
         """Make an object that does not exist; return a line that says what was done."""

@@ -133,7 +133,13 @@ async def _add_cluster(writer: Writer, kubeconfig: str, namespace: str) -> None:
     async with cluster(kubeconfig) as there:
         writer.document(POOLS, await there.pools())
         writer.document(ROLES, await there.roles())
-        writer.document(SECRETS, await there.secrets(namespace))
+        secrets = await there.secrets(namespace)
+        writer.document(SECRETS, secrets)
+    if not secrets:
+        click.echo(
+            f"--release-namespace: {namespace} has no Secret that the chart made, so the backup has neither tokens nor the gateway's keys",
+            err=True,
+        )
 
 
 async def _restore_cluster(found: Backup, kubeconfig: str) -> list[str]:

@@ -16,6 +16,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead.errors import InvalidInput
+from fairlead.spreadsheets import harmless
 from fairlead_api.http.answers import BoundedStream, answer
 from fairlead_api.http.bodies import described_answer
 from fairlead_api.infra.callers import Caller
@@ -125,7 +126,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f"'{value}" if value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+        return harmless(value)
     if isinstance(value, int | float):
         return str(value)
-    return msgspec.json.encode(value).decode()
+    return harmless(msgspec.json.encode(value).decode())

@@ -71,6 +71,13 @@ class Telemetry:
             ("pool",),
             registry=self.registry,
         )
+        self.task_headroom = Gauge(
+            "fairlead_api_task_slo_headroom",
+            "Share of whole tasks within their target, of those that were over in the last hour, minus the share that is the goal; "
+            "absent while none is judged.",
+            ("pool", "priority_class"),
+            registry=self.registry,
+        )
         self.cost_per_hour = Gauge(
             "fairlead_api_cost_per_hour",
             "What an hour of a pool's living instances costs at their present prices, in the currency.",
@@ -86,16 +93,20 @@ class Telemetry:
         for pool, count in lost_moves.items():
             self.lost_moves.labels(str(pool)).inc(count)
 
-    def tell_scaling(self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float]) -> None:
-        """Set the current figures: `wanted` by pool and role, `headroom` by pool. A pool that is missing from them is
-        removed.
+    def tell_scaling(
+        self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
+    ) -> None:
+        """Set the current figures: `wanted` by pool and role, `headroom` by pool, `of_tasks` by pool and priority
+        class. A pool that is missing from them is removed.
         """
-        self.wanted.clear()
-        self.headroom.clear()
+        for gauge in (self.wanted, self.headroom, self.task_headroom):
+            gauge.clear()
         for (pool, role), number in wanted.items():
             self.wanted.labels(pool, role).set(number)
         for pool, share in headroom.items():
             self.headroom.labels(pool).set(share)
+        for (pool, name), share in of_tasks.items():
+            self.task_headroom.labels(pool, name).set(share)
 
     def tell_cost(self, rates: Mapping[tuple[str, str], int]) -> None:
         """Set the current costs per hour in micro-units, by pool and currency. A pool that is missing from them is

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from fairlead.errors import InvalidInput
-from fairlead.instance_marks import POOL_LABEL
+from fairlead.instance_marks import POOL_LABEL, engine_container_of
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound
 from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
@@ -15,7 +15,6 @@ MOST_LINES = 2000
 SEARCHED_LINES = 20_000
 """Number of lines at the end of a log that a search covers."""
 LIMIT_BYTES = 8 * 1024 * 1024
-ENGINE = "engine"
 
 
 class Cluster(Protocol):
@@ -38,7 +37,7 @@ class Pods:
             raise InvalidInput("lines", lines, f"write 1 to {MOST_LINES}")
         pod = await self._pod(pool, instance)
         names = [str(one["name"]) for one in pod["spec"]["containers"]]
-        chosen = container or (ENGINE if ENGINE in names else names[0])
+        chosen = container or engine_container_of(names, pod["metadata"].get("annotations"))
         if chosen not in names:
             raise InvalidInput("container", container, f"write one of {', '.join(names)}")
         query = [("container", chosen), ("tailLines", str(SEARCHED_LINES if search else lines)), ("limitBytes", str(LIMIT_BYTES))]

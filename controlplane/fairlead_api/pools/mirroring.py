@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.capabilities import EngineCapability
-from fairlead.pool_states import InstanceObservation, InstanceTrouble, PoolObservations, PoolState
+from fairlead.pool_states import InstanceObservation, InstanceTrouble, PoolObservations, PoolState, TaskObservation
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
@@ -108,6 +108,7 @@ def observations(
     idle_elsewhere: float | None = None,
     capability: EngineCapability | None = None,
     departed: str = "",
+    tasks: tuple[TaskObservation, ...] = (),
 ) -> PoolObservations:
     """Return the answer to the operator. Pure.
 
@@ -127,6 +128,7 @@ def observations(
         signals=signals,
         capability=capability,
         departed=departed,
+        tasks=tasks,
         demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
         figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),

@@ -4,7 +4,7 @@ They are the figures of the pool's page: the number of instances that the operat
 and the share of requests within the objective.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +18,5 @@ class ScalingFigures:
 
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
+    task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same of whole tasks that were over in the last hour, by pool and priority class with a target."""

@@ -38,7 +38,7 @@ def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: dat
         cron=str(schedule.cron),
         cron_words=cron_words(schedule.cron),
         time_zone=schedule.time_zone.key,
-        dst_note=dst_note(schedule.time_zone, now),
+        dst_note=dst_note(schedule.cron, schedule.time_zone, now),
         duration_seconds=schedule.duration_seconds,
         paused=schedule.paused,
         subjects=list(subjects(schedule)),

@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.pool_states import PoolState, SchedulesInForce
+from fairlead.schedules.crons import Cron
 from fairlead.schedules.runs import RunOutcome, RunReason, SkippedStart, closing_reason, skipped_starts
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window
@@ -69,11 +70,28 @@ async def note_runs(
     if since is not None and since < told.at:
         skipped += [
             one
-            for one in skipped_starts(schedules, since, told.at, told.windows)
+            for one in _of_lasting(skipped_starts(schedules, since, told.at, told.windows), schedules, row.spec_in_force)
             if await _add(connection, row.id, state.uid, one.schedule, one.start, {"outcome": RunOutcome.SKIPPED, "reason": one.reason})
         ]
     await connection.execute(update(pools).where(pools.c.id == row.id).values(starts_noted_at=told.at))
     return skipped
+
+
+def _of_lasting(
+    skipped: Iterable[SkippedStart], schedules: Sequence[ScheduleSpec], former: Mapping[str, Any] | None
+) -> Iterable[SkippedStart]:
+    """Return the skipped starts of schedules that have the same starts in the former spec. Nobody knows since when a
+    new or changed schedule exists, so none of its starts counts as skipped.
+    """
+    found = list(skipped)
+    spec = spec_of(former) if found else None
+    before = {_times_of(one) for one in spec.scaling.schedules} if spec is not None else set()
+    lasting = {one.name for one in schedules if _times_of(one) in before}
+    return (one for one in found if one.schedule in lasting)
+
+
+def _times_of(schedule: ScheduleSpec) -> tuple[str, Cron, str]:
+    return schedule.name, schedule.cron, schedule.time_zone.key
 
 
 async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> bool:

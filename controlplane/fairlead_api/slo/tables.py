@@ -68,4 +68,5 @@ slo_configs = Table(
     time_column("active_until", null=True),
     Column("classes", JSONB, nullable=False, server_default="[]"),
     Column("revision", BigInteger),
+    Column("task", JSONB, nullable=False, server_default="[]"),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.traffic import RecordedRequest
 from fairlead.session_trees import NOWHERE, Evidence, Figures, Link, Reach, goes_on_from, microseconds, reach_after, root_of
+from fairlead.tables import DEFAULT_CLASS
 
 Key = tuple[int, str]
 """A pool's id and a session's name."""
@@ -30,17 +31,27 @@ class Grown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """The turns of a session for one task: when the first turn arrived and the last one ended, and their figures."""
+    """The turns of a session for one task: when the first turn arrived and the last one ended, and their figures.
+
+    `priority_class` is the class of the first turn. `answered` says whether the last turn was answered, that is neither
+    refused nor failed. If turns tie, the first class by name counts, and a turn without an answer.
+    """
 
     first_at: float
     ended_at: float
     figures: Figures
+    priority_class: str = DEFAULT_CLASS
+    answered: bool = True
 
     def __add__(self, other: "Sums") -> "Sums":
+        first, last = min(self.first_at, other.first_at), max(self.ended_at, other.ended_at)
+        both = (self, other)
         return Sums(
-            first_at=min(self.first_at, other.first_at),
-            ended_at=max(self.ended_at, other.ended_at),
+            first_at=first,
+            ended_at=last,
             figures=self.figures + other.figures,
+            priority_class=min(one.priority_class for one in both if one.first_at == first),
+            answered=all(one.answered for one in both if one.ended_at == last),
         )
 
 
@@ -76,7 +87,13 @@ def figures_of(turn: RecordedRequest) -> Figures:
 
 def sums_of(turn: RecordedRequest) -> Sums:
     """Return the sums of one request."""
-    return Sums(first_at=turn.at, ended_at=turn.at + (turn.ended_seconds or 0.0), figures=figures_of(turn))
+    return Sums(
+        first_at=turn.at,
+        ended_at=turn.at + (turn.ended_seconds or 0.0),
+        figures=figures_of(turn),
+        priority_class=turn.priority_class or DEFAULT_CLASS,
+        answered=turn.outcome not in (RequestOutcome.REFUSED, RequestOutcome.FAILED),
+    )
 
 
 def wants_place(turn: RecordedRequest, known: Grown | None) -> bool:

@@ -1,8 +1,10 @@
 """Trees of sessions, the figures of tasks, and think times."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Depends
+from fastapi import Depends, Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
@@ -11,12 +13,17 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.times import parse_range
 from fairlead_api.trees.store.reads import PostgresTrees
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.slo import SloTasks, TaskShare
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTimes
 
+From = Annotated[str, Query(alias="from")]
+To = Annotated[str, Query(alias="to")]
 
-def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
+
+def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetime]) -> Routes:
     """Return the routes of trees, tasks and think times under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
@@ -25,7 +32,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
         """The 100 tasks with the newest turns, each with the sums of all its turns; only of one pool if `pool` is
         given.
         """
-        return lambda sight: reader.tasks(pool, sight)
+        return lambda sight: reader.tasks(pool, sight, clock())
 
     document(routes, "/tasks", TaskList, viewer, get_tasks, TaskFigures, lambda found: found.tasks)
 
@@ -34,7 +41,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
         """The tree that a session belongs to: its sessions, tasks and turns. At most 200 sessions, the first ones, and
         their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
         """
-        return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session))
+        return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session, clock()))
 
     @routes.get("/pools/{namespace}/{name}/think-times", response_model=ThinkTimes)
     async def get_think_times(namespace: str, name: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
@@ -43,9 +50,21 @@ def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
         """
         return answer(await reader.think_times(PoolKey(namespace=namespace, name=name)))
 
+    async def get_slo_tasks(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
+        """How well the targets of whole tasks (`spec.slo.task`) were met by the tasks that were over in this time, by
+        version and priority class. Of very many tasks the 20,000 newest are judged.
+        """
+        now, pool = clock(), PoolKey(namespace=namespace, name=name)
+        begun, ended = parse_range(start, end, now)
+        assert begun is not None
+        assert ended is not None
+        return lambda sight: reader.slo_tasks(pool, begun, ended, now)
+
+    document(routes, "/pools/{namespace}/{name}/slo/tasks", SloTasks, viewer, get_slo_tasks, TaskShare, lambda found: found.shares)
+
     return routes
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Return the feature of trees, tasks and think times."""
-    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads)),))
+    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), infra.clock),))

@@ -1,9 +1,9 @@
 """Tables of session trees, and of the turns of each session for each task."""
 
-from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, Table, Text
 
 from fairlead.session_trees import FIGURE_NAMES
-from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
+from fairlead_api.infra.columns import class_column, count_column, metadata, pool_column, text_column, time_column
 
 session_trees = Table(
     "session_trees",
@@ -37,9 +37,13 @@ task_turns = Table(
     Column("task", Text, primary_key=True),
     time_column("first_at"),
     time_column("ended_at"),
+    class_column(),
+    Column("answered", Boolean, nullable=False, server_default="true"),
     *(count_column(name) for name in FIGURE_NAMES),
     ForeignKeyConstraint(["pool_id", "session"], ["session_trees.pool_id", "session_trees.session"], ondelete="CASCADE"),
     Index(None, "pool_id", "task"),
     Index(None, "pool_id", "ended_at"),
 )
-"""The sums of a session's turns for one task; the task is "" for turns that name no task."""
+"""The sums of a session's turns for one task; the task is "" for turns that name no task. See `growing.Sums` for
+`priority_class` and `answered`.
+"""

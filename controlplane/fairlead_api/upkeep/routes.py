@@ -107,5 +107,5 @@ def feature(
 async def _told(read: Callable[[datetime], Awaitable[ScalingFigures]], latest: LatestFigures, telemetry: Telemetry, now: datetime) -> None:
     """Read the figures for autoscalers, and pass them to the autoscalers' ports and to the metrics."""
     figures = await read(now)
-    telemetry.tell_scaling(figures.wanted, figures.headroom)
+    telemetry.tell_scaling(figures.wanted, figures.headroom, figures.task_headroom)
     latest.take(figures, now)

@@ -37,12 +37,14 @@ Conditions = Sequence[Mapping[str, Any]]
 
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
-    """Yield an event if the pool begins to miss its objectives, and if its rollout stops, or stops for
-    another reason.
+    """Yield an event if the pool begins to miss its objectives or its targets of tasks, and if its rollout stops, or
+    stops for another reason.
     """
-    missed, halted = _condition(after, ConditionType.SLO_MET), _condition(after, ConditionType.PROGRESSING)
-    if missed.get("status") == "False" != _condition(before, ConditionType.SLO_MET).get("status"):
-        yield _of_condition(NoticeKind.OUT_OF_SLO, pool, f"{pool} misses its objectives", missed)
+    for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
+        missed = _condition(after, kind)
+        if missed.get("status") == "False" != _condition(before, kind).get("status"):
+            yield _of_condition(NoticeKind.OUT_OF_SLO, pool, f"{pool} misses its {words}", missed)
+    halted = _condition(after, ConditionType.PROGRESSING)
     if halted.get("reason") in HALTED and halted["reason"] != _condition(before, ConditionType.PROGRESSING).get("reason"):
         yield _of_condition(NoticeKind.ROLLOUT_HALTED, pool, f"The rollout of {pool} has stopped", halted)
 

@@ -1,9 +1,9 @@
-"""RingSynced, SLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about routers and
-requests.
+"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about
+routers and requests.
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
-from fairlead.pool_states import PoolObservations
+from fairlead.pool_states import PoolObservations, TaskObservation
 
 NOT_ANSWERED_YET = "NotAnsweredYet"
 
@@ -60,6 +60,32 @@ def slo_met(facts: PoolFacts) -> Condition:
     words = f"{_beside(attained * 100, facts.slo_percentile)}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def task_slo_met(facts: PoolFacts) -> Condition:
+    """Return whether each class of tasks with a target met it, among the tasks that were over in the last hour."""
+    kind = ConditionType.TASK_SLO_MET
+    if _is_unanswered(facts):
+        return not_answered_yet(kind)
+    if facts.observations is None:
+        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    goals = {one.name: one.percentile for one in facts.task_targets}
+    seen = [one for one in facts.observations.tasks if one.name in goals and one.tasks + one.broken_off]
+    if not any(one.tasks for one in seen):
+        broken = sum(one.broken_off for one in seen)
+        message = f"No task with a target was over in the last hour{f', and {broken} broke off' if broken else ''}"
+        return Condition(type=kind, status="Unknown", reason="NoTasks", message=message)
+    met = all(one.in_time * 100 >= goals[one.name] * one.tasks for one in seen)
+    words = "; ".join(_task_words(one, goals[one.name]) for one in seen)
+    message = f"Tasks that were over in the last hour: {words}"
+    return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=message)
+
+
+def _task_words(seen: TaskObservation, goal: float) -> str:
+    broken = f", and {seen.broken_off} more broke off" if seen.broken_off else ""
+    if not seen.tasks:
+        return f"{seen.name}: none{broken}"
+    return f"{seen.name}: {_beside(seen.in_time / seen.tasks * 100, goal)}% of {seen.tasks} were in time, wanted {goal:g}%{broken}"
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:

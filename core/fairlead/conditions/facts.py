@@ -8,6 +8,7 @@ from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble
 from fairlead.scaling.targets import RoleTarget
+from fairlead.tables import TaskTarget
 
 
 class ConditionType(StrEnum):
@@ -23,6 +24,7 @@ class ConditionType(StrEnum):
     MIGRATIONS_PAUSED = "MigrationsPaused"
     GATEWAY_READY = "GatewayReady"
     FORECAST_HOLDS = "ForecastHolds"
+    TASK_SLO_MET = "TaskSLOMet"
 
 
 class SpecRefusal(StrEnum):
@@ -196,6 +198,8 @@ class PoolFacts:
     """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
     follows_forecast: bool = False
     """Whether a schedule of the spec follows the pool's forecast."""
+    task_targets: tuple[TaskTarget, ...] = ()
+    """The targets of whole tasks in the spec."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
 

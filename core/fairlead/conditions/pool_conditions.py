@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, not_answered_yet, ring_synced, slo_met
+from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, not_answered_yet, ring_synced, slo_met, task_slo_met
 from fairlead.conditions.facts import (
     ActionFailure,
     Condition,
@@ -28,11 +28,13 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast.
+    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast,
+    TaskSLOMet where the spec has no targets of tasks.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
     of_forecasts = (forecast_holds(facts),) if facts.follows_forecast else ()
+    of_tasks = (task_slo_met(facts),) if facts.task_targets else ()
     return (
         ready(facts, of_instances),
         of_instances,
@@ -46,6 +48,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         migrations_paused(facts),
         *of_gateways,
         *of_forecasts,
+        *of_tasks,
     )
 
 

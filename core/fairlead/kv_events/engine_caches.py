@@ -56,17 +56,13 @@ class EngineCaches:
         self.index = BlockIndex()
         self.block_tokens = 0
         """Tokens per block; 0 before an engine has reported it."""
-        self._heard: dict[str, Source] = {}
+        self.heard: dict[str, Source] = {}
+        """The instances whose events count, each with its event source; read only."""
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
         self._shared_tokens = 0
         self._shared_medium: str | None = None
-
-    @property
-    def heard(self) -> Mapping[str, Source]:
-        """The instances whose events count, each with its event source."""
-        return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
         """Return whether blocks of this size can be compared with the pool's blocks. The first reported size becomes
@@ -97,14 +93,14 @@ class EngineCaches:
         """Return the prompt's tokens that the instance would load from each tier outside its GPU, according to its
         events.
         """
-        source = self._heard.get(instance)
+        source = self.heard.get(instance)
         if source is None or not prompt.engine_blocks or not self.index.is_tiered:
             return NOTHING_SLOW
         return self._tokens(self.index.slow_blocks(source, prompt.engine_blocks))
 
     def slow_rows(self, prompt: KnownPrompt, instances: Sequence[str]) -> list[tuple[int, TierCounts]]:
         """Return (position, tokens) of each instance that would load tokens from outside its GPU; see `hit_vector`."""
-        if not self._heard or not prompt.engine_blocks or not self.index.is_tiered:
+        if not self.heard or not prompt.engine_blocks or not self.index.is_tiered:
             return []
         layout = self._layout_of(instances)
         rows = ((layout.places_of_slots.of(slot), counts) for slot, counts in self.index.slow_slots(prompt.engine_blocks))
@@ -116,10 +112,10 @@ class EngineCaches:
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
         """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
-        if self._heard.get(instance) == source and complete != (instance in self._incomplete):
+        if self.heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
-        self._heard[instance] = source
+        self.heard[instance] = source
         if complete:
             self._incomplete.discard(instance)
         else:
@@ -128,30 +124,30 @@ class EngineCaches:
     def ignore(self, instance: str) -> None:
         """Stop counting the instance's events; the router's own history is used instead."""
         self._heard_version += 1
-        self._heard.pop(instance, None)
+        self.heard.pop(instance, None)
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
         """Return whether `hit_tokens` includes blocks that are only expected."""
-        source, keys = self._heard.get(instance), prompt.engine_blocks
+        source, keys = self.heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
         """Return the number of leading prompt tokens that the instance holds; `remembered_tokens` is the number
         according to the router's own history.
         """
-        source = self._heard.get(instance)
+        source = self.heard.get(instance)
         if source is None or not prompt.engine_blocks:
             return remembered_tokens
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
         """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
-        if not self._heard or not prompt.engine_blocks:
+        if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
         hits = dict(remembered)
-        for instance, source in self._heard.items():
+        for instance, source in self.heard.items():
             hits[instance] = self._judged(prompt, instance, matched.get(source, 0), remembered.get(instance, 0))
         return hits
 
@@ -160,7 +156,7 @@ class EngineCaches:
         content is unchanged.
         """
         keys = prompt.engine_blocks
-        if not self._heard or not keys:
+        if not self.heard or not keys:
             return remembered
         layout = self._layout_of(instances)
         depths = np.zeros(len(instances) + 1, dtype=np.int64)
@@ -183,14 +179,14 @@ class EngineCaches:
         slots = self.index.slots()
         places = np.full(max(slots.values(), default=-1) + 1, len(instances), dtype=np.int64)
         for place, instance in enumerate(instances):
-            source = self._heard.get(instance)
+            source = self.heard.get(instance)
             if source is not None and (slot := slots.get(source)) is not None:
                 places[slot] = place
         return _Layout(
             instances=instances,
             version=version,
             places_of_slots=SlotPlaces(places),
-            heard=np.array([instance in self._heard for instance in instances], dtype=np.bool_),
+            heard=np.array([instance in self.heard for instance in instances], dtype=np.bool_),
             incomplete=np.array([instance in self._incomplete for instance in instances], dtype=np.bool_),
         )
 

@@ -61,7 +61,7 @@ class RecordedRequest:
     time from its arrival until its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id
     of its key, "" without a key; `tool` is the tool whose result it contains, and `window_number` its client's count of
     compactions. `name` and `parent` are names of sessions, used only for the tree: no session's name is stored with the
-    requests themselves.
+    requests themselves. `priority_class` is used only for the tree too, as the class of its task.
     """
 
     pool: PoolKey
@@ -88,3 +88,4 @@ class RecordedRequest:
     window_number: int | None = None
     name: str | None = _unstored()
     parent: str | None = _unstored()
+    priority_class: str | None = _unstored()

@@ -18,15 +18,15 @@ def cron_words(cron: Cron) -> str:
     return ", ".join(part for part in (_times(cron), _days(cron), _months(cron)) if part)
 
 
-def dst_note(zone: ZoneInfo, instant: datetime) -> str:
-    """Return what the zone's clock changes mean for starts, for the year after an instant."""
+def dst_note(cron: Cron, zone: ZoneInfo, instant: datetime) -> str:
+    """Return what the zone's clock changes mean for starts of the cron, for the year after an instant."""
     offsets = {datetime.fromtimestamp(instant.timestamp() + day * 86400, zone).utcoffset() for day in range(366)}
     if len(offsets) == 1:
         return f"{zone.key} does not change its clocks in the coming year."
-    return (
-        f"{zone.key} changes its clocks: a start at a skipped time happens when the clock has moved on; a "
-        "start at a repeated time happens the first time. A window keeps its length in elapsed time."
-    )
+    starts = "a start at a skipped time happens when the clock has moved on; a start at a repeated time happens the first time"
+    if cron.every_hour:
+        starts = "starts of every hour follow elapsed time, so a skipped hour has none, and a repeated hour has them both times"
+    return f"{zone.key} changes its clocks: {starts}. A window keeps its length in elapsed time."
 
 
 def _times(cron: Cron) -> str:

@@ -146,8 +146,9 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
     return _shaped(Shape(kind="boolean", description=description, default=default), default)
 
 
-def duration(description: str, default: str = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
-    """Declare a field for a duration written with a unit. Bounds are in seconds.
+def duration(description: str, default: str | None = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
+    """Declare a field for a duration written with a unit. Bounds are in seconds. With the default None the field may be
+    left out, and is None then.
 
     The attribute is named `…_seconds`; the document's field has that name without the ending, unless `document_name` is
     given.
@@ -161,7 +162,7 @@ def duration(description: str, default: str = REQUIRED, *, minimum: float, maxim
         pattern=DURATION_PATTERN,
         document_name=document_name,
     )
-    return _shaped(shape, MISSING if default is REQUIRED else parse_duration(default, "default"))
+    return _shaped(shape, default if default in (REQUIRED, None) else parse_duration(default, "default"))
 
 
 def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:

@@ -16,7 +16,7 @@ from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.shadows import ShadowReport
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloTasks, SloVersion, SloWhatIf
 from fairlead_client.resources.trials import Trial, TrialAnswer
 
 
@@ -74,6 +74,10 @@ class PoolCalls(ApiCalls):
         """Return how well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
         query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
+
+    async def slo_tasks(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> SloTasks:
+        """Return how well targets of whole tasks were met, on the last day if no range is given."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks", SloTasks, query={"from": start, "to": end})
 
     async def slo_burn(self, pool: PoolKey) -> SloBurn:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/burn", SloBurn)

@@ -19,6 +19,20 @@ class SloClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SloTask:
+    """A target of whole tasks of a priority class, as `spec.slo.task` has it: the share of tasks (`percentile`, in per
+    cent) whose turns may take `turn_time_seconds` together, and `wall_time_seconds` from first to last. A task is over
+    `idle_seconds` after its last turn.
+    """
+
+    name: str
+    turn_time_seconds: float | None
+    wall_time_seconds: float | None
+    percentile: float
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SloVersion:
     """One version of a pool's objectives; only its end may change.
 
@@ -38,6 +52,8 @@ class SloVersion:
     classes: list[SloClass] = field(default_factory=list)
     revision: int | None = None
     changed_by: str | None = None
+    task: list[SloTask] = field(default_factory=list)
+    """Targets of whole tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +193,47 @@ class SloWhatIf:
     exact: bool
     whole: WhatIfShare
     classes: list[WhatIfShare]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskShare:
+    """Tasks of one priority class that one version's target judged.
+
+    `tasks` were over in the range and their last turn was answered; `in_time` of them met each time of the target, and
+    `attainment` is their share. `broken_off` are those whose last turn was refused or failed; `served_in_time` is the
+    share in time of them all. `turn_seconds` and `wall_seconds` are the times that the goal's share of the judged tasks
+    (`percentile`) did not exceed. Shares and times are None without tasks.
+    """
+
+    version: int
+    priority_class: str
+    turn_time_seconds: float | None
+    wall_time_seconds: float | None
+    percentile: float
+    tasks: int
+    in_time: int
+    attainment: float | None
+    broken_off: int
+    served_in_time: float | None
+    turn_seconds: float | None
+    wall_seconds: float | None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether as many tasks as wanted were in time; None without tasks."""
+        return None if self.attainment is None else self.attainment * 100 + 1e-9 >= self.percentile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloTasks:
+    """How well a pool met its targets of whole tasks, of those that were over from `start` to `end`: each version and
+    class, the newest version first.
+
+    Of very many tasks the newest are judged; `since` is when the oldest of them ended its last turn, None if all are.
+    """
+
+    pool: str
+    start: datetime
+    end: datetime
+    since: datetime | None
+    shares: list[TaskShare]

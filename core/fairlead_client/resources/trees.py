@@ -5,7 +5,8 @@ from datetime import datetime
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.rejections import RejectionReason
-from fairlead.session_trees import Evidence, Link
+from fairlead.session_trees import Evidence, Link, TaskVerdict
+from fairlead.tables import DEFAULT_CLASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,10 @@ class TaskFigures(TurnSums):
     wall_seconds: float
     moves: int
     tool_seconds: float | None = None
+    priority_class: str = DEFAULT_CLASS
+    """The class of its first turn."""
+    verdict: TaskVerdict | None = None
+    """By the target of its class that was in force when its last turn ended; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ class NoticeKind(StrEnum):
     """The subject of a notice. These words are stored, shown and sent on the wire."""
 
     OUT_OF_SLO = "pool.out-of-slo"
-    """The pool's condition SLOMet became False."""
+    """The pool's condition SLOMet or TaskSLOMet became False."""
     INSTANCE_LOST = "instance.lost"
     """An instance became Lost, or somebody else deleted its pod while it served."""
     INSTANCE_STALLED = "instance.stalled"

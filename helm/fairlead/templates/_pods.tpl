@@ -18,7 +18,7 @@ annotations:
 {{- $process := index . 1 -}}
 {{- $values := index . 2 -}}
 securityContext:
-  {{- toYaml $root.Values.podSecurityContext | nindent 2 }}
+  {{- toYaml ($root.Values.podSecurityContext | default dict) | nindent 2 }}
 enableServiceLinks: false
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -61,7 +61,7 @@ topologySpreadConstraints:
 image: {{ include "fairlead.image" (list $root $values.image) | quote }}
 imagePullPolicy: {{ $root.Values.imagePullPolicy | quote }}
 securityContext:
-  {{- toYaml $root.Values.containerSecurityContext | nindent 2 }}
+  {{- toYaml ($root.Values.containerSecurityContext | default dict) | nindent 2 }}
 {{- with $values.resources }}
 resources:
   {{- toYaml . | nindent 2 }}

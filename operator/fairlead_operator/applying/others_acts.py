@@ -20,7 +20,10 @@ from fairlead_operator.observing.lost_marks import KnownMarks, LostMarks
 from fairlead_operator.pool_identity import PoolIdentity
 
 AGAIN_SECONDS = 60.0
-"""Pause in seconds before a mark that was removed again is restored again."""
+"""Pause in seconds before a mark that was removed or changed again is restored again. It doubles each time, up to an
+hour.
+"""
+_LONGEST_SECONDS = 3600.0
 
 
 class OthersActs:
@@ -34,8 +37,10 @@ class OthersActs:
         self._marks = KnownMarks()
         self._told: set[str] = set()
         """Instances whose leaving was already recorded by an event."""
-        self._restored: dict[tuple[str, str], float] = {}
-        """When each mark of a pod was last restored: somebody else, such as a webhook, may remove it at once."""
+        self._restored: dict[tuple[str, str], tuple[float, float]] = {}
+        """When each mark of a pod was last restored, and the seconds until it is restored again: somebody else, such as
+        a webhook, may remove or change it at once.
+        """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet, with their roles."""
 
@@ -50,7 +55,11 @@ class OthersActs:
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore the marks that the pool's own pods among these lack; return whether any mark was missing."""
+        """Restore the marks that the pool's own pods lack or have with other values: pods among these, and pods that a
+        changed label keeps out of the list. Return whether there were any. Raises ClusterError.
+        """
+        documents = tuple(documents)
+        documents = [*documents, *await self._relabelled(identity, documents)]
         lost = [one for one in self._marks.lost(documents, identity, spec, last_ordinal) if not self._was_restored(one)]
         return any([await self._restore(identity, one) for one in lost])
 
@@ -64,12 +73,15 @@ class OthersActs:
             if one.id in self._told:
                 self._told.discard(one.id)
                 continue
-            found = await self._cluster.get(Resource.PODS, identity.namespace, one.id)
-            if found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp"):
-                present.append(found)
-            else:
+            found = await self._own(identity, one.id)
+            lost = None if found is None else self._marks.of(found, identity, spec, last_ordinal)
+            if lost is None:
                 self._tell_of_end(identity, one)
-        return any([await self._restore(identity, self._marks.of(one, identity, spec, last_ordinal)) for one in present])
+            elif self._was_restored(lost):
+                self._tell_of_loss(identity, one, lost)
+            else:
+                present.append(lost)
+        return any([await self._restore(identity, one) for one in present])
 
     def unreplaced(self) -> Mapping[str, Role]:
         """Return instances that went and were not replaced yet, with their roles."""
@@ -85,6 +97,22 @@ class OthersActs:
         for action in creations:
             self._unreplaced.pop(action.replaces, None)
 
+    async def _relabelled(self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the pods of the last reading that exist and are not among these."""
+        names = sorted(self._marks.missing(documents) - self._told)
+        return [found for name in names if (found := await self._own(identity, name)) is not None]
+
+    async def _own(self, identity: PoolIdentity, name: str) -> Mapping[str, Any] | None:
+        """Return the pool's own pod of this name; None if it is gone or being deleted."""
+        found = await self._cluster.get(Resource.PODS, identity.namespace, name)
+        is_there = found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp")
+        return found if is_there else None
+
+    def _tell_of_loss(self, identity: PoolIdentity, one: EndedInstance, lost: LostMarks) -> None:
+        self._unreplaced[one.id] = one.role
+        words = f"{one.id} has left the pool and runs on without requests: it again {lost.words} ({_last_writer(lost.pod['metadata'])})"
+        self._recorder.record(identity, self._clock(), "InstanceVanished", words, instance=one.id)
+
     def _tell_of_end(self, identity: PoolIdentity, one: EndedInstance) -> None:
         served = one.state in ACCEPTING or one.state is InstanceState.CORDONED
         words = f"{one.id} is gone: its pod was deleted by somebody else, without its grace period; it was {one.state}"
@@ -95,8 +123,8 @@ class OthersActs:
         self._recorder.record(identity, self._clock(), "InstanceVanished" if served else "InstanceGone", words, instance=one.id)
 
     def _was_restored(self, lost: LostMarks) -> bool:
-        at = self._restored.get((str(lost.pod["metadata"].get("uid")), lost.names))
-        return at is not None and 0 <= self._clock() - at < AGAIN_SECONDS
+        at, pause = self._restored.get((str(lost.pod["metadata"].get("uid")), lost.names), (0.0, 0.0))
+        return 0 <= self._clock() - at < pause
 
     async def _restore(self, identity: PoolIdentity, lost: LostMarks) -> bool:
         metadata = lost.pod["metadata"]
@@ -104,8 +132,10 @@ class OthersActs:
         act = partial(self._cluster.patch, Resource.PODS, identity.namespace, metadata["name"], body)
         if not await self._retries.attempt(identity, ("marks", (metadata["name"], lost.names)), act):
             return False
-        self._restored[str(metadata.get("uid")), lost.names] = self._clock()
-        words = f"{metadata['name']} lacked {lost.names}, which somebody had removed ({_last_writer(metadata)}); they are back"
+        mark, now = (str(metadata.get("uid")), lost.names), self._clock()
+        _, pause = self._restored.get(mark, (now, AGAIN_SECONDS / 2))
+        self._restored[mark] = now, min(_LONGEST_SECONDS, 2 * pause)
+        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); it is put back as it was"
         self._recorder.record(identity, self._clock(), "InstanceMarksRestored", words, instance=metadata["name"])
         return True
 

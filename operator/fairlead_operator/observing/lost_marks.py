@@ -1,7 +1,7 @@
-"""Finds the marks that others removed from the pool's own pods, and the values to restore. Pure.
+"""Finds the marks that others removed from the pool's own pods or changed there, and the values to restore. Pure.
 
-The operator stores its knowledge of a pod in the pod's labels and annotations, which anybody may remove. Each mark is
-restored as it was last read, or as the pod's name and the pool show it.
+The operator stores its knowledge of a pod in the pod's labels and annotations, which anybody may remove or change. Each
+mark is restored as it was last read, or as the pod's name and the pool show it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
-from fairlead.instances import InstanceState, Role, instance_name
+from fairlead.instances import InstanceState, Role, ordinal_of_name
 from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.manifests import MANAGED_BY
 from fairlead_operator.pod_marks import (
@@ -40,6 +40,8 @@ _ANNOTATIONS = (
     STATE_SINCE_ANNOTATION,
     STATE_REASON_ANNOTATION,
 )
+_ONCE = frozenset({HASH_ANNOTATION, CREATED_ANNOTATION, ORDINAL_ANNOTATION, FAILURES_ANNOTATION})
+"""Annotations that the operator never changes: another value was written by somebody else."""
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
 """Number of ordinals beyond the last known one that are searched for a pod's own ordinal."""
@@ -47,7 +49,7 @@ _LOOKED_AHEAD = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostMarks:
-    """The marks that a pod lacks, by name, with the values to restore."""
+    """The marks that a pod lacks or has with other values, by name, with the values to restore."""
 
     pod: Mapping[str, Any]
     labels: dict[str, str]
@@ -55,8 +57,18 @@ class LostMarks:
 
     @property
     def names(self) -> str:
-        """The names of all missing marks, for people."""
+        """The names of all these marks, for people."""
         return ", ".join(sorted({**self.labels, **self.annotations}))
+
+    @property
+    def words(self) -> str:
+        """The marks in words for people, such as `lacked a label, which somebody had removed`."""
+        metadata = self.pod["metadata"]
+        there = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+        names = sorted({**self.labels, **self.annotations})
+        lacking, changed = ", ".join(one for one in names if one not in there), ", ".join(one for one in names if one in there)
+        found = [f"lacked {lacking}, which somebody had removed"] if lacking else []
+        return " and ".join([*found, f"had another {changed}, which somebody had written"] if changed else found)
 
 
 @dataclass(slots=True)
@@ -66,10 +78,18 @@ class KnownMarks:
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     """The marks of the previous reading, for pods that the present one lacks because their label was removed."""
+    _names: frozenset[str] = frozenset()
+    """The names of the pods of the last reading."""
+
+    def missing(self, documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+        """Return the names of pods of the last reading that are not among these."""
+        return self._names - {document["metadata"]["name"] for document in documents}
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
-        """Return the marks that the pool's own pods among these lack. `last` is the highest ordinal given."""
-        seen, found = {}, []
+        """Return the marks that the pool's own pods among these lack or have with other values. `last` is the highest
+        ordinal given.
+        """
+        seen, found, names = {}, [], set()
         for document in documents:
             metadata = document["metadata"]
             if not _is_own(metadata, identity) or metadata.get("deletionTimestamp"):
@@ -77,38 +97,45 @@ class KnownMarks:
             lost = self.of(document, identity, spec, last)
             if lost.labels or lost.annotations:
                 found.append(lost)
-            uid = str(metadata.get("uid"))
-            seen[uid] = (
-                {**lost.labels, **_present(metadata.get("labels"), _LABELS)},
-                {**lost.annotations, **_present(metadata.get("annotations"), _ANNOTATIONS)},
+            names.add(metadata["name"])
+            seen[str(metadata.get("uid"))] = (
+                {**_present(metadata.get("labels"), _LABELS), **lost.labels},
+                {**_present(metadata.get("annotations"), _ANNOTATIONS), **lost.annotations},
             )
-        self._known, self._before = seen, self._known
+        self._known, self._before, self._names = seen, self._known, frozenset(names)
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """Return the marks that this own pod lacks."""
+        """Return the marks that this own pod lacks or has with other values."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
         role = _BY_LETTER.get(metadata["name"].removeprefix(f"{identity.name}-")[:1], Role.BOTH)
-        inferred_labels = {POOL_LABEL: identity.name, INSTANCE_LABEL: metadata["name"], ROLE_LABEL: role.value, **MANAGED_BY}
-        wanted = {**inferred_labels, **known_labels}
+        of_role = known_labels.get(ROLE_LABEL, role.value)
+        if labels.get(ROLE_LABEL) in ({one.name for one in spec.roles} if spec is not None else set(Role)):
+            of_role = labels[ROLE_LABEL]  # a flip changes it
+        wanted = {POOL_LABEL: identity.name, INSTANCE_LABEL: metadata["name"], ROLE_LABEL: of_role, **MANAGED_BY}
         inferred = {} if known else _inferred(metadata["name"], annotations, identity, spec, role, last)
         if annotations.get(STATE_ANNOTATION) == InstanceState.DRAINING and STATE_SINCE_ANNOTATION in annotations:
             inferred[DRAINING_ANNOTATION] = annotations[STATE_SINCE_ANNOTATION]
         return LostMarks(
             pod=document,
-            labels={name: value for name, value in wanted.items() if name not in labels},
-            annotations={name: value for name, value in {**inferred, **known}.items() if name not in annotations},
+            labels={name: value for name, value in wanted.items() if labels.get(name) != value},
+            annotations={
+                name: value
+                for name, value in {**inferred, **known}.items()
+                if name not in annotations or (name in _ONCE and annotations[name] != value)
+            },
         )
 
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return which marks a pod has and who owns the pod. A change of this is news, because the operator itself never
-    removes any of these marks.
+    """Return which marks a pod has, the values of those that never change, and who owns the pod. A change of this is
+    news, because the operator itself never removes any of these marks.
     """
-    names = [name for part, wanted in (("labels", _LABELS), ("annotations", _ANNOTATIONS)) for name in _present(metadata.get(part), wanted)]
-    return (*names, *(owner.get("uid") for owner in metadata.get("ownerReferences") or ()))
+    labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
+    said = [annotations.get(name) for name in sorted(_ONCE)]
+    return (*labels.items(), *annotations, *said, *(owner.get("uid") for owner in metadata.get("ownerReferences") or ()))
 
 
 def pool_of(metadata: Mapping[str, Any]) -> str | None:
@@ -126,11 +153,9 @@ def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
 
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
-    """Return the ordinal from which this pool made this name; None if the pool did not make it recently."""
-    made = name.removesuffix(LEADER)
-    return next(
-        (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == made), None
-    )
+    """Return the ordinal from which this pool made this name; None if the pool cannot have made it yet."""
+    found = ordinal_of_name(name.removesuffix(LEADER), identity.name, identity.uid, role)
+    return found if found is not None and found < last + _LOOKED_AHEAD else None
 
 
 def _inferred(
@@ -142,7 +167,7 @@ def _inferred(
     found = {}
     if HASH_ANNOTATION not in annotations and spec is not None and role in {one.name for one in spec.roles}:
         found[HASH_ANNOTATION] = spec_hash(spec, role)
-    if ORDINAL_ANNOTATION not in annotations and (ordinal := ordinal_of(name, identity, role, last)) is not None:
+    if (ordinal := ordinal_of(name, identity, role, last)) is not None and annotations.get(ORDINAL_ANNOTATION) != str(ordinal):
         found[ORDINAL_ANNOTATION] = str(ordinal)
     return found
 

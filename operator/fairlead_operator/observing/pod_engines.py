@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.instance_marks import engine_container_of
 from fairlead.pools import PoolSpec
 from fairlead.tables import InstanceEngine
-from fairlead_operator.pod_templates import ENGINE, PORT_NAME, SELECTED_HASH, spec_hash
+from fairlead_operator.pod_templates import PORT_NAME, SELECTED_HASH, spec_hash
 
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
+_ASKED_OF_A_SIDECAR = "/app-health/"
+"""Istio turns a container's probes to a port of its side-car; their path begins so. They show nothing of the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +29,15 @@ class ShownPorts:
     declared: frozenset[int] = frozenset()
     probed: frozenset[int] = frozenset()
     named: int | None = None
+    elsewhere: frozenset[int] = frozenset()
+    """The ports that any of its containers declares."""
 
     def own(self, wanted: int | None) -> int | None:
         """Return the port of the pod's own engine; `wanted` is the port in the spec in force. None = the pod does not
         show the port. A declared port with a probe is certainly open; a single port with a usual engine's name is
         assumed to be the engine's.
         """
-        if wanted in self.declared | self.probed:
+        if wanted in self.declared | self.probed | self.elsewhere:
             return wanted
         both = self.declared & self.probed
         for found in (both, self.declared & {self.named}, self.probed):
@@ -56,19 +61,21 @@ NO_PORTS = ShownPorts()
 UNKNOWN_ENGINE = PodEngine(port=None)
 
 
-def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
-    """Return the ports that the `spec` of a pod shows."""
+def shown_ports(spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> ShownPorts:
+    """Return the ports that the `spec` of a pod with these annotations shows."""
     containers: list[Mapping[str, Any]] = spec.get("containers") or []
     if not containers:
         return NO_PORTS
-    engine = next((one for one in containers if one.get("name") == ENGINE), containers[0])
+    name = engine_container_of([str(one.get("name")) for one in containers], annotations)
+    engine = next(one for one in containers if str(one.get("name")) == name)
     numbers = {one.get("name"): int(one["containerPort"]) for one in engine.get("ports") or [] if _is_tcp(one)}
     handlers = [(engine.get(probe) or {}).get(handler) or {} for probe in _PROBES for handler in _HANDLERS]
-    ports = [handler["port"] for handler in handlers if "port" in handler]
+    ports = [one["port"] for one in handlers if "port" in one and not str(one.get("path")).startswith(_ASKED_OF_A_SIDECAR)]
     return ShownPorts(
         declared=frozenset(int(one["containerPort"]) for one in engine.get("ports") or [] if _is_tcp(one)),
         probed=frozenset(numbers[port] if port in numbers else int(port) for port in ports if port in numbers or str(port).isdecimal()),
         named=next((number for number in _named(containers)), None),
+        elsewhere=frozenset(int(one["containerPort"]) for item in containers for one in item.get("ports") or [] if _is_tcp(one)),
     )
 
 

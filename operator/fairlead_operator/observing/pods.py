@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.addresses import joined
 from fairlead.conditions.facts import NoRoom, Trouble
-from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION, engine_container_of
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
@@ -32,7 +32,7 @@ from fairlead_operator.pod_marks import (
     STATE_SINCE_ANNOTATION,
     WARMED_ANNOTATION,
 )
-from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
+from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.times import parse_time
 
 TROUBLES = frozenset(
@@ -66,6 +66,9 @@ KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
 """The label of a Workload with the uid of the object that it represents."""
 
 _ENDED = frozenset({"Failed", "Succeeded"})
+_RECORDED = frozenset(InstanceState) - {InstanceState.GONE}
+"""The states that a pod can have: a pod that exists is not gone."""
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +150,9 @@ def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
     before = Role(known) if known in set(Role) else Role.BOTH
     instance = replace(pod.instance, role=role or before, spec_hash=SELECTED_HASH if role is not None else "", adopted=True)
     instance = replace(instance, place=place_of(document["metadata"]), template=template_of(document["metadata"]))
-    containers = (document.get("status") or {}).get("containerStatuses") or [{}]
-    engine = next((one for one in containers if one.get("name") == ENGINE), containers[0])
+    statuses = {str(one.get("name")): one for one in (document.get("status") or {}).get("containerStatuses") or ()}
+    names = [str(one.get("name")) for one in (document.get("spec") or {}).get("containers") or ()] or list(statuses)
+    engine = statuses.get(engine_container_of(names, document["metadata"].get("annotations")), {})
     model = spec.model if spec is not None else ""
     return replace(pod, instance=instance, revision=pod.revision or f"{model} {engine.get('image', '')}")
 
@@ -161,7 +165,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
     recorded = annotations.get(STATE_ANNOTATION)
-    state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
+    state = InstanceState(recorded) if recorded in _RECORDED else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
@@ -200,7 +204,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         queued_as=str((document.get(GROUP) or document)["metadata"].get("uid", "")),
         is_leaderless=is_leaderless(document),
         revision=annotations.get(REVISION_ANNOTATION, ""),
-        shown=shown_ports(document.get("spec") or {}),
+        shown=shown_ports(document.get("spec") or {}, annotations),
     )
 
 
@@ -298,6 +302,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """Return a number in an annotation; 0 if it is missing or invalid."""
+    """Return a number in an annotation; 0 if it is missing, invalid or has too many digits."""
     text = annotations.get(name, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0

@@ -45,7 +45,7 @@ def standing_numbers(
     for role in spec.roles:
         told = str((own.get(budget_name(identity, role.name), {}).get("annotations") or {}).get(REPLICAS_ANNOTATION, ""))
         staying = sum(1 for one in seen if (one.flip_to or one.role) is role.name and _stays(one))
-        if told.isdecimal() and int(told) <= MAX_REPLICAS:
+        if told.isdecimal() and len(told) <= len(str(MAX_REPLICAS)) and int(told) <= MAX_REPLICAS:
             found[role.name] = int(told)
         elif staying:
             found[role.name] = staying

@@ -162,6 +162,7 @@ class PoolWriter:
             gateway=gateway,
             migrations_paused=None if spec is None else spec.routing.migrations == MIGRATIONS_PAUSED,
             follows_forecast=spec is not None and any(one.follows_forecast for one in spec.scaling.schedules),
+            task_targets=() if spec is None else spec.slo.task,
             unused_objectives=round_.reading.objectives.unused,
         )
 

@@ -7,6 +7,7 @@ from fairlead.conditions.facts import PoolFacts
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.conditions.roles import count
 from fairlead.instances import InstanceState
+from fairlead.pool_states import TaskObservation
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead_operator.reconciling.roles import ScaleStep
 from fairlead_operator.reconciling.rollouts import rollout_document
@@ -59,7 +60,8 @@ def status_document(
     if facts.observations is not None:
         seen = facts.observations
         shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}
-        status["slo"] = {name: round(share, 3) for name, share in shares.items() if share is not None}
+        known = {name: round(share, 3) for name, share in shares.items() if share is not None}
+        status["slo"] = {**known, **({"tasks": [_tasks(one) for one in seen.tasks]} if seen.tasks else {})}
     if in_force.spec is not None:
         status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
     return status
@@ -98,6 +100,11 @@ def _role(
         **({"asleep": asleep} if (asleep := count(instances, InstanceState.ASLEEP)) or role.asleep else {}),
         **({"lastScale": last} if last else {}),
     }
+
+
+def _tasks(seen: TaskObservation) -> dict[str, Any]:
+    attained = {"attainment": round(seen.in_time / seen.tasks, 3)} if seen.tasks else {}
+    return {"name": seen.name, **attained, "tasks": seen.tasks, "brokenOff": seen.broken_off}
 
 
 def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class UpstreamPool:
         if len(stack) >= self._idle_limit:
             connection.close()
             return
-        connection.resume()
+        if connection.paused:
+            connection.resume()
         connection.busy = False
         connection.idle_since = self._clock()
         stack.append(connection)

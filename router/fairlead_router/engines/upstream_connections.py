@@ -216,7 +216,8 @@ class UpstreamConnection(asyncio.Protocol):
             if self._failure is not None:
                 raise self._failure
             await self._wait()
-        self.resume()
+        if self.paused:
+            self.resume()
         return self._take()
 
     def unread(self, piece: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead_router.gateway.claims import may_explain
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer
-from fairlead_router.gateway.routed_requests import RoutedRequests, answer_follows, opened_by
+from fairlead_router.gateway.routed_requests import POOL_HEADER, RoutedRequests, answer_follows, opened_by
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
@@ -23,6 +23,7 @@ from fairlead_router.protocols.paths import Endpoint, Handling
 from fairlead_router.protocols.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.protocols.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.relaying.calls import Call, Calls, Change
+from fairlead_router.relaying.class_priorities import with_class_priority
 from fairlead_router.relaying.direct import DirectRelay, Upload
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
@@ -155,7 +156,7 @@ class Gateway:
         parsed = parse_request(body, endpoint)
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        pool = self._routed.pool_for(parsed.model, headers, key)
+        pool = self._routed.pool_for(parsed.model, headers if POOL_HEADER in client.headers else [], key)
         forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
@@ -167,6 +168,8 @@ class Gateway:
         name = pool.engine_name(parsed.model)
         if parsed.model != name:
             body = parsed.renamed(name)
+        if pool.passes_priority:
+            body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
         client.name(request.id.encode())
         change: Change | None = None
         if parsed.stream and may_ask_for_usage(parsed, endpoint):
@@ -181,7 +184,8 @@ class Gateway:
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
-            charge = self._keys.reserve(key, request, pool.most_tokens(len(body)), self._now(), follows=follows)
+            most, answers = pool.most_tokens(len(body), parsed.answers), parsed.answers
+            charge = self._keys.reserve(key, request, most, self._now(), follows=follows, answers=answers)
         client.watch(call.client_gone)
         del parsed  # what it holds is as large as the body, and the answer may take minutes
         refusal = await self._proxy.relay(call, request, pool, client, charge)

@@ -207,6 +207,7 @@ class RoutedRequests:
             lineage=lineage(naming, document, session_name, names[0]) if names else None,
             beginning=beginning(document, first_hash) if names or pool.binds_beginnings else 0,
             max_output_tokens=parsed.max_output_tokens,
+            answers=parsed.answers,
             streamed=parsed.stream,
             divisible=not pool.divides
             or (endpoint.divides and (sidecars_divide(endpoint.path, document) if by_sidecar else is_divisible(document))),

@@ -62,7 +62,7 @@ _LATE = "judged as late if the TTFT target had passed, else not counted"
 
 CONSEQUENCES: Mapping[Ending, Consequences] = {
     Ending.SERVED: Consequences(
-        "the answer is complete, also one that a length ended, or whose client closes after its last event",
+        "the answer is complete; also if a length limit ended it, or if the client closes after the last event",
         Charged.TOKENS,
         Outcome.SERVED,
         "judged",
@@ -90,8 +90,8 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "502, or the code of the error that the last one reported in its answer",
     ),
     Ending.LOST: Consequences(
-        "the client had nothing of its answer, and its engine failed after a stream's status or with no time left to try another, "
-        "or this router failed",
+        "the client had nothing of the answer, and the engine failed after a stream's status line, or with no time left to try another "
+        "engine; or this router failed",
         Charged.NOTHING,
         Outcome.FAILED,
         "failed",
@@ -126,7 +126,8 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "",
     ),
     Ending.LEFT_UNANSWERED: Consequences(
-        "its client leaves once an engine was sent it, before anything of the answer; of an answer that is not streamed: before its end",
+        "its client leaves after the request was sent to an engine and before anything of the answer; if the answer is not streamed, "
+        "before its end",
         Charged.PROMPT,
         Outcome.CANCELLED,
         _LATE,

@@ -19,7 +19,16 @@ from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries
 from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.answers import (
+    StreamReader,
+    Usage,
+    WholeAnswer,
+    content_type,
+    is_response_id,
+    read_whole,
+    usage_of,
+    usage_of_head,
+)
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.squeezing import Squeezed
@@ -96,6 +105,9 @@ class RoutedAccount:
         self._failed = False
         self._remembered = False
         self._whole = WholeAnswer()
+        self._in_head: Usage | None = None
+        """The usage that a header reports."""
+        self._kind = b""
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
@@ -120,6 +132,8 @@ class RoutedAccount:
         elif self.ticket.request.streamed and event_stream and self._status < 400:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
             self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
+        else:
+            self._in_head, self._kind = usage_of_head(headers), content_type(headers)
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
@@ -225,7 +239,8 @@ class RoutedAccount:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
         if self._pieces is not None:
             body = b"".join(self._pieces)
-            self._whole = read_whole(body, has_input=self.ticket.request.prompt_bytes > 0)
+            has_input = self.ticket.request.prompt_bytes > 0
+            self._whole = read_whole(body, has_input=has_input, kind=self._kind, dialect=self._dialect)
             if self._dialect is Dialect.RESPONSES:
                 self._remember(self._whole.response_id)
             if not self._is_known and b'"error"' not in body:
@@ -236,7 +251,7 @@ class RoutedAccount:
         if self._reader is not None:
             return self._reader.usage()
         usage = self._whole.usage if self._long is None else usage_of(self._long)
-        return usage or Usage()
+        return usage or self._in_head or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
         """Remember an engine's refusal of the usage option: no proxy can send this request again, but the next request
@@ -331,7 +346,7 @@ def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
         if name == b":status":
             status = int(value) if value.isdigit() and len(value) == 3 else 0
         elif name == b"content-type":
-            events = value.startswith(b"text/event-stream")
+            events = value.lower().startswith(b"text/event-stream")
     return status, events
 
 

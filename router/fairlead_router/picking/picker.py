@@ -39,6 +39,7 @@ from fairlead_router.protocols.refusals import (
 )
 from fairlead_router.protocols.requests import ParsedRequest, is_shown_id, parse_request
 from fairlead_router.relaying.calls import Calls, Change
+from fairlead_router.relaying.class_priorities import with_class_priority
 from fairlead_router.relaying.direct import DirectRelay
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.response_holders import ResponseHolders
@@ -298,6 +299,8 @@ class Picker:
         )
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
+        if pool.passes_priority:
+            body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
         asks: Change | None = None
         if may_ask_for_usage(parsed, endpoint):
             body, asks = ask_for_usage(body, parsed.document)
@@ -305,7 +308,8 @@ class Picker:
         charge: Charge | None = None
         if key is not None:
             follows = answer_follows(parsed, endpoint)
-            charge = self._keys.reserve(key, request, pool.most_tokens(size), self.now(), follows=follows)
+            most, answers = pool.most_tokens(size, parsed.answers), parsed.answers
+            charge = self._keys.reserve(key, request, most, self.now(), follows=follows, answers=answers)
         del parsed, body  # what it holds is as large as the body, and the request may wait
         ticket = pool.account.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)

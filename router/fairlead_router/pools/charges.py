@@ -25,7 +25,7 @@ class KeyLimits:
         self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
         self._answer_tokens: float | None = None
         """The mean length of the key's answers in tokens, with a greater weight for newer answers; None before the
-        first answer.
+        first answer. A request may have several.
         """
         self._promised = 0
         """Tokens that are reserved for unfinished answers."""
@@ -68,15 +68,15 @@ class KeyLimits:
         self._promised += answer_tokens
         return 0.0
 
-    def expected_answer(self, most: int) -> int:
-        """Return the tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the
-        key's answers, the bound itself before the first answer, and never more than a minute's worth.
+    def expected_answer(self, most: int, answers: int = 1) -> int:
+        """Return the tokens to reserve for this number of answers, each with this upper bound (0 = no bound): the mean
+        length of the key's answers, the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
             return 0
-        expected = most if self._answer_tokens is None else int(self._answer_tokens)
-        return min(expected, most or expected, per_minute)
+        expected = most if self._answer_tokens is None else self._answer_tokens
+        return min(int(min(expected, most or expected) * answers), per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
         """Take tokens without a check; a negative number gives tokens back. `promised` changes the tokens reserved for
@@ -86,7 +86,7 @@ class KeyLimits:
             self._promised += promised
             self._tokens.take(tokens, now)
 
-    def learn_answer(self, tokens: int) -> None:
+    def learn_answer(self, tokens: float) -> None:
         """Learn the length of a finished answer."""
         before = self._answer_tokens
         self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
@@ -94,10 +94,11 @@ class KeyLimits:
 
 class Charge:
     """The tokens that one request takes from its key's limit. The tokens reserved for its prompt and answer are already
-    taken; `most_tokens` is the largest count that an engine can truthfully report for either.
+    taken; `most_tokens` is the largest count that an engine can truthfully report for either, `answers` the number of
+    answers that it asks for.
     """
 
-    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
+    __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_use", "has_ended", "most_tokens", "taken")
 
     def __init__(
         self,
@@ -109,11 +110,13 @@ class Charge:
         answer_tokens: int,
         most_tokens: int,
         follows: bool = False,
+        answers: int = 1,
     ) -> None:
         self._key = key
+        self._answers = answers
         self._limits = limits
         self._use = use
-        self._taken = prompt_tokens + answer_tokens
+        self.taken = prompt_tokens + answer_tokens
         """Tokens taken from the limit so far."""
         self._answer = answer_tokens
         """The part of the taken tokens that is reserved for the answer; 0 once the request has ended."""
@@ -132,7 +135,7 @@ class Charge:
         more = tokens - self._answer
         if more > 0:
             self._answer += more
-            self._taken += more
+            self.taken += more
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
@@ -144,9 +147,9 @@ class Charge:
         self._prompt += more_prompt
         self._output += more_output
         total = self._prompt + self._output + (self._follows if self._prompt and not self._output else 0)
-        self._limits.spend(total - self._taken, -self._answer, now)
-        self._taken, self._answer = total, 0
+        self._limits.spend(total - self.taken, -self._answer, now)
+        self.taken, self._answer = total, 0
         if more_output:
-            self._limits.learn_answer(self._output)
+            self._limits.learn_answer(self._output / self._answers)
         if more_prompt or more_output:
             self._use.add(self._key, now, prompt_tokens=more_prompt, output_tokens=more_output)

@@ -167,15 +167,17 @@ class GatewayKeys:
         """Count a request to a pool that its key opens."""
         self.use.add(key.facts.id, now, requests=1)
 
-    def reserve(self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False) -> Charge:
+    def reserve(
+        self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False, answers: int = 1
+    ) -> Charge:
         """Count a request that goes to a pool, and take its tokens from the key's limit: those of its prompt, and the
-        expected number for its answer. Its pool settles the charge when the request ends.
+        expected number for its `answers`. Its pool settles the charge when the request ends.
 
-        `most_tokens` is the largest possible count for prompt and answer each. `follows`: the answer is made in the
+        `most_tokens` is the largest possible count for prompt and answers each. `follows`: the answer is made in the
         background, after the request has ended. Raises BadRequest 429 if no token is left, which could not be known
         before the body was read.
         """
-        answer_tokens = key.limits.expected_answer(request.max_output_tokens)
+        answer_tokens = key.limits.expected_answer(request.max_output_tokens, answers)
         if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):
             raise self._too_many(key, KeyRefusal.OVER_TOKENS, seconds, now)
         self.sent_to_pool(key, now)
@@ -187,6 +189,7 @@ class GatewayKeys:
             answer_tokens=answer_tokens,
             most_tokens=most_tokens,
             follows=follows,
+            answers=answers,
         )
 
     def _unknown(self, *, shown: bool, expired: bool) -> BadRequest:

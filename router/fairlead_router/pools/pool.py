@@ -38,8 +38,8 @@ class Pool:
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
-        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials", "recalled",
-        "scheduler", "session_header", "table", "token_sizes",
+        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials",
+        "passes_priority", "recalled", "scheduler", "session_header", "table", "token_sizes",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,7 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
+        self.passes_priority = table.engine.pass_priority
         self.moves_caches = table.engine.handing_on is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
@@ -218,12 +219,12 @@ class Pool:
             return 0.0
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
-    def most_tokens(self, body_bytes: int) -> int:
-        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or its answer, can have. A
-        token of text has at least a byte; what the bytes do not show (media, a conversation that the engine keeps) must
-        fit into a KV cache.
+    def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
+        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or all of its `answers`, can
+        have. A token of text has at least a byte; what the bytes do not show (media, a conversation that the engine
+        keeps) must fit into a KV cache, and so must each answer.
         """
-        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
+        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 
     # ── names ──
 

@@ -281,7 +281,8 @@ class Pools:
         pool = self._by_key.get(model)
         if pool is not None and opens(pool, pool.table.model):
             return pool
-        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool, model)] or self.serving(model, opens)
+        of_model = self._by_model.get(model, ())
+        pools = (of_model if opens is every else [pool for pool in of_model if opens(pool, model)]) or self.serving(model, opens)
         if not pools:
             known = ", ".join(self.models(opens)) or "none yet"
             raise BadRequest(404, "model_not_found", f"model: {model[:200]!r} is not served here; known: {known}", "model")

@@ -216,6 +216,7 @@ def recorded_requests(
             window_number=said.window,
             name=named,
             parent=said.parent,
+            priority_class=request.priority_class,
         )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +31,9 @@ _CHOICE_WITHIN = 4096
 counts.
 """
 
+METADATA_HEADER = b"metadata"
+"""The header that describes the bytes of an answer in bytes, so that a client can read them."""
+
 _RELEARNED = 64
 """Maximum number of times that the shape of events is derived again; after that, a stream whose events all differ is
 decoded.
@@ -52,7 +56,7 @@ _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta"
 _EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 _NEVER = b"\0"
-_QUOTE = 0x22
+_QUOTE, _RETURN = 0x22, 0x0D
 
 
 class StreamReader:
@@ -217,12 +221,12 @@ class StreamReader:
         if self._rest:
             place = max(0, len(self._rest) - 3)
             self._rest += piece
-            self._returns = self._returns or b"\r" in piece
+            self._returns = self._returns or _RETURN in piece
             if not _event_end(self._rest, place, returns=self._returns):
                 return self._wait()
             text = bytes(self._rest)
         else:
-            self._returns = b"\r" in text
+            self._returns = _RETURN in text
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
         returns, length = self._returns, len(text)
         self._counts = True
@@ -386,7 +390,7 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
     """Return the end of the first event that ends after `place`; 0 = there is none. `returns`: whether the text
     contains a carriage return; None = not known.
     """
-    if not (b"\r" in text if returns is None else returns):
+    if not (_RETURN in text if returns is None else returns):
         found = text.find(b"\n\n", place)
         return 0 if found < 0 else found + 2
     blank = _BLANK_LINE.search(text, place)
@@ -395,7 +399,7 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
 
 def split_events(data: bytes) -> list[bytes]:
     """Return whole events, without their blank lines."""
-    events = data.split(b"\n\n") if b"\r" not in data else _BLANK_LINE.split(data)
+    events = data.split(b"\n\n") if _RETURN not in data else _BLANK_LINE.split(data)
     return [raw for raw in events if raw]
 
 
@@ -443,8 +447,10 @@ class _Document(msgspec.Struct):
     code: Any = None
     message: Any = None
     status: Any = None
+    stop_reason: Any = None
     error: Any = None
     usage: Any = None
+    meta: Any = None
     choices: msgspec.Raw = msgspec.Raw()
     content: msgspec.Raw = msgspec.Raw()
     output: msgspec.Raw = msgspec.Raw()
@@ -452,20 +458,26 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
-_FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+LONGEST_ERROR = 64 * 1024
+_OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
+_GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
-    """Return the facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
+def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
+    """Return the facts of a body with a status of success and this content type. Without `has_input` an empty list is
+    an answer too. An engine may also answer with events that nobody asked for.
+    """
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
+    if kind.startswith(b"text/") and body[:1] not in b"{[":
+        return _read_text(body, kind, dialect)
     if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
-    if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
+    if body[0] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
         document = read_json(body, _DOCUMENT)
@@ -476,11 +488,43 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
     elif (document.error and bytes(document.choices).strip() in _NO_CHOICES) or document.status == "failed":
         failure = failure_of(document.error or {"message": "its status is failed"})
-    elif b'"error"' in body and _FAILED.search(document.choices):
-        failure = Failure("it ended with finish_reason error")
-    elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
+    elif _may_have_given_up(document, body) or not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(decoded(body), has_input=has_input)
-    return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
+    usage = document.usage
+    if usage is None and isinstance(document.meta, dict):  # Cohere's protocol
+        usage = document.meta.get("billed_units")
+    return WholeAnswer(None if usage is None else read_usage(usage), failure, document.id)
+
+
+def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
+    if not kind.startswith(b"text/event-stream"):
+        return WholeAnswer(failure=Failure("the answer is a page of markup" if _PAGE.match(body) else "the answer is plain text"))
+    reader = StreamReader(dialect)
+    reader.feed(body)
+    reader.end()
+    return WholeAnswer(reader.usage(), reader.shortfall, reader.response_id)
+
+
+def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the content type of an answer, in lower case; empty without one."""
+    return next((value.lower() for name, value in headers if name == b"content-type"), b"")
+
+
+def reported_error(body: bytes) -> Failure | None:
+    """Return the failure that a document reports in place of an answer of any form; None for all other bytes."""
+    document = decoded(body) if len(body) <= LONGEST_ERROR and body.startswith(b"{") and b'"error"' in body else None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    is_error = document.get("object") == "error" or (error and not any(given for name, given in document.items() if name not in _OF_ERRORS))
+    return failure_of(error or document) if is_error else None
+
+
+def _may_have_given_up(document: _Document, body: bytes) -> bool:
+    if document.status == "cancelled" or (document.type == "message" and document.stop_reason is None):
+        return True
+    # `in` would try the bytes as a number first, at many times the cost
+    return max(body.find(b'"error"'), body.find(b'"abort"')) >= 0 and _GAVE_UP.search(document.choices) is not None
 
 
 def _is_filled(document: _Document) -> bool:
@@ -497,7 +541,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
-    if document is None and not nests_deeper(body):
+    if (document is None and not nests_deeper(body)) or _GAVE_UP.search(body):
         document = decoded(body)
         if document is None and is_cut(body):
             return WholeAnswer(failure=Failure("the answer ends within its document"))
@@ -508,6 +552,15 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
     """Return the usage of an unstreamed answer that was too long to hold."""
     document = squeezed.document()
     return read_usage(document.get("usage")) if isinstance(document, dict) else None
+
+
+def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
+    """Return the usage of an answer in bytes (`encoding_format: bytes`), which vLLM puts into a header."""
+    for name, value in headers:
+        if name == METADATA_HEADER:
+            document = decoded(value)
+            return read_usage(document.get("usage")) if isinstance(document, dict) else None
+    return None
 
 
 def is_response_id(value: Any) -> bool:

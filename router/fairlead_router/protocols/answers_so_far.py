@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +21,9 @@ MOST_TEXT = 1024 * 1024
 """Maximum number of characters of an answer that are kept: a quarter of a million tokens. A longer answer is not
 continued.
 """
-SETTLED_AT = 512
-"""Number of pieces from which on they are read at the next check. So a long answer is kept as its text, which is a
-fiftieth of the size of its events.
+SETTLED_BYTES = 128 * 1024
+"""Bytes of pieces from which on they are read at the next check. So a long answer is kept as its text, which is a
+fiftieth of the size of its events, and nothing is kept of what events have beside their text.
 """
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
@@ -34,8 +35,8 @@ class AnswerSoFar:
     """The kept part of one answer. `pieces` are whole events that the client has received, to be read by `settle`."""
 
     __slots__ = (
-        "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
-        "is_too_long", "length", "pieces", "prompt_ids", "token_ids",
+        "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
+        "first", "has_end", "has_ids", "has_logprobs", "has_others", "is_too_long", "length", "pieces",
     )  # fmt: skip
 
     def __init__(self, pieces: list[bytes]) -> None:
@@ -54,16 +55,16 @@ class AnswerSoFar:
         self.has_end = False
         """Whether the reason for the answer's end has been read."""
         self.has_logprobs = False
-        self.prompt_ids: list[int] = []
-        """The prompt's token ids, if the client asked for them."""
-        self.token_ids: list[int] = []
+        self._prompt_ids, self._token_ids = array("I"), array("I")
         self.has_ids = True
-        """Whether `token_ids` cover all the text."""
+        """Whether the engine gave the ids of all the text."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
         self._after = b""
         self._alike: list[bytes] = []
+        self._weighed = self._weight = 0
+        """How many of the pieces are counted, and their bytes."""
 
     @property
     def text(self) -> str:
@@ -78,12 +79,29 @@ class AnswerSoFar:
     @property
     def has_content(self) -> bool:
         """Whether the client has received any generated content."""
-        return bool(self._texts or self._thoughts or self.has_others)
+        return bool(self._texts or self._thoughts or self._token_ids or self.has_others or self.is_too_long)
+
+    @property
+    def has_token_ids(self) -> bool:
+        """Whether the client has received token ids."""
+        return bool(self._token_ids)
 
     @property
     def ids(self) -> list[int]:
         """The token ids of the text, if the engine gave them; empty if not."""
-        return self.token_ids if self.has_ids else []
+        return list(self._token_ids) if self.has_ids else []
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """The prompt's token ids, if the client asked for them."""
+        return list(self._prompt_ids)
+
+    def settle_if_large(self) -> None:
+        """Read the pieces that have arrived since the last call, if they are large together."""
+        self._weight += sum(map(len, self.pieces[self._weighed :]))
+        self._weighed = len(self.pieces)
+        if self._weight > SETTLED_BYTES:
+            self.settle()
 
     def settle(self) -> None:
         """Read the pieces that have arrived since the last call."""
@@ -91,6 +109,7 @@ class AnswerSoFar:
             return
         data = b"".join(self.pieces)
         self.pieces.clear()
+        self._weighed = self._weight = 0
         if self.is_too_long:
             return
         before, after = self._before, self._after
@@ -105,8 +124,13 @@ class AnswerSoFar:
         self._take_alike()
         if self.length > MOST_TEXT:
             self.is_too_long = True
-            self._texts.clear()
-            self._thoughts.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing more of the answer but that it was too long."""
+        self._texts.clear()
+        self._thoughts.clear()
+        self._prompt_ids, self._token_ids = array("I"), array("I")
 
     def _take_alike(self) -> None:
         if self._alike:
@@ -159,7 +183,7 @@ class ChunksSoFar(AnswerSoFar):
             self.choices.add(index)
         self.has_end = self.has_end or choice.get("finish_reason") is not None
         self.has_logprobs = self.has_logprobs or bool(choice.get("logprobs"))
-        self.prompt_ids = self.prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
+        self._prompt_ids = self._prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
         delta = choice.get("delta")
         said = choice if not isinstance(delta, dict) else delta
         text = said.get("text" if said is choice else "content")
@@ -173,7 +197,7 @@ class ChunksSoFar(AnswerSoFar):
         if text or thoughts:
             self.deltas += 1
             self.has_ids = self.has_ids and bool(ids)
-        self.token_ids += ids
+        self._token_ids.extend(ids)
 
 
 class MessageSoFar(AnswerSoFar):
@@ -264,12 +288,18 @@ class ResponseSoFar(AnswerSoFar):
             self.part = True
         elif kind == "output_item.done":
             self.items.append(item)
+            self.length += len(encoded(document))
             self.open_item, self.part = "", False
             self.ended.clear()
         elif kind.endswith(".done"):
             self.ended.add(kind)
         elif kind.endswith(".delta"):
             self._hear_delta(kind, document.get("delta"))
+
+    def forget(self) -> None:
+        """See `AnswerSoFar`."""
+        super().forget()
+        self.items.clear()
 
     def _hear_delta(self, kind: str, delta: object) -> None:
         self.deltas += 1
@@ -283,8 +313,12 @@ class ResponseSoFar(AnswerSoFar):
             self.has_others = True
 
 
-def _ids(given: object) -> list[int]:
-    return given if isinstance(given, list) and all(type(one) is int for one in given) else []
+def _ids(given: object) -> array[int]:
+    """Return token ids in four bytes each; empty if one of them is not an id."""
+    try:
+        return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
+    except OverflowError:
+        return array("I")
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:

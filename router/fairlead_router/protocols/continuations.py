@@ -27,6 +27,8 @@ from fairlead_router.protocols.peer_fields import KV_TRANSFER
 from fairlead_router.protocols.prompts import Document
 
 CHAT_PATH = b"/v1/chat/completions"
+LONGEST_STOPS = 4096
+"""Characters of all stop strings together whose beginnings the end of a text is compared with."""
 OWN_LIMIT = 16
 """Maximum number of tokens of a completion whose client sets no limit."""
 
@@ -179,15 +181,20 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
         return Uncarried.UNREADABLE
     if thoughts and not text:
         return Uncarried.REASONING
+    if sent.has_token_ids and (stops(document) or not sent.ids):  # the client has ids of text that it lacks
+        return Uncarried.STOP_STRING
     return Uncarried.STOP_STRING if _may_stop(document, text) else None
 
 
 def _may_stop(document: Document, text: str) -> bool:
     """Return whether the text ends with the beginning of a stop string. Engines that hold such text back never send it.
-    With other engines, the rest of the string would come from an engine that does not know its beginning.
+    With other engines, the rest of the string would come from an engine that does not know its beginning. Longer stop
+    strings than are compared count as if it did.
     """
     given = document.get("stop_sequences", document.get("stop"))
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
+    if sum(map(len, stops)) > LONGEST_STOPS:
+        return True
     return any(text.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
 
 
@@ -222,6 +229,8 @@ def rest(
     """
     if not sent.has_content:
         return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
+    if not sent.text and not ids:
+        return None
     limits, only_end = _limited(document, dialect, given_tokens)
     longer = _longer(document, dialect, sent, ids)
     if longer is None:

@@ -1,4 +1,5 @@
-"""Checks whether a document with a status of success contains an answer, in any protocol.
+"""Checks whether a document with a status of success contains an answer, in any protocol, and not one that its engine
+gave up.
 
 A document without content is an answer if it says why it ended: after `max_tokens: 0`, or for a response that is made
 in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could contain
@@ -14,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead_router.protocols.spoken_events import Failure, failure_of
+from fairlead_router.protocols.spoken_events import GAVE_UP, Failure, failure_of
 
 _EXPLAINS = frozenset({"code", "detail", "details", "error", "errors", "message", "msg", "param", "title"})
 """Fields that say why an answer is missing."""
@@ -47,9 +48,24 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
     """
     if not isinstance(document, dict):
         return None
+    if reason := _why_given_up(document):
+        return Failure(reason)
     if any(document.get(word) for word in ("code", "detail", "message")) and not _holds_answer(document):
         return failure_of({"message": document.get("message") or document.get("detail"), "code": document.get("code")})
     return Failure("the answer has no content, and no reason for its end") if _is_empty(document, has_input=has_input) else None
+
+
+def _why_given_up(document: Mapping[str, Any]) -> str:
+    """Return why the engine, not the model, ended the answer; "" if the model did. vLLM then leaves the reason out of a
+    message, and says of a response that nobody could cancel that it is cancelled.
+    """
+    choices = document.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("finish_reason") in GAVE_UP:
+            return f"it ended with finish_reason {choice['finish_reason']}"
+    if document.get("type") == "message" and document.get("role") == "assistant":
+        return "it ended without a stop_reason" if document.get("content") and document.get("stop_reason") is None else ""
+    return "it was cancelled" if document.get("status") == "cancelled" and document.get("background") is False else ""
 
 
 def is_cut(body: bytes) -> bool:

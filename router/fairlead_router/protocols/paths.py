@@ -49,7 +49,8 @@ class Endpoint:
     """One path of the gateway.
 
     `streams`: whether `stream: true` asks for server-sent events; `divides`: whether a prefill and a decode instance
-    can compute an answer together; `keyless`: answered without an API key.
+    can compute an answer together; `several`: whether its prompts are conversations, each with an answer of its own;
+    `keyless`: answered without an API key.
     """
 
     path: str
@@ -59,6 +60,7 @@ class Endpoint:
     dialect: Dialect = Dialect.OPENAI
     streams: bool = False
     divides: bool = False
+    several: bool = False
     keyless: bool = False
 
 
@@ -80,12 +82,13 @@ _SCORED = texts_of("text_1", "queries", "data_1", "text_2", "documents", "items"
 
 ENDPOINTS = (
     _routed("/v1/chat/completions", chat_prompt, streams=True),
-    _routed("/v1/chat/completions/batch", batch_prompt),
+    Endpoint(path="/v1/chat/completions/batch", handling=Handling.ROUTED, prompt=batch_prompt, several=True),
     _routed("/v1/completions", completion_prompt, streams=True),
     _routed("/v1/responses", responses_prompt, streams=True, dialect=Dialect.RESPONSES),
     _routed("/v1/messages", anthropic_prompt, streams=True, dialect=Dialect.ANTHROPIC),
     _routed("/invocations", invocation_prompt, streams=True),
     _routed("/v1/embeddings", embedding_prompt),
+    _routed("/v2/embed", texts_of("texts", "inputs", "images")),
     _routed("/v1/rerank", _RERANKED),
     _routed("/v2/rerank", _RERANKED),
     _routed("/rerank", _RERANKED),

@@ -148,7 +148,9 @@ def no_prompt(document: Document) -> Prompt:
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """Return a reader that joins the texts of these fields, as far as they are present; `messages` are a chat."""
+    """Return a reader that joins the texts of these fields, as far as they are present; `messages` are a chat, `images`
+    media in one text each.
+    """
 
     def read(document: Document) -> Prompt:
         into = Pieces()
@@ -157,6 +159,8 @@ def texts_of(*fields: str) -> PromptReader:
             value = document.get(field)
             if field == "messages" and isinstance(value, list):
                 kinds |= render_chat(document, value, into, generates=False)
+            elif field == "images" and isinstance(value, list):
+                kinds |= _collect([{"type": "image_url", "image_url": image} for image in value], into, 0)
             elif value is not None:
                 kinds |= _collect(value, into, 0)
         return Prompt(b"".join(into), kinds, _root(document))

@@ -25,10 +25,10 @@ class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
     `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names no
-    model, which leaves the choice to the engine.
+    model, which leaves the choice to the engine; `answers` is the number of answers that it asks for.
     """
 
-    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
+    __slots__ = ("answers", "body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
 
     def __init__(self, body: bytes, document: Document, endpoint: Endpoint) -> None:
         self.body = body
@@ -45,7 +45,8 @@ class ParsedRequest:
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
-        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
+        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams or endpoint.several else 0
+        self.answers = 1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint)
 
     def renamed(self, model: str) -> bytes:
         """Return the body with the name by which the engine knows the model; nothing else changes."""
@@ -93,7 +94,7 @@ it.
 
 
 def _may_nest_deeply(body: bytes) -> bool:
-    return b"]" * 200 in body or b"}" * 200 in body or b"]}" * 100 in body
+    return max(body.find(b"]" * 200), body.find(b"}" * 200), body.find(b"]}" * 100)) >= 0
 
 
 def _refuse_depth(document: object) -> None:
@@ -175,6 +176,18 @@ def _limit(document: Document, dialect: Dialect) -> int:
     if number is None or number < 0:
         raise bad_field(field, value, "give a whole number of tokens")
     return number if number < _LARGEST else _LARGEST
+
+
+_ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
+
+
+def _answers(document: Document, endpoint: Endpoint) -> int:
+    """Return how many answers an engine makes: `n` for each prompt. A number that engines refuse counts as one."""
+    each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
+    prompts = document.get("messages" if endpoint.several else "prompt")
+    if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
+        prompts = [prompts]
+    return min(max(1, each), _LARGEST) * len(prompts)
 
 
 def _whole(value: object) -> int | None:
@@ -277,7 +290,8 @@ def forwarded_headers(
                 named.update(token.strip().lower() for token in value.split(b","))
     if named:
         kept = [header for header in kept if header[0] not in named]
-    return b"".join([b"%b: %b\r\n" % header for header in kept]), naming, request_id
+    lines = b"\r\n".join([b": ".join(header) for header in kept])
+    return lines + b"\r\n" if lines else lines, naming, request_id
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
@@ -288,4 +302,6 @@ def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, 
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
-    return b"%s %s HTTP/1.1\r\n%sx-request-id: %s\r\n%s" % (scope["method"].encode(), target, framing, request_id, forwarded)
+    method = scope["method"].encode()
+    fixed = b" HTTP/1.1\r\naccept-encoding: identity\r\n"
+    return b"".join((method, b" ", target, fixed, framing, b"x-request-id: ", request_id, b"\r\n", forwarded))

@@ -14,6 +14,9 @@ import orjson
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.usages import Figures
 
+GAVE_UP = ("error", "abort")
+"""Reasons for an end that are the engine's: its client is still there. Engines abort what they have when they stop."""
+
 _LONGEST_MESSAGE = 500
 _STATUSES = frozenset(status.value for status in HTTPStatus if status.value >= 400)
 
@@ -154,9 +157,9 @@ class Spoken:
             self.opened.add(index)
             if reason is not None:
                 self.closed.add(index)
-        if reason in ("error", "abort"):  # the engine gave up: its client is still there
+        if reason in GAVE_UP:
             self.failure = self.failure or Failure(f"it ended with finish_reason {reason}")
-        if choice.get("text"):
+        if choice.get("text") or choice.get("token_ids"):  # tokens may come before their text, or without any
             return True
         delta = choice.get("delta")
         return isinstance(delta, dict) and bool(delta.get("content") or any(delta.get(text) for text in _TEXTS))
@@ -208,12 +211,18 @@ class SpokenMessage(Spoken):
             if isinstance(message, dict) and isinstance(usage := message.get("usage"), dict):
                 self.figures.take({name: count for name, count in usage.items() if name != "output_tokens"})
         elif kind == "message_delta":
-            delta = document.get("delta")
-            if isinstance(delta, dict) and delta.get("stop_reason"):
-                self.closed.add(0)
+            self._hear_end(document.get("delta"))
             self._count(document.get("usage"))
         elif kind == "message_stop":
             self.done = True
+
+    def _hear_end(self, delta: Any) -> None:
+        """The message's reason to end. vLLM says null where the engine gave up, not the model."""
+        if isinstance(delta, dict) and "stop_reason" in delta:
+            if delta["stop_reason"]:
+                self.closed.add(0)
+            else:
+                self.failure = self.failure or Failure("it ended without a stop_reason")
 
     def _hear_block(self, block: Any) -> None:
         """Read the beginning of a block. A block is empty then, except that the block of a tool call has the name that
@@ -249,6 +258,8 @@ class SpokenResponse(Spoken):
             self.started = self.started or (isinstance(item, dict) and bool(item.get("name")))
         elif kind in ("response.failed", "error") or document.get("error") or response.get("status") == "failed":
             self.failure = self.failure or failure_of(response.get("error") or document.get("error") or document)
+        elif response.get("status") == "cancelled" and response.get("background") is False:  # so its engine gave up
+            self.failure = self.failure or Failure("it was cancelled")
         elif kind in ("response.completed", "response.incomplete", "response.cancelled"):
             self.done = True
             self.closed.add(0)

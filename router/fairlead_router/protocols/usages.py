@@ -66,7 +66,7 @@ def _take(usage: Any, into: dict[str, int]) -> bool:
             into[name] = value
             counts_output = counts_output or name in _OUTPUT
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    if isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
+    if details and isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
         into[_CACHED] = cached
     return counts_output
 

@@ -218,8 +218,9 @@ class Calls:
 
     def enter(self, call: Call) -> None:
         """Add a call that has begun."""
+        if not self._calls:
+            self._idle.clear()
         self._calls.add(call)
-        self._idle.clear()
 
     def leave(self, call: Call) -> None:
         """Remove a call that has ended, and drop its connection, if it still has one. A client that leaves after this
@@ -229,7 +230,8 @@ class Calls:
         call.task = None
         if not self._calls:
             self._idle.set()
-        call.drop_connection()
+        if call.connection is not None:
+            call.drop_connection()
 
     def await_answer(self, call: Call, connection: UpstreamConnection) -> None:
         """Record that the request was sent on this connection."""

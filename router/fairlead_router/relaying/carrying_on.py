@@ -36,7 +36,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, ResponseSoFar
 from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
 from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
@@ -320,23 +320,27 @@ class HandOvers:
         }
         self._since = {place: self._since.get(place, now) for place in draining}
         for call in self._calls.under_way():
-            if call.sent is not None and len(call.sent) > SETTLED_AT and call.kept is not None:
-                call.kept.settle()
-            if draining:
-                self._hand_over(call, draining, now)
+            if call.sent and call.kept is not None:
+                call.kept.settle_if_large()
+            if draining and self._hand_over(call, draining, now):
+                await asyncio.sleep(0)  # its request was read, which takes the longer the larger it is
 
-    def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> None:
+    def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
+        """Hand over the answer of a call if it must leave and can. Return whether that was looked at."""
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:
-            return
+            return False
         dispatch = ticket.verdict
         if not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
-            return
+            return False
         instance = instance_of(dispatch.decode or dispatch.instance)
         for (name, leaving), pool in draining.items():
             if leaving != instance or pool.addresses.get(leaving) != connection.address:
                 continue
             waited = now - self._since[name, leaving] >= pool.table.routing.hand_over_after_seconds
             begun = bool(call.kept.pieces) or call.kept.has_content
-            if waited and begun and pool.account.can_carry_on(ticket, leaving, now) and self._carrying.may_hand_over(call, pool):
-                connection.abort(UpstreamFailure(HANDED_OVER, "drains", at=instance))
+            if waited and begun and pool.account.can_carry_on(ticket, leaving, now):
+                if self._carrying.may_hand_over(call, pool):
+                    connection.abort(UpstreamFailure(HANDED_OVER, "drains", at=instance))
+                return True
+        return False

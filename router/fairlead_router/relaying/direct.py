@@ -22,10 +22,12 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.served_names import refuses_name
 from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries, fault_of
+from fairlead_router.protocols.answers import content_type, reported_error
 from fairlead_router.protocols.dialects import error_event
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.protocols.requests import forwarded_headers
 from fairlead_router.relaying.calls import Call, Calls, Client
+from fairlead_router.relaying.passing import answer_failed
 from fairlead_router.relaying.second_opinions import KeptRefusal, read_refusal
 from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_headers, refuse_engine_faults, without_credentials
 from fairlead_router.serving.client_requests import ClientGone
@@ -127,7 +129,7 @@ class DirectRelay:
                             tries.failed(instance, None if kept.of_name else Fault.REFUSED, self._now())
                             lacking += [instance] if kept.of_name else []
                             continue
-                    broken = await self._pass_on(call, pool, instance, connection, client, later)
+                    broken = await self._pass_on(call, pool, instance, connection, client, later, judges=only is None)
             except UpstreamFailure as problem:
                 failure, headers = problem, problem.headers or bodiless_headers(call.connection)
                 self._note(call, pool, instance, problem)
@@ -233,14 +235,26 @@ class DirectRelay:
         return connection
 
     async def _pass_on(
-        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
+        self,
+        call: Call,
+        pool: Pool,
+        instance: str,
+        connection: UpstreamConnection,
+        client: Client,
+        later: LaterAnswer | None,
+        *,
+        judges: bool,
     ) -> UpstreamFailure | None:
         """Pass the answer to the client. Returns the failure that broke it off, which is also reported to the client as
-        well as its protocol allows.
+        well as its protocol allows. With `judges`, raises UpstreamFailure for an answer that is an error whatever its
+        status.
         """
         headers = _answer_headers(pool, instance, connection)
         if connection.complete:
             body = await connection.read()
+            if judges and connection.status < 400 and (said := reported_error(body)) is not None:
+                self._sender.release(call, connection)
+                raise answer_failed(connection, said)
             if later is not None:
                 later.feed(body)
             client.begin(connection.status, headers, len(body))
@@ -259,7 +273,7 @@ class DirectRelay:
             last = await connection.pipe(client.write if later is None else read)
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
-            if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
+            if content_type(connection.headers).startswith(b"text/event-stream"):
                 message = f"the answer ended early, {instance} was lost: {failure.shown('it')}"
                 client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
             else:

@@ -14,7 +14,7 @@ from fairlead.targets import instance_of, rank_of
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import Failure, StreamReader
+from fairlead_router.protocols.answers import Failure, StreamReader, content_type
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.relaying.calls import Call, Client
 from fairlead_router.relaying.second_opinions import Doubt
@@ -67,10 +67,7 @@ class Exchange:
         """Whether the client, which asked for a stream, gets a stream: an engine may also answer with one document."""
         if self.connection.status >= 400:
             return False
-        for name, value in self.connection.headers:
-            if name == b"content-type":
-                return not value.startswith(b"application/json")
-        return True
+        return not content_type(self.connection.headers).startswith(b"application/json")
 
     def answer_headers(self) -> bytes:
         """Return the header lines for the client: the engine's headers that may be passed on, and those that name the
@@ -84,7 +81,7 @@ class Exchange:
                 self.pool.header,
                 instance_of(dispatch.instance).encode(),
                 dispatch.decision_id.encode(),
-                dispatch.reason.value.encode(),
+                dispatch.reason.encode(),
                 ticket.queued_seconds * 1000.0,
             )
         )

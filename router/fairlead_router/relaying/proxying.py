@@ -21,7 +21,7 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.answers import StreamReader, Usage, content_type, is_response_id, read_whole, usage_of, usage_of_head
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
@@ -98,9 +98,11 @@ class Proxy:
                     if lacks is not None and (other := pool.account.pass_over(ticket, lacks, self._now())) is not None:
                         verdict = other
                         continue
-                if pool.choice.handovers and (vain := pool.choice.prefills_in_vain(dispatch, self._now())) is not None:
-                    verdict = pool.account.pass_over(ticket, vain, self._now()) or replace(dispatch, decode=None, decode_address=None)
-                    continue
+                if dispatch.decode is not None and pool.choice.handovers:
+                    vain = pool.choice.prefills_in_vain(dispatch, self._now())
+                    if vain is not None:
+                        verdict = pool.account.pass_over(ticket, vain, self._now()) or replace(dispatch, decode=None, decode_address=None)
+                        continue
                 try:
                     handed_over_at = 0.0
                     if call.rest is not None:
@@ -252,11 +254,12 @@ class Proxy:
             return
         usage: Usage | None = None
         if status < 400:
-            said = read_whole(body, has_input=exchange.ticket.request.prompt_bytes > 0)
+            kind, has_input = content_type(connection.headers), exchange.ticket.request.prompt_bytes > 0
+            said = read_whole(body, has_input=has_input, kind=kind, dialect=call.dialect)
             if said.failure is not None:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)
-            usage = said.usage
+            usage = said.usage or usage_of_head(connection.headers)
             if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
                 self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
         headers = exchange.answer_headers()
@@ -282,7 +285,7 @@ class Proxy:
             client.abort()
             return
         squeezed.feed(last)
-        self._answered(exchange, usage_of(squeezed) or Usage())
+        self._answered(exchange, usage_of(squeezed) or usage_of_head(connection.headers) or Usage())
         client.end(last)
 
     async def _stream(self, exchange: Exchange) -> Dispatch | None:

@@ -8,6 +8,7 @@ from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import rank_of
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.protocols.answers import METADATA_HEADER
 from fairlead_router.protocols.refusals import Headers
 from fairlead_router.protocols.requests import RANK_HEADER, is_credential
 from fairlead_router.relaying.calls import Call, Calls, Leg
@@ -18,6 +19,7 @@ _PASSED = frozenset(
         b"accept-ranges", b"age", b"cache-control", b"content-disposition", b"content-encoding", b"content-language", b"content-range",
         b"content-type", b"deprecation", b"digest", b"etag", b"expires", b"last-modified", b"pragma", b"repr-digest", b"content-digest",
         b"request-id", b"retry-after", b"server-timing", b"sunset", b"traceparent", b"tracestate", b"vary", b"warning",
+        METADATA_HEADER,
     }
 )  # fmt: skip
 """Headers of an engine's answer that are about its content, its time or its own work. All other headers are dropped:
@@ -48,7 +50,7 @@ _MOST_DIGITS = 9
 _LONGEST_TIME = 64
 
 _OF_BODY = (
-    b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after",
+    b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after", METADATA_HEADER,
 )  # fmt: skip
 """Prefixes of headers that are about a body, or whose information the router sends in its own form."""
 
@@ -85,7 +87,7 @@ class Sender:
         rank = rank_of(instance)
         if rank is not None:
             head = b"%s%s: %d\r\n" % (head, RANK_HEADER, rank)
-        head = b"%shost: %s\r\n\r\n" % (head, address.encode())
+        head = b"".join((head, b"host: ", address.encode(), b"\r\n\r\n"))
         self._calls.await_answer(call, connection)
         received = connection.received
         connection.send(head, body)
@@ -103,7 +105,8 @@ class Sender:
             connection.send(head, body)
             await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, credentials=credentials)
+        if connection.status >= 300:
+            refuse_engine_faults(connection, credentials=credentials)
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:

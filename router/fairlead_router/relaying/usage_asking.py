@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairlead_router.engines.upstream_connections import UpstreamConnection
+from fairlead_router.protocols.answers import decoded
 from fairlead_router.protocols.body_edits import edited, top_level_fields
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.paths import Endpoint
@@ -68,7 +69,7 @@ class UsageAsking:
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
         """Send a call like `Sender.begin`. If the engine refuses only the added option, that costs one more request and
-        is not a failure.
+        is not a failure. An engine that refuses the client's own request too may only have repeated the option.
         """
         change = call.asks_usage
         if change is None:
@@ -78,11 +79,13 @@ class UsageAsking:
             connection = await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
             if connection.status not in REFUSALS or not await _names_the_option(connection):
                 return connection
-            self.refused(address)
-            call.hides_usage = False
             self._sender.release(call, connection)
-        body = change.undone(call.body if leg is None else leg.body)
-        return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg_with(call, body))
+        was_asked, call.hides_usage = call.hides_usage, False
+        plain = leg_with(call, change.undone(call.body if leg is None else leg.body))
+        connection = await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=plain)
+        if was_asked and connection.status not in REFUSALS:
+            self.refused(address)
+        return connection
 
     def refuses(self, address: str) -> bool:
         """Return whether the engine at this address refused the option a short time ago."""
@@ -108,5 +111,14 @@ async def _names_the_option(connection: UpstreamConnection) -> bool:
 
 
 def names_the_option(answer: bytes | bytearray) -> bool:
-    """Return whether the body of a refusal is about the option that asks for usage."""
-    return b"stream_options" in answer or b"include_usage" in answer
+    """Return whether the body of a refusal may be about the option that asks for usage: it names the option, and does
+    not repeat the whole request, as vLLM does for a field that is missing or invalid.
+    """
+    if b"stream_options" not in answer and b"include_usage" not in answer:
+        return False
+    document = decoded(bytes(answer))
+    error = document.get("error", document) if isinstance(document, dict) else None
+    field = error.get("param") if isinstance(error, dict) else None
+    if isinstance(field, str) and field:
+        return "stream_options" in field or "include_usage" in field
+    return b"messages" not in answer and b"prompt" not in answer

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from secrets import token_hex
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 from fairlead_process.http_connections import MOST_PIPELINED, TooManyWaiting
@@ -85,6 +86,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._never_awaited = asyncio.Event()
         self._in_head = True
         self._head_bytes = 0
         self._unparsed_bytes = 0
@@ -191,13 +193,7 @@ class ClientConnection(HttpToolsProtocol):
             return
         self._in_head = True
         self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if self._passing_over_head:
-            return
-        self._count_head(len(url))
-        self.url += url
+        self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head and not self._passing_over_head:
@@ -214,23 +210,54 @@ class ClientConnection(HttpToolsProtocol):
         if self._passing_over_head:
             return
         headers = self.headers
-        self._count_head(sum(map(len, chain.from_iterable(headers))) + 4 * len(headers))
+        self._count_head(len(self.url) + len(b"".join(chain.from_iterable(headers))) + 4 * len(headers))
         if len(self._open) > MOST_PIPELINED:
             raise TooManyWaiting  # it ends the parser, which would make a request of each of thousands in one read
         names = dict(headers)
         if names.get(b"expect", b"").lower() == b"100-continue":
             self.expect_100_continue = True
-        self._forget_head_timer()
-        self._in_head = False
+        if self._head_timer is not None:
+            self._forget_head_timer()
+        self._in_head = self._head_timed = False
         self._unparsed_bytes = 0
-        super().on_headers_complete()
-        if self.limits.is_ending():
+        self._begin_request()
+        limits = self.limits
+        if limits.is_ending():
             self.cycle.keep_alive = False
-        self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory, names.keys())
-        if self.limits.cors.is_on:
-            request.accompany(self.limits.cors.headers(self.headers))
+        self._arriving = request = ClientRequest(self, self.cycle, limits.memory, names.keys())
+        if limits.cors.is_on:
+            request.accompany(limits.cors.headers(headers))
         self._open.append(request)
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
+
+    def _begin_request(self) -> None:
+        """As uvicorn's `on_message_begin` and `on_headers_complete`, without what a gateway has no use for: root paths,
+        states, web sockets, a limit of tasks, and an event for ASGI's `receive`, which nobody awaits.
+        """
+        parser, before = self.parser, self.cycle
+        version, url = parser.get_http_version(), httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope = {  # type: ignore[typeddict-item]  # without what describes ASGI itself
+            "type": "http",
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "scheme": self.scheme,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+        }
+        self.cycle = cycle = RequestResponseCycle(
+            self.scope, self.transport, self.flow, self.logger, self.access_logger, False, self.server_state.default_headers,
+            self._never_awaited, self.expect_100_continue, version != "1.0" and parser.should_keep_alive(), self.on_response_complete,
+        )  # fmt: skip
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
         if self._arriving is not None:
@@ -239,7 +266,6 @@ class ClientConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # its body is still to come, see _ignore_upgrade
-        super().on_message_complete()
         if self._arriving is not None:
             self._arriving.completed()
             self._arriving = None

@@ -84,9 +84,9 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held",
+        "_chunked", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held",
         "_id", "_limit", "_memory", "_overflowed", "_owner", "_patience", "_pieces", "_size", "_standing", "_streaming",
-        "_waiter", "_writable", "explains", "gone", "headers",
+        "_waiter", "_writable", "complete", "explains", "gone", "headers",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
@@ -114,7 +114,8 @@ class ClientRequest:
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
-        self._complete = False
+        self.complete = False
+        """Whether all of the body has arrived."""
         self._discarding = False
         self._expired = False
         self._overflowed = False
@@ -133,7 +134,7 @@ class ClientRequest:
         TimeoutError, or ClientGone.
         """
         self._limit = limit
-        if not self._complete:
+        if not self.complete:
             self._allow_body()
             await self._arrival(seconds)
         if self._crowded:
@@ -142,7 +143,7 @@ class ClientRequest:
             raise BodyTooLarge
         if self.gone:
             raise ClientGone
-        if not self._complete:
+        if not self.complete:
             raise TimeoutError
         pieces, self._pieces = self._pieces, []
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
@@ -154,7 +155,7 @@ class ClientRequest:
         Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
         """
         self._streaming = True
-        if not self._pieces and not self._complete:
+        if not self._pieces and not self.complete:
             self._allow_body()
             self._connection.flow.resume_reading()
             await self._arrival(seconds)
@@ -162,7 +163,7 @@ class ClientRequest:
             raise MemoryFull
         if self._overflowed or self.gone:
             raise ClientGone
-        if not self._pieces and not self._complete:
+        if not self._pieces and not self.complete:
             raise TimeoutError
         self._release(min(self._size, self._held))
         pieces, self._pieces, self._size = self._pieces, [], 0
@@ -181,7 +182,7 @@ class ClientRequest:
         clock = self._connection.loop.time
         ends_at = clock() + seconds
         before = -1
-        while before < self._size <= limit and not (self._complete or self.gone) and (left := ends_at - clock()) > 0:
+        while before < self._size <= limit and not (self.complete or self.gone) and (left := ends_at - clock()) > 0:
             before = self._size
             await self._arrival(min(idle_seconds, left))
 
@@ -192,7 +193,7 @@ class ClientRequest:
         timer = loop.call_later(seconds, self._expire)
         try:
             while not (
-                self._complete
+                self.complete
                 or self.gone
                 or self._expired
                 or self._crowded
@@ -267,7 +268,7 @@ class ClientRequest:
 
     def _look_for_room(self, until: float) -> None:
         self._patience = None
-        if not (self._complete or self._discarding) and self._memory.held > self._memory.soft:
+        if not (self.complete or self._discarding) and self._memory.held > self._memory.soft:
             if self._connection.loop.time() < until:
                 self._hold_back(until)
                 return
@@ -279,7 +280,7 @@ class ClientRequest:
         """Count the body's bytes, current and later ones, as the owner's too. Small bodies that have already arrived
         are not counted.
         """
-        if self._complete and self._held <= SMALL_BODY_BYTES:
+        if self.complete and self._held <= SMALL_BODY_BYTES:
             return
         self._owner = owner
         owner.body_bytes += self._held
@@ -319,8 +320,9 @@ class ClientRequest:
 
     def completed(self) -> None:
         """Record that the connection received the end of this body."""
-        self._complete = True
-        self._wake()
+        self.complete = True
+        if self._waiter is not None:
+            self._wake()
 
     # ── the client's leaving ──
 
@@ -387,12 +389,14 @@ class ClientRequest:
         body will not be read to its end.
         """
         cycle = self._cycle
-        if close or self.unread:
+        if close or (self._streaming and not self.complete):
             cycle.keep_alive = False
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
         lines = [STATUS_LINES[status], _SERVERS_OWN.of(self._connection.server_state.default_headers), self._standing]
-        lines.append(b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers)
+        if self._id:
+            lines += (b"x-request-id: ", self._id, b"\r\n")
+        lines.append(headers)
         old = cycle.scope["http_version"] == "1.0"
         bodiless = status in BODILESS
         if bodiless:
@@ -431,20 +435,14 @@ class ClientRequest:
         elif head or piece:
             transport.write(head + piece)
         cycle.response_complete = True
-        cycle.message_event.set()
         if close or not cycle.keep_alive:
             transport.close()
         cycle.on_response()
 
     @property
-    def complete(self) -> bool:
-        """Whether all of the body has arrived."""
-        return self._complete
-
-    @property
     def unread(self) -> bool:
         """Whether the client still has to send the rest of a body that is passed on as it arrives."""
-        return self._streaming and not self._complete
+        return self._streaming and not self.complete
 
     @property
     def answering(self) -> bool:

@@ -29,7 +29,7 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
 from fairlead.schemas.writing import differences, written
 from fairlead.selectors import ExpressionSpec, SelectorSpec
-from fairlead.tables import KvTransferFacts
+from fairlead.tables import KvTransferFacts, TaskTarget
 from fairlead_testing.examples import examples, search
 from processkube.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
 from processkube.kubernetes_api.schemas.schemas import apply_defaults, prune
@@ -198,6 +198,16 @@ def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def pools_with_targets_of_tasks(draw: st.DrawFn) -> dict[str, Any]:
+    """Pools that are valid but for the classes of their targets of tasks."""
+    names = st.sampled_from(["agents", "default", "batch"])
+    task = [{"name": name, "turnTime": "9m"} for name in draw(st.lists(names, unique=True, max_size=2))]
+    classes = draw(st.sampled_from([{}, {"priorityClasses": [{"name": "agents", "priority": 5}]}]))
+    roles = [{"name": "both", "template": copy.deepcopy(TEMPLATE)}]
+    return {"model": "m", "roles": roles, "slo": {"task": task}, **classes, **draw(st.sampled_from([{}, {"gateway": {}}]))}
+
+
+@st.composite
 def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = None) -> dict[str, Any]:
     """Documents of a class, made from its shapes: a new field is tried without a change here.
 
@@ -256,7 +266,7 @@ ADOPTING = Judges(PoolSpec)
 
 RULED = (
     CalendarDay, CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
-    ExpressionSpec,
+    ExpressionSpec, TaskTarget,
 )  # fmt: skip
 """The classes that have rules."""
 
@@ -276,6 +286,12 @@ def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) 
 @examples(150)
 @given(pools_that_adopt())
 def test_the_api_and_the_core_take_and_refuse_the_same_pools_that_adopt(document: dict[str, Any]) -> None:
+    assert ADOPTING.disagreement(document) is None
+
+
+@examples(50)
+@given(pools_with_targets_of_tasks())
+def test_the_api_and_the_core_take_the_same_classes_of_tasks(document: dict[str, Any]) -> None:
     assert ADOPTING.disagreement(document) is None
 
 
@@ -323,7 +339,14 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
 
     careless: type[Any] = type(of.__name__, (of,), {"RULES": forgetting(holds=lambda value: True)})
     whole: dict[type[Any], tuple[st.SearchStrategy[dict[str, Any]], ...]] = {
-        PoolSpec: (pools_with_windows(), pools_that_scale(), pools_of_an_engine(), pools_that_adopt(), CANARY_OF_PAIRS),
+        PoolSpec: (
+            pools_with_windows(),
+            pools_that_scale(),
+            pools_of_an_engine(),
+            pools_that_adopt(),
+            CANARY_OF_PAIRS,
+            pools_with_targets_of_tasks(),
+        ),
         RoleSpec: (roles_that_adopt(),),
     }
     found = find(

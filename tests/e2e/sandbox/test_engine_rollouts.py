@@ -27,6 +27,7 @@ CHANGES: dict[str, Any] = {
     "metrics.path": "/metrics?again",
     "metrics.kvUsage": "vllm:gpu_cache_usage_perc",
     "passClientCredentials": True,
+    "passPriority": True,
     "bytesPerToken": 5,
     "prefillTokensPerSecond": 7000,
     "kvCacheTokens": 900_000,

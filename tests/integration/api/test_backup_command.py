@@ -2,6 +2,7 @@
 be restored.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -193,12 +194,17 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, KubernetesClient]]:
         client = KubernetesClient.of(kubeconfig)
         skip_where_kubelets_run(client)
         client.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fairlead-system"}})
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "fairlead-tokens"}, "data": {"admin": "czNjcmV0"}}
-        client.call("POST", SECRETS, secret)
+        for name, labels in (("fairlead-tokens", of_chart("api")), ("fairlead-postgres", of_chart("postgres")), ("mine", {})):
+            metadata = {"name": name, "labels": labels}
+            client.call("POST", SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"admin": "czNjcmV0"}})
         for name in ("gone", "there"):
             client.call("POST", POOLS, of_ours("InferencePool", name, model="llama", routing={"policy": "sticky"}))
         client.call("POST", ROLES, of_ours("InferencePoolRole", "gone-decode", pool="gone", role="decode", replicas=3))
         yield kubeconfig, client
+
+
+def of_chart(component: str) -> dict[str, str]:
+    return {"app.kubernetes.io/part-of": "fairlead", "app.kubernetes.io/component": component}
 
 
 def of_ours(kind: str, name: str, **spec: object) -> dict[str, object]:
@@ -230,6 +236,29 @@ def test_pools_and_secrets_that_the_cluster_lacks_come_back_and_what_is_there_st
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert client.call("GET", f"{POOLS}/there")["spec"]["routing"]["policy"] == "random"
     assert client.call("GET", f"{SECRETS}/fairlead-tokens")["data"] == {"admin": "czNjcmV0"}
+
+
+def test_the_secrets_of_a_release_with_another_name_are_in_the_backup_and_none_at_all_is_said(
+    cluster: tuple[str, KubernetesClient], database_url: str, tmp_path: Path
+) -> None:
+    kubeconfig, client = cluster
+    client.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "serving"}})
+    place = ("--kubeconfig", kubeconfig, "--release-namespace", "serving")
+    code, said = run(database_url, "backup", tmp_path / "without", *place)
+    assert (code, said) == (
+        0,
+        "--release-namespace: serving has no Secret that the chart made, so the backup has neither tokens nor the gateway's keys\n",
+    )
+    for name, component in (("fl-fairlead-tokens", "api"), ("fl-fairlead-gateway-keys", "router")):
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": of_chart(component)}, "data": {"a": "Yg=="}}
+        client.call("POST", "/api/v1/namespaces/serving/secrets", secret)
+    assert run(database_url, "backup", tmp_path / "with", *place) == (0, "")
+    with zipfile.ZipFile(tmp_path / "with") as kept:
+        found = json.loads(kept.read("secrets.json"))
+    assert {(one["kind"], one["metadata"]["name"]) for one in found} == {
+        ("Secret", "fl-fairlead-gateway-keys"),
+        ("Secret", "fl-fairlead-tokens"),
+    }
 
 
 def test_a_cluster_that_cannot_take_a_backup_leaves_the_database_empty_so_that_it_can_be_repeated(

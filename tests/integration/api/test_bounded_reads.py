@@ -136,6 +136,7 @@ OF_LATELY = (
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
+    "/v1/pools/{namespace}/{name}/slo/tasks",
     *(f"/v1{of}/figures" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}")),
     f"/v1{_POOL}/instance-figures",
     *(f"/v1{of}/{what}" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}") for what in ("series", "annotations")),

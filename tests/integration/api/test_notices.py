@@ -96,6 +96,14 @@ async def test_each_kind_of_event_is_one_notice_however_often_the_state_is_repea
     assert {one.state for one in await told(api)} == {NoticeState.DELIVERED}
 
 
+async def test_targets_of_tasks_that_are_missed_are_noticed_as_objectives_are(api: ApiInstance, receiver: Receiver) -> None:
+    await webhook(api, receiver, kinds=(NoticeKind.OUT_OF_SLO,))
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), conditions=(condition("TaskSLOMet", "True", "TargetMet"),)))
+    missed = (condition("TaskSLOMet", "False", "TargetMissed"),)
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2, conditions=missed))
+    assert [one.words for one in await told(api)] == ["default/chat misses its targets of tasks: TargetMissed in words"]
+
+
 async def test_skipped_starts_of_schedules_are_noticed_once_with_their_reason(api: ApiInstance, receiver: Receiver) -> None:
     await webhook(api, receiver, kinds=(NoticeKind.SCHEDULE_SKIPPED,))
     schedule = {

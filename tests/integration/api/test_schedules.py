@@ -145,6 +145,17 @@ async def test_starts_without_a_window_are_recorded_with_the_reason(api: ApiInst
     assert await runs(api, outcome="open") == []
 
 
+async def test_a_schedule_made_or_changed_while_no_state_came_has_skipped_no_start(api: ApiInstance) -> None:
+    kept, moved = schedule("kept", "0 * * * *", duration="5m"), schedule("moved", "30 * * * *", duration="5m")
+    await api.pool_operator.put_pool_state(CHAT, state(1, at(7.75), kept, moved))
+    late, elsewhere = schedule("late", "10 * * * *", duration="5m"), schedule("moved", "30 * * * *", duration="5m", timeZone="Asia/Kolkata")
+    await api.pool_operator.put_pool_state(CHAT, state(2, at(9.75), kept, elsewhere, late))
+    told = [("kept", hour, RunOutcome.SKIPPED, RunReason.MISSED) for hour in (9.0, 8.0)]
+    assert await runs(api) == told
+    await api.pool_operator.put_pool_state(CHAT, state(3, at(10.25), kept, elsewhere, late))
+    assert {run[0] for run in await runs(api)} == {"kept", "moved", "late"}, "from then on they are watched"
+
+
 async def test_a_clock_that_went_back_opens_the_same_run_again(api: ApiInstance) -> None:
     day = schedule("day", "0 8 * * *")
     for number, hour in enumerate((8, 11, 9), 1):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fairlead_testing.running.chart import Render
-from fairlead_testing.running.helm import CHART, Document, Release
+from fairlead_testing.running.helm import CHART, Document, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, OIDC, merged
 
 SCHEMA: Document = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
@@ -148,6 +148,20 @@ def test_every_value_changes_what_is_rendered(path: str, render: Render) -> None
     if name not in BASES:
         BASES[name] = without_secrets(render(base))
     assert without_secrets(render(changed)) != BASES[name]
+
+
+def test_a_null_takes_a_value_away_or_is_refused_by_its_name(render: Render) -> None:
+    base = merged(BUNDLED, WITHOUT_CRDS)
+    empty = [path for path in LEAVES if not at(path, DEFAULTS) or isinstance(at(path, DEFAULTS), list)]
+    taken = [path for path in empty if ".resources." not in path and not at(path, base)]
+    taken += ["podSecurityContext", "containerSecurityContext", "router.resources", "router.settings", "api.resources", "api.replicas"]
+    nulls = merged(*(nested(path, None) for path in taken))
+    found = json.dumps([one for one in render(merged(base, nulls)).every() if one["kind"] != "Secret"])
+    assert "nil>" not in found
+    assert "no value" not in found
+    for path in ("router.service.port", "operator.image", "log"):
+        with pytest.raises(HelmRefused, match=rf"missing propert.*'{path.rpartition('.')[2]}'"):
+            render(merged(base, nested(path, None)))
 
 
 def strings(word: str, *, beside: str) -> Document:

@@ -26,6 +26,21 @@ def test_a_child_deleted_by_hand_is_back_within_seconds(stage: Stage, path: str,
     assert after["metadata"]["uid"] != before["metadata"]["uid"]  # type: ignore[index]  # a JSON document
 
 
+@pytest.mark.parametrize(("path", "suffix"), [(SERVICES, ""), (BUDGETS, "-both")])
+@pytest.mark.parametrize("label", ["other", None], ids=["changed", "removed"])
+def test_a_childs_label_that_somebody_takes_is_put_back_within_seconds(stage: Stage, path: str, suffix: str, label: str | None) -> None:
+    name = f"marked{suffix}"
+    stage.apply("marked", replicas=1)
+    stage.settle("marked", 1)
+    body = {"metadata": {"labels": {"fairlead.dev/pool": label}}}
+    stage.client.call("PATCH", f"{path}/{name}", body, content="application/merge-patch+json")
+
+    def again() -> bool:
+        return bool(stage.client.call("GET", f"{path}/{name}")["metadata"]["labels"].get("fairlead.dev/pool") == "marked")
+
+    eventually(again, "it has its label")
+
+
 def test_a_service_of_that_name_survives_a_pools_whole_life(stage: Stage) -> None:
     theirs = {
         "apiVersion": "v1",

@@ -398,6 +398,28 @@ async def test_an_engine_that_refuses_to_be_asked_gets_what_its_client_sent_and_
     assert answer.status_code == 400, "it is the client who asks"
 
 
+class Picky(ScriptedEngine):
+    """An engine that refuses a sampling parameter, in words of its client's choice."""
+
+    async def _answer(self, script: str, document: dict[str, Any], *streams: Any) -> None:
+        if "top_k" in document:
+            self._write(streams[0], 400, json.dumps({"error": {"message": f"bad top_k: {document['top_k']}"}}).encode())
+        else:
+            await super()._answer(script, document, *streams)
+
+
+async def test_no_client_can_end_that_engines_are_asked_for_usage(world: World) -> None:
+    world.engines.append(Picky(name="i0"))
+    await world.engines[0].start()
+    world.api.state.set_table(world.table())
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    refused = await _ask(running, CHAT, top_k="stream_options")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "bad top_k: stream_options")
+    await _ask(running, CHAT)
+    assert world.engines[0].seen[-1]["body"]["stream_options"] == {"include_usage": True}
+
+
 async def test_an_engines_other_refusals_pass_unchanged(world: World) -> None:
     running = await world.ready(1)
     answer = await _ask(running, CHAT, script="bad-request")
@@ -433,6 +455,82 @@ async def test_the_usage_of_a_long_whole_answer_is_read_wherever_it_stands(world
         assert (await _ask(running, CHAT, stream=False, script="raw")).json() == fields
     await _settled(running)
     assert running.pool.counters.output_tokens == 400
+
+
+METADATA = json.dumps({"data": [{"shape": [2], "start": 0, "end": 8}], "usage": {"prompt_tokens": 40, "total_tokens": 40}})
+
+
+def _vector() -> bytes:
+    """An embedding in bytes, as vLLM gives it for `encoding_format: bytes`."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\nmetadata: {METADATA}\r\ncontent-length: 8\r\n\r\n"
+    return head.encode() + b"{\x00\x80?\x00\x00\x80\xbf"
+
+
+EMBEDDING = Spoken("/v1/embeddings", {"input": "x", "encoding_format": "bytes"}, "", "", "", "")
+
+
+@pytest.mark.parametrize("picked", [False, True])
+async def test_an_embedding_in_bytes_comes_with_what_its_bytes_are_and_costs_what_its_engine_says(
+    world: World, proxies: list[Proxy], monkeypatch: pytest.MonkeyPatch, *, picked: bool
+) -> None:
+    counted: list[Usage] = []
+    complete = PoolAccount.complete
+
+    def counting(account: PoolAccount, ticket: Ticket, now: float, usage: Usage) -> None:
+        counted.append(usage)
+        complete(account, ticket, now, usage)
+
+    monkeypatch.setattr(PoolAccount, "complete", counting)
+    running, proxy = await _picked(world, proxies)
+    world.engines[0].raw = _vector()
+    if picked:
+        await proxy.request(_body(EMBEDDING, stream=False), path=EMBEDDING.path, headers={"x-script": "raw"})
+        await _all_settled(running)
+    else:
+        answer = await _ask(running, EMBEDDING, stream=False, script="raw")
+        assert answer.headers["metadata"] == METADATA
+        assert answer.content == b"{\x00\x80?\x00\x00\x80\xbf"
+        await _settled(running)
+    assert counted == [Usage(0, None, 40)]
+
+
+GIVEN_UP: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"choices": [{"index": 0, "message": {"content": "tok"}, "finish_reason": "abort"}]},
+    "/v1/completions": {"choices": [{"index": 0, "text": "tok", "finish_reason": "abort"}]},
+    "/v1/messages": {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "tok"}]},
+    "/v1/responses": {"object": "response", "status": "cancelled", "background": False, "output": [{"type": "message"}]},
+}
+
+
+@PROTOCOLS
+async def test_a_whole_answer_that_its_engine_gives_up_is_made_elsewhere(world: World, spoken: Spoken) -> None:
+    running = await world.ready(2)
+    world.engines[0].raw = _whole(GIVEN_UP[spoken.path])
+    for _ in range(2):
+        answer = await _ask(running, spoken, stream=False, script="raw@i0")
+        assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, "i1")
+    assert len(world.engines[0].seen) == 1
+    await _settled(running)
+    assert _counted(running)[:3] == (2, 0, 1)
+
+
+@pytest.mark.parametrize("picked", [False, True])
+async def test_content_types_are_read_in_any_letters_and_engines_are_asked_not_to_compress(
+    world: World, proxies: list[Proxy], *, picked: bool
+) -> None:
+    running, proxy = await _picked(world, proxies)
+    whole = {"choices": [{"index": 0, "message": {"content": "tok"}, "finish_reason": "length"}], "usage": CHAT_USAGE}
+    document = _whole(whole).replace(b"application/json", b"Application/JSON")
+    for number, raw in enumerate((document, _raw(CHAT.good, kind="TEXT/Event-Stream; charset=utf-8")), start=1):
+        world.engines[0].raw = raw
+        if picked:
+            await proxy.request(_body(CHAT), path=CHAT.path, headers={"x-script": "raw"})
+            await _all_settled(running)
+        else:
+            assert (await _ask(running, CHAT, script="raw")).status_code == 200
+            assert world.engines[0].seen[-1]["headers"]["accept-encoding"] == "identity"
+            await _settled(running)
+        assert (running.pool.counters.served, running.pool.counters.output_tokens) == (number, 200 * number)
 
 
 # ── clients that leave ──

@@ -32,8 +32,8 @@ OURS = tuple(str(Path(cast(str, package.__file__)).parent) for package in (fairl
 SETTLED, COUNTED = 400, 100
 """Requests until the figures that are learned from the first ones are there, and those that are counted."""
 
-MOST = {"whole": 341, "stream": 415, "paced stream": 449, "long whole": 354}
-"""A twentieth above the calls of each request when this was written: 325, 395, 428 and 334. Where more are needed, the
+MOST = {"whole": 302, "stream": 375, "paced stream": 409, "long whole": 324}
+"""A twentieth above the calls of each request when this was written: 288, 357, 390 and 308. Where more are needed, the
 commit says for what, and what `benchmarks.gateway_before` says of them.
 """
 

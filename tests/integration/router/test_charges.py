@@ -162,3 +162,33 @@ async def test_a_request_that_its_key_does_not_open_takes_nothing_from_the_limit
     world.api.state.set_table(world.table(version=3))
     await until(lambda: all(pool.table.version == 3 for pool in running.router.pools.all()))
     assert [(await running.ask(headers=SHOWN)).status_code for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "n": 100}),
+        ("/v1/completions", {"prompt": ["x"] * 50, "n": 2}),
+        ("/v1/chat/completions/batch", {"messages": [[{"role": "user", "content": "x"}]] * 100}),
+    ],
+)
+async def test_a_hundred_answers_at_once_reserve_the_tokens_of_a_hundred(world: World, path: str, document: dict[str, Any]) -> None:
+    running = await limited(world, tokens_per_minute=10**6)
+    body = {"model": "mock", "max_tokens": 1000, **document}
+    task = asyncio.create_task(running.client.post(path, json=body, headers={**SHOWN, "x-script": "silent"}))
+    await until(lambda: at_engines(world) == 1)
+    (ticket,) = running.pool.account.tickets.values()
+    assert ticket.charge is not None
+    assert ticket.charge.taken == ticket.request.prompt_tokens + 100_000
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_several_answers_cost_may_exceed_what_one_can_have(world: World) -> None:
+    running = await limited(world)
+    cache = running.pool.engines.cache_tokens or running.pool.table.engine.kv_cache_tokens
+    tells(world, {"prompt_tokens": 100, "completion_tokens": cache * 3})
+    body = {"model": "mock", "max_tokens": cache, "n": 4, "messages": [{"role": "user", "content": "x"}]}
+    answer = await running.client.post("/v1/chat/completions", json=body, headers={**SHOWN, "x-script": "raw"})
+    assert answer.status_code == 200
+    assert (await charged(world, running))[:3] == (1, 100, cache * 3)

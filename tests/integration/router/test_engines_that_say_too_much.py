@@ -135,6 +135,7 @@ PASSED = {
     "ratelimit-remaining": "7",
     "etag": '"x"',
     "server-timing": "a",
+    "metadata": '{"data":[{"shape":[2],"start":0,"end":8}],"usage":{"prompt_tokens":7}}',
 }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -117,6 +118,20 @@ async def test_a_keys_priority_class_is_the_most_that_its_requests_may_claim(wor
     assert await got("plain", "batch") == "batch"
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_class_submitted_total{pool="default/chat",priority_class="batch"} 2.0' in page
+
+
+@pytest.mark.parametrize("passes", [False, True])
+async def test_engines_get_the_priority_of_a_keys_class_only_where_the_pool_says_so(world: World, passes: bool) -> None:
+    running = await guarded(world, key("batch", priority_class="batch"), key("plain"))
+    table = world.table()
+    engine, classes = replace(table.engine, pass_priority=passes), (PriorityClass(name="batch", priority=-7),)
+    world.api.state.set_table(replace(table, version=2, engine=engine, priority_classes=classes))
+    await until(lambda: all(pool.classes.are_declared for pool in running.router.pools.all()))
+    for name in ("batch", "plain"):
+        for written in ({}, {"priority": -1000}):
+            await running.ask(headers=shows(name), **written)  # type: ignore[arg-type]  # a field of the body
+    sent = [request["body"].get("priority") for one in world.engines for request in one.seen if "messages" in request["body"]]
+    assert Counter(sent) == Counter([7, 7, 0, None] if passes else [None, -1000, None, -1000])
 
 
 async def test_a_response_of_a_pool_that_a_key_does_not_open_is_not_found(world: World) -> None:

@@ -25,6 +25,7 @@ ROUTED: dict[str, dict[str, Any]] = {
     "/v1/messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3},
     "/invocations": {"messages": [{"role": "user", "content": "hello"}]},
     "/v1/embeddings": {"input": "hello"},
+    "/v2/embed": {"texts": ["hello"], "input_type": "search_query", "embedding_types": ["float"]},
     "/v1/rerank": {"query": "q", "documents": ["a", "b"]},
     "/v2/rerank": {"query": "q", "documents": ["a", "b"]},
     "/rerank": {"query": "q", "documents": ["a", "b"]},
@@ -67,6 +68,19 @@ async def test_what_computes_nothing_goes_where_least_is_under_way_past_the_sche
     assert (counters.submitted, counters.direct["served"]) == (1, 3)
     page = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_direct_requests_total{outcome="served",pool="default/chat"} 3.0' in page
+
+
+async def test_a_direct_answer_that_is_an_error_whatever_its_status_is_made_elsewhere(world: World) -> None:
+    running = await world.ready(count=2)
+    body = b'{"object": "error", "message": "boom", "code": 500}'
+    world.engines[0].raw = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    for path in ("/tokenize", "/v1/messages/count_tokens"):
+        answer = await running.client.post(path, json={"model": "mock"}, headers={"x-script": "raw@i0"})
+        assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, "i1")
+    world.engines[1].raw = world.engines[0].raw
+    answer = await running.client.post("/tokenize", json={"model": "mock"}, headers={"x-script": "raw"})
+    assert (answer.status_code, "boom" in answer.text) == (502, True)
+    assert (running.pool.counters.direct["served"], running.pool.counters.direct["failed"]) == (2, 1)
 
 
 async def test_a_direct_request_tries_another_instance_and_then_says_why_none_answered(world: World) -> None:

@@ -18,13 +18,14 @@ from fairlead.conditions.facts import (
 )
 from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions
 from fairlead.instances import InstanceState, Role
-from fairlead.pool_states import InstanceTrouble
+from fairlead.pool_states import InstanceTrouble, TaskObservation
 from fairlead.reconciling.actions import DeleteInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import PodHealth, RolloutBounds
 from fairlead.reconciling.rollout_progress import RolloutTrouble
 from fairlead.scaling.bounds import BoundsInForce
 from fairlead.scaling.targets import RoleTarget, TargetReason
+from fairlead.tables import TaskTarget
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pool
 
 S = InstanceState
@@ -39,6 +40,12 @@ SETTLED = PoolFacts(
     troubles=(),
     apply_problem=None,
     scaling=ScalingFacts(is_fixed=True, answered=True, targets=(), measured=frozenset()),
+)
+
+
+TASK_TARGETS = (
+    TaskTarget(name="agents", turn_time_seconds=600.0, percentile=95.0),
+    TaskTarget(name="default", wall_time_seconds=600.0),
 )
 
 
@@ -67,9 +74,8 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        assert [condition.type for condition in pool_conditions(replace(facts, gateway=GatewayFacts(), follows_forecast=True))] == list(
-            ConditionType
-        )
+        everything = replace(facts, gateway=GatewayFacts(), follows_forecast=True, task_targets=TASK_TARGETS)
+        assert [condition.type for condition in pool_conditions(everything)] == list(ConditionType)
 
 
 def test_a_pool_that_asks_for_no_gateway_says_nothing_of_gateways() -> None:
@@ -197,6 +203,35 @@ def test_neither_a_missed_goal_nor_all_requests_are_said_to_be_reached_when_they
     (one,) = [one for one in pool_conditions(replace(SETTLED, observations=observations)) if one.type is ConditionType.SLO_MET]
     assert one.message.startswith(f"{words} of the requests")
     assert one.status == ("True" if attained >= 0.9 else "False")
+
+
+def of_tasks(name: str, tasks: int, in_time: int, broken_off: int = 0) -> TaskObservation:
+    return TaskObservation(name=name, tasks=tasks, in_time=in_time, broken_off=broken_off)
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "words"),
+    [
+        (
+            (of_tasks("agents", 40, 38, 1), of_tasks("default", 10, 9)),
+            "True",
+            "Tasks that were over in the last hour: agents: 95% of 40 were in time, wanted 95%, and 1 more broke off; "
+            "default: 90% of 10 were in time, wanted 90%",
+        ),
+        (
+            (of_tasks("agents", 1000, 949), of_tasks("default", 0, 0, 2)),
+            "False",
+            "Tasks that were over in the last hour: agents: 94.9% of 1000 were in time, wanted 95%; default: none, and 2 more broke off",
+        ),
+        ((of_tasks("batch", 9, 0),), "Unknown", "No task with a target was over in the last hour"),
+        ((of_tasks("agents", 0, 0, 3),), "Unknown", "No task with a target was over in the last hour, and 3 broke off"),
+        ((), "Unknown", "No task with a target was over in the last hour"),
+    ],
+)
+def test_tasks_meet_their_target_when_each_class_with_one_does(seen: tuple[TaskObservation, ...], status: str, words: str) -> None:
+    facts = replace(SETTLED, observations=replace(answer(), tasks=seen), task_targets=TASK_TARGETS)
+    (one,) = [one for one in pool_conditions(facts) if one.type is ConditionType.TASK_SLO_MET]
+    assert (one.status, one.message) == (status, words)
 
 
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:

@@ -3,10 +3,11 @@
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.instances import InstanceState, Role, instance_name
+from fairlead.instances import InstanceState, Role, instance_name, ordinal_of_name
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance
@@ -25,6 +26,20 @@ def test_a_name_is_the_pool_the_role_letter_and_five_characters() -> None:
 @given(st.text(min_size=1, max_size=40), st.integers(1, 14_000_000))
 def test_no_two_instances_of_a_pool_share_a_name(uid: str, first: int) -> None:
     assert len({instance_name("chat", uid, Role.BOTH, first + step) for step in range(500)}) == 500
+
+
+@given(st.text(min_size=1, max_size=40), st.sampled_from(Role), st.integers(1, 14_000_000))
+def test_a_name_says_its_ordinal_to_its_own_pool_only(uid: str, role: Role, ordinal: int) -> None:
+    name = instance_name("chat", uid, role, ordinal)
+    assert ordinal_of_name(name, "chat", uid, role) == ordinal
+    assert ordinal_of_name(name, "chat", f"{uid}-other", role) != ordinal
+    assert ordinal_of_name(name, "chatty", uid, role) is None
+    assert all(ordinal_of_name(name, "chat", uid, other) is None for other in Role if other is not role)
+
+
+@pytest.mark.parametrize("name", ["", "chat", "chat-b", "chat-bbbbb", "chat-bbbbbbb", "chat-baeiou", "other-bbbbbb"])
+def test_what_is_no_instances_name_has_no_ordinal(name: str) -> None:
+    assert ordinal_of_name(name, "chat", "uid-1", Role.BOTH) is None
 
 
 def creations(replicas: int, observed: tuple[ObservedInstance, ...], last: int = 0) -> list[int]:

@@ -54,6 +54,19 @@ def test_what_is_no_role_of_somebody_is_refused_by_its_number(text: str) -> None
         parse_given("FAIRLEAD_OIDC_PEOPLE", text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"admin:CN=ml,DC=corp",viewer:b',
+        '"admin:CN=ml,DC=corp" , viewer:b',
+        '"admin:CN=ml,DC=corp",\nviewer:b\n',
+        '"admin:CN=ml,DC=corp"\r\n  viewer:b\r\n',
+    ],
+)
+def test_entries_may_stand_on_lines_of_their_own(text: str) -> None:
+    assert [(one.role, one.who) for one in parse_given("FAIRLEAD_OIDC_GROUPS", text)] == [("admin", "CN=ml,DC=corp"), ("viewer", "b")]
+
+
 @pytest.mark.parametrize("name", ["CN=ml,OU=Groups,DC=corp", "a, b", "CORP\\ml", "urn:group:a", "/team/ml", 'says "x"'])
 def test_an_entry_in_double_quotes_may_have_commas(name: str) -> None:
     quoted = '"admin:' + name.replace('"', '""') + '"'

@@ -201,6 +201,16 @@ def test_an_empty_value_of_a_field_is_refused_and_null_says_the_default(command:
         (("decisions", "list", "-n", "shop"), "--namespace: 'shop' cannot be used; name a pool of that namespace too"),
         (("decisions", "list", "chat", "--pool", "code"), "--pool: 'code' cannot be used; leave it out"),
         (("change", "set", "chat", "slo", "bogus=1"), "spec.slo.bogus: 1 cannot be used; remove it"),
+        (
+            ("change", "set", "chat", "slo", "ttft=3s", "ttft=4s"),
+            "FIELD=VALUE: 'ttft=4s' cannot be used; ttft is given twice; write it once",
+        ),
+        (("change", "set", "chat", "slo", "a.b=1", "a={c: 2}"), "FIELD=VALUE: 'a={c: 2}' cannot be used; a is given twice; write it once"),
+        (
+            ("change", "set", "chat", "slo", "ttft=0001-01-01T00:00:00+23:00"),
+            "ttft: '0001-01-01T00:00:00+23:00' cannot be used; write the value as YAML "
+            "(0001-01-01T00:00:00+23:00 is not a date that exists in UTC)",
+        ),
         (("tokens", "create", "ci"), "--role: 'none' cannot be used; write one of viewer"),
         (("tokens", "create", "ci", "--in", "shop=king"), "--in: 'shop=king' cannot be used; write NAMESPACE=ROLE"),
         (("pools",), "`fairlead pools` does nothing by itself; write one of list, "),
@@ -253,3 +263,9 @@ def test_a_process_that_cannot_start_says_one_line_and_ends_with_code_2(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert named in done.stderr and SECRET not in done.stderr
     assert "; " in done.stderr
+
+
+def test_a_kept_head_beyond_every_entrys_number_is_refused_in_a_line(command: Command) -> None:
+    code, out, err = command("audit", "verify", "--head", f"{'9' * 5000}:abc", role="admin")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith("write ID:CHAIN, as `fairlead audit head` prints it\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead.conditions.facts import ConditionType
-from fairlead.pool_states import InstanceTrouble
+from fairlead.pool_states import InstanceTrouble, TaskObservation
 from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_operator.settings import PickerSettings, ServiceName
 from fairlead_testing.builders.scaling import pool_signals, role_signals
@@ -89,6 +89,18 @@ def api_back(stage: VirtualStage) -> None:
 def attained(share: float | None) -> Callable[[VirtualStage], None]:
     def happens(stage: VirtualStage) -> None:
         stage.api.attainment = share
+
+    return happens
+
+
+def wants_tasks_in_time(stage: VirtualStage) -> None:
+    stage.apply(replicas=2, slo={"task": [{"name": "default", "turnTime": "10m"}]})
+
+
+def tasks_in_time(share: float | None) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        seen = () if share is None else (TaskObservation(name="default", tasks=100, in_time=round(100 * share), broken_off=0),)
+        stage.api.tasks = seen
 
     return happens
 
@@ -236,6 +248,15 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=20),
         Step(happens=api_back, status="True", reason="TargetMet", words="95% of the requests"),
         Step(happens=attained(None), status="Unknown", reason="NoTraffic", words="No request finished"),
+    ),
+    (ConditionType.TASK_SLO_MET, "tasks"): (
+        Step(happens=wants_tasks_in_time, status="Unknown", reason="NoTasks", words="No task with a target was over"),
+        Step(happens=tasks_in_time(0.9), status="True", reason="TargetMet", words="default: 90% of 100 were in time"),
+        Step(happens=tasks_in_time(0.89), status="False", reason="TargetMissed", words="default: 89% of 100 were in time, wanted 90%"),
+        Step(happens=tasks_in_time(1.0), status="True", reason="TargetMet", words="default: 100% of 100"),
+        Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=20),
+        Step(happens=api_back, status="True", reason="TargetMet", words="default: 100% of 100"),
+        Step(happens=tasks_in_time(None), status="Unknown", reason="NoTasks", words="No task with a target was over"),
     ),
     (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
         Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),

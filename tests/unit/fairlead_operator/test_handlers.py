@@ -4,7 +4,7 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.handlers import child_essence, is_news, pod_essence, pool_essence
+from fairlead_operator.handlers import child_essence, is_news, of_a_pool, pod_essence, pool_essence
 
 
 def event(document: dict[str, Any], kind: str = "MODIFIED") -> kopf.RawEvent:
@@ -46,6 +46,19 @@ def test_a_childs_status_is_no_news_and_its_owners_are() -> None:
     assert is_news(memo, event(service), child_essence)
     assert not is_news(memo, event(service | {"status": {"loadBalancer": {}}}), child_essence)
     assert is_news(memo, event(service | {"metadata": service["metadata"] | {"ownerReferences": [{"uid": "u"}]}}), child_essence)
+
+
+def test_an_object_is_its_owners_whatever_its_label_says_and_a_changed_mark_is_news() -> None:
+    owner = {"kind": "InferencePool", "name": "chat", "uid": "u"}
+    for labels in ({}, {"fairlead.dev/pool": "other"}):
+        assert of_a_pool({"labels": labels, "ownerReferences": [owner]})  # type: ignore[arg-type]  # kopf's Meta is a mapping
+    assert not of_a_pool({"labels": {"app": "x"}, "ownerReferences": [{"kind": "Deployment", "name": "chat"}]})  # type: ignore[arg-type]
+    memo = kopf.Memo()
+    metadata: dict[str, Any] = {"name": "chat-b1", "uid": "u", "labels": {"fairlead.dev/pool": "chat"}, "annotations": {}}
+    assert is_news(memo, event({"metadata": metadata}, "ADDED"), pod_essence)
+    assert is_news(memo, event({"metadata": metadata | {"labels": {"fairlead.dev/pool": "other"}}}), pod_essence)
+    for ordinal in ("1", "7"):
+        assert is_news(memo, event({"metadata": metadata | {"annotations": {"fairlead.dev/ordinal": ordinal}}}), pod_essence)
 
 
 def test_objects_do_not_share_what_was_seen_of_them() -> None:

@@ -1,11 +1,16 @@
 """What others do to a pool's pods is put right or said, whoever did it and whether an operator ran. In virtual time."""
 
+import asyncio
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead_operator.cluster import Resource
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_crashes import TERMINATING
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
@@ -156,3 +161,138 @@ async def test_a_mark_that_is_taken_off_again_and_again_does_not_keep_the_pool_f
         await stage.round()
     assert len(names(stage)) == 3
     assert stage.reasons().count("InstanceMarksRestored") == 1
+
+
+CHANGED = {
+    "fairlead.dev/pool": ("other", "chatty", ""),
+    "fairlead.dev/instance": ("chat-bnobody",),
+    "llm-d.ai/role": ("encoder", "both-"),
+    "app.kubernetes.io/managed-by": ("Helm",),
+    "fairlead.dev/spec-hash": ("000000000000",),
+    "fairlead.dev/created-at": ("2001-01-01T00:00:00.000000Z", "yesterday"),
+    "fairlead.dev/ordinal": ("7", "99999999999999999999", "9" * 5000),
+}
+"""Marks that the operator never writes twice, with values that somebody else may write."""
+
+
+def change(stage: VirtualStage, name: str, mark: str, value: str) -> None:
+    metadata = stage.cluster.objects[Resource.PODS, name]["metadata"]
+    (metadata["labels"] if mark in MARKS["labels"] else metadata["annotations"])[mark] = value
+
+
+ONLY_REMEMBERED = {"fairlead.dev/spec-hash", "fairlead.dev/created-at"}
+"""Marks of which nothing else shows what they were."""
+ACTS = [
+    (mark, value, restarted)
+    for mark, values in CHANGED.items()
+    for value in values
+    for restarted in (False, True)
+    if not (restarted and mark in ONLY_REMEMBERED)
+]
+
+
+@pytest.mark.parametrize(("mark", "value", "restarted"), ACTS, ids=lambda one: str(one)[:24])
+@pytest.mark.parametrize("spec", [{"replicas": 2}, SPLIT], ids=["one role", "prefill and decode"])
+async def test_a_mark_that_somebody_changes_is_put_back_and_moves_nothing(
+    spec: dict[str, Any], mark: str, value: str, restarted: bool
+) -> None:
+    stage = await settled(**spec)
+    before = copy.deepcopy({pod["metadata"]["name"]: pod["metadata"] for pod in stage.pods()})
+    told_before = len(stage.api.states)
+    for name in before:
+        change(stage, name, mark, value)
+    if restarted:
+        stage.restart()
+    await stage.settle()
+    after = {pod["metadata"]["name"]: pod["metadata"] for pod in stage.pods()}
+    assert after.keys() == before.keys(), "nothing is made in their place"
+    part = "labels" if mark in MARKS["labels"] else "annotations"
+    assert {name: one[part][mark] for name, one in after.items()} == {name: one[part][mark] for name, one in before.items()}
+    words = f"had another {mark}, which somebody had written ("
+    assert all(any(line.startswith(f"{name} {words}") for line in told(stage, "InstanceMarksRestored")) for name in before)
+    assert stage.pool()["status"]["lastOrdinal"] == len(before)
+    if not restarted:
+        assert all({one.id for one in state.instances} == set(before) for state in stage.api.states[told_before:]), "none left the table"
+
+
+async def test_a_mark_that_somebody_overwrites_for_good_is_put_back_less_and_less_often() -> None:
+    stage = await settled(replicas=2)
+    victim, tries = sorted(names(stage))[0], []
+    for _ in range(6 * 60):
+        change(stage, victim, "app.kubernetes.io/managed-by", "Helm")
+        stage.now += 60
+        await stage.round()
+        if stage.cluster.objects[Resource.PODS, victim]["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairlead":
+            tries.append(stage.now)
+    pauses = [round(after - before) for before, after in pairwise(tries)]
+    assert pauses[:6] == [60, 120, 240, 480, 960, 1920]
+    assert max(pauses) == 3600
+
+
+async def test_an_operator_whose_restored_label_does_not_stay_goes_on_with_the_pool() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    for _ in range(20):
+        change(stage, victim, "fairlead.dev/pool", "other")
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+    assert len([pod for pod in stage.pods() if pod["metadata"]["labels"]["fairlead.dev/pool"] == "chat"]) == 2
+    assert stage.reasons().count("InstanceMarksRestored") == 1
+
+
+async def test_an_instance_is_never_taken_to_be_gone_because_an_annotation_says_so() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    for state in ("Gone", "nonsense"):
+        change(stage, victim, "fairlead.dev/state", state)
+        stage.apply(replicas=2, slo={"ttft": f"{len(state)}s"})
+        await stage.settle()
+        assert stage.cluster.objects[Resource.PODS, victim]["metadata"]["annotations"]["fairlead.dev/state"] == "Serving"
+
+
+WRITTEN = [
+    *(
+        (Resource.PODS, name)
+        for name in ("cordoned", "drain", "weight", "kv-revision", "spec-hash", "state", "state-since", "state-reason")
+    ),
+    *(
+        (Resource.PODS, name)
+        for name in ("draining-since", "drain-reason", "flip-to", "warmed-restarts", "created-at", "ordinal", "failures")
+    ),
+    *((Resource.POOLS, name) for name in ("changed-by", "change-reason", "plan", "owner", "engines-file")),
+    (Resource.BUDGETS, "replicas"),
+    (Resource.REVISIONS, "rollout"),
+]
+NONSENSE = [
+    "",
+    "x",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "0001-01-01",
+    "-1",
+    "9" * 5000,
+    "nan",
+    "1e999",
+    "{}",
+    "[1]",
+    "²",
+]
+
+
+@given(st.sampled_from(WRITTEN), st.sampled_from(NONSENSE), st.booleans())
+@examples(200)
+def test_no_annotation_that_anybody_writes_ends_the_work_on_a_pool(place: tuple[Resource, str], text: str, is_split: bool) -> None:
+    asyncio.run(_live_with(place, text, SPLIT if is_split else {"replicas": 2}))
+
+
+async def _live_with(place: tuple[Resource, str], text: str, spec: dict[str, Any]) -> None:
+    stage = await settled(**spec)
+    resource, name = place
+    stage.cluster.all(resource)[0]["metadata"].setdefault("annotations", {})[f"fairlead.dev/{name}"] = text
+    stage.pool().pop("status")
+    for restarted in (False, True):
+        if restarted:
+            stage.restart()
+        await stage.settle()
+    assert stage.condition("Ready")["status"] == "True"

@@ -80,6 +80,8 @@ def test_whatever_a_tag_stands_before_is_read_or_refused(tag: str, text: str) ->
         ("a: 1\nb: 2026-02-03T25:00:00Z", "line 2, column 4: 2026-02-03T25:00:00Z is not a date that exists"),
         ("0000-01-01", "line 1, column 1: 0000-01-01 is not a date that exists"),
         ("2026-02-03T24:00:00Z", "line 1, column 1: 2026-02-03T24:00:00Z is not a date that exists"),
+        ("0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00+23:00 is not a date that exists in UTC"),
+        ("- 9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59-01:00 is not a date that exists in UTC"),
         ("a: " + "9" * 5000, "line 1, column 4: a number has more than 100 digits"),
         ("a: 0x" + "f" * 5000, "line 1, column 4: a number has more than 100 digits"),
         ("!!int x", "line 1, column 1: x is not a whole number"),

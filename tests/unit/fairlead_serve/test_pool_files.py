@@ -77,6 +77,8 @@ def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
         (f"{TWO}engine: {{type: vllm, kvTransfer: {{kind: SharedStore}}}}", "engine.kvTransfer.storeTokens", "is required"),
         (f"{TWO}adapters: ['a b']\nengine: {{type: vllm}}", "adapters[0]", "matches"),
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),
+        (f"{TWO}slo: {{task: [{{name: batch, turnTime: 9m}}]}}", "slo.task[0].name", "must be one of priorityClasses"),
+        (f"{TWO}slo: {{task: [{{name: default}}]}}", "slo.task[0].turnTime", "write slo.task[].turnTime, wallTime, or both"),
         (f"{TWO}routing: {{policy: dualmpa}}", "routing.policy", "choose one of"),
         (f"{TWO}routing: {{policy: dualmap, parameters: {{slo_fraction: x}}}}", "routing.parameters.slo_fraction", "number"),
         ("engines: [\n", "file", "file: correct the YAML: line 2, column 1: expected the node content"),

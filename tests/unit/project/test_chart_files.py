@@ -32,6 +32,42 @@ def test_the_chart_installs_the_version_of_the_project() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == project["version"]
 
 
+MAY_BE_NULL = {"podSecurityContext", "containerSecurityContext", "resources", "replicas", "labels"}
+"""Values with a default whose null means something to Kubernetes."""
+
+
+def values(defaults: dict[str, object], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in defaults.items():
+        yield (*at, name)
+        if isinstance(value, dict) and name not in MAY_BE_NULL:
+            yield from values(value, (*at, name))
+
+
+def without(defaults: dict[str, object], path: tuple[str, ...]) -> dict[str, object]:
+    name, *inner = path
+    held = defaults[name]
+    changed = {name: without(held, tuple(inner))} if inner and isinstance(held, dict) else {}
+    return {key: value for key, value in defaults.items() if key != name} | changed
+
+
+def test_a_null_is_refused_by_name_for_every_value_that_the_templates_need() -> None:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = jsonschema.Draft202012Validator(json.loads((CHART / "values.schema.json").read_text(encoding="utf-8")))
+    assert schema.is_valid(defaults)
+    refused: set[str] = set()
+    taken: set[str] = set()
+    for path in values(defaults):
+        errors = [error.message for error in schema.iter_errors(without(defaults, path))]
+        assert errors in ([], [f"{path[-1]!r} is a required property"]), errors
+        (refused if errors else taken).add(".".join(path))
+    assert {"router.service.port", "operator.image", "api.web", "database.bundled.storage.size", "monitoring"} <= refused
+    for one in taken:
+        value = defaults
+        for name in one.split("."):
+            value = value[name]
+        assert not value or isinstance(value, list) or name in MAY_BE_NULL, one
+
+
 def test_other_variables_of_the_api_are_none_that_the_chart_makes() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]["api"]["properties"]["environment"]
     allowed = jsonschema.Draft202012Validator(schema)

@@ -7,23 +7,13 @@ import io
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import timedelta
 
+from fairlead.spreadsheets import harmless
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web.heatmaps.cells import resolution_of, step_of
 from fairlead_web.text.time_ranges import stamp
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 BOM = "\ufeff"
 """The mark at the start of a file without which spreadsheets read UTF-8 in an old national encoding."""
-
-
-def harmless(cell: str) -> str:
-    """Put an apostrophe before a cell that a spreadsheet would run as a formula. Plain numbers stay numbers."""
-    if cell.lstrip(" ").startswith(_FORMULA_STARTS):
-        try:
-            float(cell)
-        except ValueError:
-            return f"'{cell}"
-    return cell
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloTask, SloTasks, SloVersion, SloWhatIf
 from fairlead_web.drawing.range_figures import ShownFigures, by_class, shown
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
@@ -43,6 +43,7 @@ class PoolSloPage(Context):
     shell: Shell
     shown: ShownFigures
     attainment: SloAttainment
+    tasks: SloTasks | None
     burn: SloBurn
     classes: list[str]
     windows: list[tuple[str, list[BurnWindow | None]]]
@@ -60,9 +61,10 @@ async def show(visit: Visit) -> Response:
     detail = await visit.api.pool(key, instances=False)
     visit = visit.over(DAY, detail.pool.created_at)
     start, end = visit.range.counted["from"], visit.range.counted["to"]
-    found, attainment, burn, page = await asyncio.gather(
+    found, attainment, tasks, burn, page = await asyncio.gather(
         visit.figures(key),
         visit.api.slo_attainment(key, start=start, end=end),
+        visit.attempt("targets of tasks", visit.api.slo_tasks(key, start=start, end=end)),
         visit.api.slo_burn(key),
         visit.attempt("versions", visit.api.slo_versions(key, limit=50)),
     )
@@ -80,6 +82,7 @@ async def show(visit: Visit) -> Response:
             shell=shell,
             shown=shown(found, by_class(attainment.shares)),
             attainment=attainment,
+            tasks=tasks,
             burn=burn,
             classes=classes,
             windows=windows(burn, classes, (visit.now - detail.pool.created_at).total_seconds()),
@@ -132,6 +135,7 @@ def changes(before: SloVersion | None, after: SloVersion) -> str:
         ("TPOT", formats.seconds(before.tpot_seconds), formats.seconds(after.tpot_seconds)),
         ("goal", f"{formats.percentile(before.percentile)} %", f"{formats.percentile(after.percentile)} %"),
         ("classes", _classes(before), _classes(after)),
+        ("targets of tasks", _tasks(before), _tasks(after)),
     ):
         if old != new:
             told.append(f"{words} {old} → {new}")
@@ -142,10 +146,21 @@ def _classes(version: SloVersion) -> str:
     return ", ".join(f"{one.name} ({one.priority}, {formats.share(one.share)})" for one in version.classes) or "none"
 
 
+def _tasks(version: SloVersion) -> str:
+    return ", ".join(f"{one.name} ({_target(one)})" for one in version.task) or "none"
+
+
+def _target(one: SloTask) -> str:
+    times = (("turns", one.turn_time_seconds), ("whole task", one.wall_time_seconds))
+    within = " and ".join(f"{name} within {formats.span(value)}" for name, value in times if value is not None)
+    return f"{formats.percentile(one.percentile)} %: {within}"
+
+
 ROUTES = Routes(
     pages={f"{POOL}/slo": show},
     exports={
         f"{POOL}/slo": Export(name="slo", of_pool=True),
+        f"{POOL}/slo/tasks": Export(name="slo/tasks", of_pool=True, ranged=True),
         f"{POOL}/slo/attainment": Export(name="slo/attainment", of_pool=True, ranged=True),
     },
 )

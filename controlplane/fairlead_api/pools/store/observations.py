@@ -21,6 +21,7 @@ from fairlead_api.pools.store.capabilities import read_capability
 from fairlead_api.pools.store.live_routers import IS_LIVE
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
 from fairlead_api.scaling.store import Measuring
+from fairlead_api.trees.store.tasks import tasks_of_late
 
 _ROUTERS = tables.routers.c
 _UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)
@@ -69,7 +70,8 @@ async def read_observations(
         signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
     row = (await connection.execute(select(tables.pools).where(tables.pools.c.id == pool_id))).one()
     capability = await read_capability(connection, row, now)
-    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability, row.departed or "")
+    tasks = await tasks_of_late(connection, pool_id, now) if facts is not None and facts.table.slo.task else ()
+    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability, row.departed or "", tasks)
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:

@@ -43,6 +43,7 @@ from fairlead_api.pools.store.summaries import (
     rank_loads,
 )
 from fairlead_api.sessions.store.lists import sessions_held
+from fairlead_api.trees.store.tasks import tasks_of_late
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
@@ -251,9 +252,14 @@ class PostgresScalingFigures:
             rows = list(await connection.execute(select(tables.pools).where(tables.pools.c.deleted_at.is_(None))))
             advised = await _advised(connection, rows)
             headroom = await _headroom(connection, rows, now)
+            of_tasks = {row.id: await _task_headroom(connection, row, now) for row in rows if slo_of(row).task}
         names = {row.id: f"{row.namespace}/{row.name}" for row in rows}
         wanted = {(names[row.id], role): number for row in rows for role, number in (desired_of(row) | advised.get(row.id, {})).items()}
-        return ScalingFigures(wanted=wanted, headroom={names[pool]: value for pool, value in headroom.items()})
+        return ScalingFigures(
+            wanted=wanted,
+            headroom={names[pool]: value for pool, value in headroom.items()},
+            task_headroom={(names[pool], name): value for pool, found in of_tasks.items() for name, value in found.items()},
+        )
 
 
 async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
@@ -282,3 +288,10 @@ async def _headroom(connection: AsyncConnection, rows: list[Any], now: datetime)
         if within is not None and row.pool_id not in behind:
             found[row.pool_id] = within - goals[row.pool_id]
     return found
+
+
+async def _task_headroom(connection: AsyncConnection, row: Any, now: datetime) -> dict[str, float]:
+    """Return the headroom by priority class, of the tasks that were over in the last hour."""
+    goals = {one.name: one.percentile / 100 for one in slo_of(row).task}
+    seen = await tasks_of_late(connection, row.id, now)
+    return {one.name: one.in_time / one.tasks - goals[one.name] for one in seen if one.tasks and one.name in goals}

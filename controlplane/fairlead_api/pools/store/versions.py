@@ -27,7 +27,7 @@ from fairlead_api.pools.store.live_routers import NEWEST_ACKNOWLEDGED
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
 _SLO = tables.slo_configs.c
-_ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO.classes).where(
+_ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO.classes, _SLO.task).where(
     _SLO.pool_id == bindparam("pool"), _SLO.active_until.is_(None)
 )
 
@@ -86,9 +86,10 @@ async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts |
         return int(row.slo_version)
     slo, wanted = tables.slo_configs, facts.table.slo
     classes = [msgspec.to_builtins(one) for one in facts.table.priority_classes]
+    tasks = [msgspec.to_builtins(one) for one in wanted.task]
     if row.slo_version:
         active = (await connection.execute(_ACTIVE_SLO, {"pool": row.id})).one_or_none()
-        if active == (wanted.ttft_seconds, wanted.tpot_seconds, wanted.percentile, classes):
+        if active == (wanted.ttft_seconds, wanted.tpot_seconds, wanted.percentile, classes, tasks):
             return int(row.slo_version)
         await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
     version = int(row.slo_version) + 1
@@ -102,6 +103,7 @@ async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts |
             active_from=now,
             classes=classes,
             revision=revision,
+            task=tasks,
         )
     )
     return version

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Select, Text, bindparam, func, select, true
+from sqlalchemy import ARRAY, BigInteger, Text, bindparam, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.session_trees import FIGURE_NAMES, Evidence, Figures, Link, total
+from fairlead.session_trees import FIGURE_NAMES, Evidence, Figures, Link, TaskVerdict, total
 from fairlead.tables import PoolKey
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
@@ -17,7 +17,9 @@ from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight
 from fairlead_api.tables import pools, recorded_requests, session_trees, sessions, task_turns
+from fairlead_api.trees.store.tasks import NAMES, SUMMED, joined, judged, judged_tasks, moves
 from fairlead_api.trees.telling import StoredTurn, Told, in_order, spreads, told, tool_seconds, waited
+from fairlead_client.resources.slo import SloTasks
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 
 MOST_SESSIONS = 200
@@ -32,36 +34,6 @@ MOST_COUNTED = 10_000
 MOST_WAITED = 20_000
 """Maximum number of turns of a pool, the newest ones, from which think times are computed."""
 
-_joined = task_turns.join(
-    session_trees, (task_turns.c.pool_id == session_trees.c.pool_id) & (task_turns.c.session == session_trees.c.session)
-)
-_moves = sessions.c.migrations
-_with_moves = _joined.outerjoin(sessions, (sessions.c.pool_id == task_turns.c.pool_id) & (sessions.c.session == task_turns.c.session))
-_NAMES: Mapping[bool, Any] = {True: task_turns.c.task, False: session_trees.c.root}
-"""The column with the name of a task: the first if clients named the task, otherwise the session tree's root."""
-
-
-def _summed(name: Any, of: Any) -> "Select[Any]":
-    """Return a query for the sums of tasks by their names."""
-    return (
-        select(
-            task_turns.c.pool_id,
-            name.label("name"),
-            func.min(session_trees.c.root).label("root"),
-            func.count().label("sessions"),
-            func.min(task_turns.c.first_at).label("first_at"),
-            func.max(task_turns.c.ended_at).label("ended_at"),
-            func.coalesce(func.sum(_moves), 0).label("moves"),
-            *(func.sum(task_turns.c[one]).label(one) for one in FIGURE_NAMES),
-        )
-        .select_from(_with_moves)
-        .where(of)
-        .group_by(task_turns.c.pool_id, name)
-    )
-
-
-_SUMMED = {True: _summed(_NAMES[True], task_turns.c.task != ""), False: _summed(_NAMES[False], task_turns.c.task == "")}
-
 
 class PostgresTrees:
     """Trees, tasks and think times."""
@@ -69,13 +41,13 @@ class PostgresTrees:
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
 
-    async def tasks(self, pool: str | None, sight: Sight) -> TaskList:
+    async def tasks(self, pool: str | None, sight: Sight, now: datetime) -> TaskList:
         """Return the tasks with the newest turns, of all visible pools or of one. Each has the sums of all
         its turns.
         """
         newest = (
             select(task_turns.c.task, task_turns.c.ended_at, session_trees.c.root)
-            .select_from(_joined)
+            .select_from(joined)
             .where(task_turns.c.pool_id == pools.c.id)
             .order_by(task_turns.c.ended_at.desc())
             .limit(MOST_RECENT)
@@ -90,9 +62,16 @@ class PostgresTrees:
                 query = query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query.order_by(newest.c.ended_at.desc()).limit(SEARCHED))).all()
             keys = list(dict.fromkeys((row.pool_id, row.task or row.root, row.task != "") for row in rows))[:MOST_TASKS]
-            return TaskList(tasks=await self._figures(connection, keys))
+            return TaskList(tasks=await self._figures(connection, keys, now))
 
-    async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]]) -> list[TaskFigures]:
+    async def slo_tasks(self, pool: PoolKey, start: datetime, end: datetime, now: datetime) -> SloTasks:
+        """Return how the tasks that were over in a range did by the targets of their classes. Raises NotFound."""
+        async with self._lists.database.reading() as connection:
+            number = (await pool_row(connection, pool)).id
+            found = await judged_tasks(connection, number, start, end, now)
+        return SloTasks(pool=str(pool), start=start, end=end, since=found.since, shares=found.shares)
+
+    async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]], now: datetime) -> list[TaskFigures]:
         """Return the figures of these tasks, in the same order. A key has the pool, the task's name, and whether
         clients named the task.
         """
@@ -100,12 +79,12 @@ class PostgresTrees:
         for named in {named for _, _, named in keys}:
             own = [(pool, name) for pool, name, kind in keys if kind is named]
             of_pools = task_turns.c.pool_id.in_({pool for pool, _ in own})
-            query = _SUMMED[named].where(of_pools, _is_any(_NAMES[named], [name for _, name in own], "names"))
+            query = judged(SUMMED[named].where(of_pools, _is_any(NAMES[named], [name for _, name in own], "names")), now)
             found |= {(row.pool_id, row.name, named): row for row in await connection.execute(query)}
         pool_names = await self._lists.names(connection, [pool for pool, _, _ in keys])
         return [_task(found[key], pool_names[key[0]], named=key[2]) for key in keys if key in found]
 
-    async def tree(self, pool: PoolKey, session: str) -> SessionTree:
+    async def tree(self, pool: PoolKey, session: str, now: datetime) -> SessionTree:
         """Return the tree of a session. The tree has no sessions if no request of the session is recorded. Raises
         NotFound for the pool, and for a session that is not known at all.
         """
@@ -124,7 +103,7 @@ class PostgresTrees:
             sums = await _sums_of(connection, number, [row.session for row in rows])
             turns = await _turns_of(connection, number, rows)
             keys = [(number, name, named) for name, named in _tasks_of(sums, root)]
-            tasks = await self._figures(connection, keys[:MOST_TASKS])
+            tasks = await self._figures(connection, keys[:MOST_TASKS], now)
         return _tree(str(pool), root, rows, counted, sums, turns, tasks)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
@@ -173,6 +152,8 @@ def _task(row: Any, pool: str, *, named: bool) -> TaskFigures:
         ended_at=row.ended_at,
         wall_seconds=(row.ended_at - row.first_at).total_seconds(),
         moves=int(row.moves),
+        priority_class=row.priority_class,
+        verdict=None if row.verdict is None else TaskVerdict(row.verdict),
         **_seconds(row),
     )
 
@@ -181,7 +162,7 @@ def _sessions_of(members: Any) -> Any:
     held = session_trees.outerjoin(
         sessions, (sessions.c.pool_id == session_trees.c.pool_id) & (sessions.c.session == session_trees.c.session)
     )
-    query = select(session_trees, sessions.c.instance, func.coalesce(_moves, 0).label("moves")).select_from(held)
+    query = select(session_trees, sessions.c.instance, func.coalesce(moves, 0).label("moves")).select_from(held)
     return query.where(members).order_by(session_trees.c.first_at, session_trees.c.session)
 
 

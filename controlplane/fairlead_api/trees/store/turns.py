@@ -8,7 +8,7 @@ decided once, under a lock of its pool. So two reports cannot make each other's 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Text, bindparam, case, func, select, text, update
+from sqlalchemy import ARRAY, BigInteger, Text, and_, bindparam, case, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -53,6 +53,16 @@ _ADD = _sums.on_conflict_do_update(
     set_={
         "first_at": func.least(task_turns.c.first_at, _sums.excluded.first_at),
         "ended_at": func.greatest(task_turns.c.ended_at, _sums.excluded.ended_at),
+        "priority_class": case(
+            (_sums.excluded.first_at < task_turns.c.first_at, _sums.excluded.priority_class),
+            (_sums.excluded.first_at > task_turns.c.first_at, task_turns.c.priority_class),
+            else_=func.least(task_turns.c.priority_class.collate("C"), _sums.excluded.priority_class.collate("C")),
+        ),
+        "answered": case(
+            (_sums.excluded.ended_at > task_turns.c.ended_at, _sums.excluded.answered),
+            (_sums.excluded.ended_at < task_turns.c.ended_at, task_turns.c.answered),
+            else_=and_(task_turns.c.answered, _sums.excluded.answered),
+        ),
         **{name: task_turns.c[name] + _sums.excluded[name] for name in FIGURE_NAMES},
     },
 )
@@ -116,6 +126,8 @@ async def _write(connection: AsyncConnection, pool: int, growth: Growth) -> None
             "task": task,
             "first_at": moment(sums.first_at),
             "ended_at": moment(sums.ended_at),
+            "priority_class": sums.priority_class,
+            "answered": sums.answered,
             **{name: getattr(sums.figures, name) for name in FIGURE_NAMES},
         }
         for (session, task), sums in sorted(growth.sums.items())

@@ -88,6 +88,11 @@ class QueueParameters:
         "Prefills to observe before a fit is used; until then the configured speed is used.", 200, minimum=10, maximum=1_000_000
     )
 
+    early_prefixes: bool = truth(
+        "A prompt counts as cached where it is computed from when it is sent there, not only from its first token on. So requests "
+        "that wait behind it count on its prefix, and many sub-agents with one scaffold spread over instances.",
+        False,
+    )
     speculative_seconds: float = number(
         (
             "Seconds after a prefill for which the prompt's blocks count as held by its instance although KV "

@@ -58,6 +58,8 @@ class RoutingRequest:
     name or None.
     """
     max_output_tokens: int = 0
+    answers: int = 1
+    """Answers that its engine makes at the same time (`n`, several prompts); their tokens say nothing of a step."""
     streamed: bool = True
     """Whether the caller can observe the first token. If not, the scheduler assumes that the prefill is finished once
     its predicted time has passed.

@@ -32,7 +32,7 @@ class RoundRobin:
         return Decision(
             instance=chosen,
             reason=DecisionReason.ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
-            fallbacks=tuple(candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))),
+            fallbacks=tuple([candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))]),
             weigh=weighed(request, view, "next-in-turn", (chosen,), nothing),
         )
 

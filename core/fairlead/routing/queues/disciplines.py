@@ -44,6 +44,10 @@ class InstanceQueue:
         self._late: list[tuple[int, str]] = []
         """Heap of the requests that, under `slack`, can no longer meet the TTFT target."""
         self._places = count(1) if places is None else places
+        self.can_begin_again = places is None
+        """Whether the empty queue can be reused; `begin_again` has nothing to reset."""
+
+    def begin_again(self) -> None: ...
 
     def __len__(self) -> int:
         return len(self._entries)

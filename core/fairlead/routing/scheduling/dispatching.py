@@ -10,7 +10,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
-from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.accounting import PREFILLING, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
 from fairlead.routing.scheduling.fetching import begin, hit_or_fetched
 from fairlead.routing.scheduling.learning import count_prefill
@@ -52,7 +52,9 @@ class Dispatching:
         window = state.table.routing.prefills_in_flight
         small = state.parameters.in_flight_seconds * state.prefill_times.speed
         sent: list[Dispatch] = []
-        self._look_again(queue, queue.find_late(now), now)
+        late = queue.find_late(now)
+        if late:
+            self._look_again(queue, late, now)
         if load.broken_until > now:
             state.view.candidates()  # so that each load knows whether it is spared
         while queue and (load.broken_until <= now or load.is_spared):
@@ -153,16 +155,18 @@ class Dispatching:
         """Change the request's stage from queued to prefilling, in all counters."""
         state, request, instance = self._state, tracked.request, tracked.instance
         state.accounting.dispatch(tracked, hit_tokens, now)
-        state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
+        if state.gate.forecast is not None:
+            state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
         tracked.tried = (*tracked.tried, instance)
-        state.expecting.sent(tracked)
+        if request.engine_blocks:
+            state.expecting.sent(tracked)
         circuit = state.circuit(instance) if state.circuits else None
         if circuit is not None and circuit.is_open:
             circuit.dispatched(request.id, now)
             state.sync_circuit(instance, circuit)
         if state.tells_prompts and request.blocks:
             state.placed.append((instance, request.blocks))
-        if state.settings.speculative_insert:
+        if state.counts_early:
             state.prefixes.insert(instance, request.blocks)
         if not request.streamed and (tracked.decode is None or request.by_sidecar):
             if tracked.decode is None:
@@ -182,7 +186,8 @@ class Dispatching:
         state = self._state
         count_prefill(state, tracked)
         state.accounting.prefilled(tracked, now)
-        state.expecting.computed(tracked, now)
+        if tracked.expected is not None:
+            state.expecting.computed(tracked, now)
         state.recorder.loads.prefilled(state.loads[tracked.instance], now, tracked.miss_tokens)
         if state.gate.forecast is not None:
             state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
@@ -201,7 +206,7 @@ class Dispatching:
         while unseen and unseen[0][0] <= now:
             _, request_id, decision_id, attempts = heappop(unseen)
             tracked = self._state.requests.get(request_id)
-            if tracked is None or tracked.stage is not Stage.PREFILLING:
+            if tracked is None or tracked.stage is not PREFILLING:
                 continue
             if tracked.decision_id != decision_id or len(tracked.tried) != attempts:
                 continue  # it was sent again

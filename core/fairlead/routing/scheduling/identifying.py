@@ -17,7 +17,7 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
     turns out to be shared loses its home.
     """
     request = tracked.request
-    names = _names(request, state) if request.session is not None or request.beginning else ()
+    names = _names(request, state)
     if not names or tracked.holds:
         return
     holds: list[Hold] = []

@@ -120,7 +120,7 @@ class KeptDecisions:
         """
         request = tracked.request
         explain = request.explain or (request.trace is not None and request.trace.asks)
-        if tracked.keeps is not None or not self._wanted or not (explain or self.sessions):
+        if not (explain or self.sessions) or tracked.keeps is not None or not self._wanted:
             return
         if (explain or self.sessions.get(session or "", 0.0) > now) and not self._asked.take_if_any(1, now):
             tracked.keeps = KeptFor.ASKED if explain else KeptFor.SESSION

@@ -121,6 +121,8 @@ def learn_whole_answer(
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
         return
+    if tracked.request.answers > 1:
+        return
     if tracked.transfer is not None or now - began.at < LEAST_SECONDS or state.prefill_times.whole.is_crowded(now):
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
@@ -210,9 +212,9 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     number of requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed
     part of their predicted times, because they are not part of a decode step. If an engine does both in one step, too
     much is subtracted, and the predicted load is too low, which refuses too few requests rather than too many. Short
-    answers, and answers from several instances, are left out.
+    answers, answers from several instances, and requests for several answers are left out.
     """
-    if tracked.continuations:
+    if tracked.continuations or tracked.request.answers > 1:
         return
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
@@ -229,7 +231,7 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
     several routers share the pool, only whole answers are measured: other routers' work cannot be estimated over the
     time of a few tokens.
     """
-    if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1:
+    if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1 or tracked.request.answers > 1:
         return
     tokens = tracked.generated_tokens
     if _learn_steps(state, tracked, state.loads[tracked.decodes_on], now, tokens):

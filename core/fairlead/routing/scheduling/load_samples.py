@@ -189,7 +189,7 @@ class LoadSeconds:
         the last update.
         """
         running = self._running.get(load.entry.id)
-        if running is None or running.second < int(now):
+        if running is None or now >= running.second + 1:
             running = self._running[load.entry.id] = self._begin(load.entry.id, running, int(now))
         prefilling = load.prefilling
         running.running = prefilling + load.decoding

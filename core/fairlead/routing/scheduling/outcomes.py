@@ -100,20 +100,23 @@ class Outcomes:
         if not tracked.decision_id and not tracked.is_elsewhere:
             tracked.decision_id, tracked.decided_at = recorder.new_id(), now
             recorder.decisions.reserve(tracked, tracked.request.session, now)
-        recorder.settle_moves(tracked, outcome)
+        if tracked.migrations or tracked.reroutes:
+            recorder.settle_moves(tracked, outcome)
         self.let_go(tracked, now, end)
 
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
         """Forget a request. Without `end`, another router reports how the request and its moves ended."""
         state, request_id = self._state, tracked.request.id
         finished = end.outcome is RequestOutcome.SERVED
-        self.end_probe(tracked, now)
+        if state.circuits:
+            self.end_probe(tracked, now)
         if tracked.kept_as is not None and state.view.kept is not None:
             state.view.kept.ended(tracked.kept_as, request_id, tracked.generated_tokens if finished else 0, now)
         state.recorder.decisions.end(tracked, end, state.table, now)
         if state.gate.forecast is not None:
             state.gate.forecast.end(request_id, now, finished=finished)
-        state.expecting.taken_back(tracked)
+        if tracked.expected is not None:
+            state.expecting.taken_back(tracked)
         state.end(tracked)
 
     def end_probe(self, tracked: TrackedRequest, now: float) -> None:

@@ -49,7 +49,10 @@ class Placing:
         if tracked.request.warms and self._has_home(tracked.request, now):
             tracked.request = replace(tracked.request, within=None)
         request, by_policy = tracked.request, False
-        whole = computing_all(request, state.view if request.within is None else state.view.within(request.within))
+        candidates = state.view.candidates()
+        whole: list[InstanceLoad] = []
+        if request.within is not None or not (candidates and request.divisible):
+            whole = computing_all(request, state.view if request.within is None else state.view.within(request.within))
         if whole:
             decision = decode_only(request, whole, state.view)
         elif request.within is not None:
@@ -57,7 +60,7 @@ class Placing:
             if found is None:
                 return none_within(request, state.table.pool)
             decision = found
-        elif state.view.candidates():
+        elif candidates:
             left = state.staying and self._among_staying(request, now)
             if state.canary is not None:
                 left = left or state.canary.choose(request, self._home(request), state.policy, state.view, now)
@@ -66,7 +69,8 @@ class Placing:
         else:
             state.hold(tracked, now)
             return None
-        decision = self._leaving.held_back(request, decision)
+        if decision.session is not None or request.session is not None:
+            decision = self._leaving.held_back(request, decision)
         if not admitted and state.table.early_rejection.mode != "Disabled":
             refusal = self._admission_refusal(tracked, decision, now)
             if refusal is not None:
@@ -142,7 +146,7 @@ class Placing:
         self._decided(tracked, now)
         session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
         recorder.decisions.reserve(tracked, session, now)
-        moves = self._moving.leaves_home(session, instance)
+        moves = session is not None and self._moving.leaves_home(session, instance)
         noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))
         scored = tracked.request.scored
         weighing = self._weighing(tracked.request, decision, instance) if noted or moves or scored else None
@@ -160,14 +164,14 @@ class Placing:
         tracked.waiting_since = now
         tracked.move = None
         moved = False
-        if not moves or weighing is None or session is None:
-            self._moving.settle(tracked, session, instance, now)
-        else:
+        if moves and weighing is not None and session is not None:
             departure = self._leaving.departure(tracked.request, decision, weighing, session, instance, now)
             if decision.room_tokens is not None:
                 self._moving.bind_when_sent(tracked, session, decision.room_tokens, departure, now)
             else:
                 moved = self._moving.bind(tracked, session, instance, lambda _: departure, now)
+        elif session is not None:
+            self._moving.settle(tracked, session, instance, now)
         if tracked.left:
             if not moved and tracked.left != instance:
                 cause = MoveCause(trigger=state.reason_to_leave(tracked.left))
@@ -230,6 +234,8 @@ class Placing:
         member of the pair, and the fallbacks; None if no queue has room.
         """
         state = self._state
+        if not state.loads[decision.instance].waiting:  # no limit is below one
+            return decision.instance
         limit = self._queue_limit(request)
         if self._has_room(request, decision.instance, limit):
             return decision.instance

@@ -7,7 +7,7 @@ from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.queues.accounting import DECODING, PREFILLING, TrackedRequest
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.kept_decisions import End
@@ -32,7 +32,7 @@ class Progress:
         pending.
         """
         tracked = self._state.requests.get(request_id)
-        if tracked is None or tracked.stage is not Stage.PREFILLING:
+        if tracked is None or tracked.stage is not PREFILLING:
             return ()
         self._state.view.now = now
         instance = tracked.instance
@@ -44,13 +44,13 @@ class Progress:
         """Record the first token, which also ends the prefill if its end was not recorded before."""
         state = self._state
         tracked = state.requests.get(request_id)
-        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+        if tracked is None or tracked.stage not in (PREFILLING, DECODING):
             return ()
         if tracked.first_token_at is not None and tracked.resuming_since is None:
             return ()
         state.view.now = now
         instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
-        if tracked.stage is Stage.DECODING:
+        if tracked.stage is DECODING:
             self._circuits.answered(tracked, tracked.decodes_on, now)
         elif not self._end_prefill(tracked, now):
             return self._outcomes.take((instance,), now)
@@ -91,13 +91,13 @@ class Progress:
         """Change the request's stage from prefilling to decoding; return False if the request is refused because of the
         present decode load.
 
-        If one instance both prefills and decodes, the request decodes in the same step and is not refused. A router
-        with a decider leaves refusing to the decider.
+        If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
+        turn of a task in progress refused. A router with a decider leaves refusing to the decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
         begun = tracked.request.by_sidecar or tracked.resuming_since is not None  # what has begun is not refused
-        kept = decode is None or state.is_front or begun
+        kept = decode is None or state.is_front or begun or tracked.continues
         refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
@@ -110,7 +110,7 @@ class Progress:
         before.
         """
         tracked = self._state.requests.get(request_id)
-        if tracked is not None and tracked.stage is Stage.DECODING:
+        if tracked is not None and tracked.stage is DECODING:
             more = _more_tokens(tracked, output_tokens)
             if more:
                 if not tracked.request.warms:
@@ -124,12 +124,12 @@ class Progress:
         """
         state = self._state
         tracked = state.requests.get(request_id)
-        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+        if tracked is None or tracked.stage not in (PREFILLING, DECODING):
             return ()
         state.view.now = now
         instance, decodes_on = tracked.instance, tracked.decodes_on
         self._circuits.answered(tracked, decodes_on, now)
-        if tracked.stage is Stage.PREFILLING:
+        if tracked.stage is PREFILLING:
             self._dispatching.prefilled(tracked, now)
         if tracked.session is not None:
             self._moving.touch_session(tracked.session, now)
@@ -197,7 +197,7 @@ class Progress:
             return ()
         state.view.now = now
         instance = tracked.instance
-        counted_on = tracked.decodes_on if tracked.stage is Stage.DECODING else instance
+        counted_on = tracked.decodes_on if tracked.stage is DECODING else instance
         if outcome is MoveOutcome.CANCELLED:
             self._circuits.left(tracked, now)
         how = RequestOutcome.DECLINED if declined else _OUTCOMES[outcome]
@@ -242,15 +242,18 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
     """Return the number of output tokens that were not reported before; from now on they count as reported."""
-    more = max(0, output_tokens - tracked.generated_tokens)
-    tracked.generated_tokens += more
+    more = output_tokens - tracked.generated_tokens
+    if more <= 0:
+        return 0
+    tracked.generated_tokens = output_tokens
     return more
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
-    """Return the seconds per output token after the first; None if there are no such tokens, or if the first token
-    could not be observed.
+    """Return the seconds per output token after the first, in each of the request's answers; None if there are no such
+    tokens, or if the first token could not be observed.
     """
-    if tracked.first_token_at is None or output_tokens <= 1:
+    each = output_tokens / tracked.request.answers
+    if tracked.first_token_at is None or each <= 1:
         return None
-    return (now - tracked.first_token_at) / (output_tokens - 1)
+    return (now - tracked.first_token_at) / (each - 1)

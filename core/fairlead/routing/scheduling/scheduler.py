@@ -90,6 +90,8 @@ class PoolScheduler:
             decisions=settings.decisions,
         )
         self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
+        self.caches: EngineCaches = state.caches
+        """The blocks that engines report to hold; the caller adds the engines' events, if the engines send any."""
         self._moving = moving = Moving(state)
         placing = Placing(state, moving)
         self._dispatching = Dispatching(state, moving)
@@ -419,13 +421,6 @@ class PoolScheduler:
     def binds_beginnings(self) -> bool:
         """Whether the current policy binds requests without a session, by how their prompts begin."""
         return self._state.policy.binds_beginnings is not None
-
-    @property
-    def caches(self) -> EngineCaches:
-        """The blocks that the engines report to hold. The caller adds the engines' KV events, if the engines send
-        any.
-        """
-        return self._state.caches
 
     @property
     def handovers(self) -> Handovers:

@@ -7,8 +7,7 @@ from fairlead.routing.knowledge.circuit import CircuitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Settings of a scheduler. With `speculative_insert`, a prompt counts as cached from its dispatch on, rather than
-    from its first token on. While no instance accepts requests, at most `held_limit` requests are held, for up to
+    """Settings of a scheduler. While no instance accepts requests, at most `held_limit` requests are held, for up to
     `no_instances_ttl_seconds`; if an instance is expected to start, the pool's spec sets both limits. The bodies of
     held requests never exceed `held_bytes`. `attempts` is the maximum number of dispatches of one request. A process
     that does not need load samples or decisions can turn them off to save time.
@@ -23,5 +22,4 @@ class SchedulerSettings:
     records_limit: int = 50_000
     load_samples: bool = True
     decisions: bool = True
-    speculative_insert: bool = False
     circuit: CircuitSettings = field(default_factory=CircuitSettings)

@@ -110,7 +110,7 @@ class SharedScheduler(PoolScheduler):
         """See `Scheduler.first_token`."""
         if self._state.is_front:
             self._asking.tell(FirstToken(request=request_id), now)
-        return super().first_token(request_id, now)
+        return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
         """See `Scheduler.transferred`."""
@@ -127,7 +127,7 @@ class SharedScheduler(PoolScheduler):
         """See `Scheduler.complete`."""
         if self._state.is_front:
             self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
-        return super().complete(request_id, now, output_tokens, cached_tokens)
+        return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
         """See `Scheduler.retry`. A front retries at once without its decider, and then informs the decider."""
@@ -191,7 +191,8 @@ class SharedScheduler(PoolScheduler):
         """See `PoolScheduler.instance_worked`."""
         if self._state.is_front:
             self._asking.tell(InstanceWorked(instance=instance), now)
-        super().instance_worked(instance, now)
+        if self._state.suspected or self._state.circuits:
+            super().instance_worked(instance, now)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
         """See `Scheduler.give_up`."""

@@ -37,6 +37,7 @@ from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
 from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
+from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.overtaking import OvertakenInQueues
 from fairlead.routing.queues.queueing import Queue
@@ -54,6 +55,7 @@ from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
 """Maximum number of routing blocks that a router remembers of the store that all engines read: some 100 MB."""
+_REUSABLE = (DeadlineQueue, InstanceQueue)
 MOST_PLACED = 512
 """Maximum number of placed prompts that are kept to be reported to other routers with the next share; the newest are
 kept.
@@ -87,13 +89,14 @@ class SchedulerState:
         self.recorder = recorder
         self.settings = settings
         self.gate = build_gate(table.early_rejection.mode)
-        self.accounting = Accounting(lambda prompt_tokens, hit_tokens: self.prefill_times.seconds(prompt_tokens, hit_tokens))
+        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
+        self.accounting = Accounting(self.prefill_times.seconds)
         self.loads = self.accounting.loads
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
-        self.emptied: dict[str, DeadlineQueue] = {}
-        """Empty queues of the present discipline, kept for reuse by the next requests of their instances, because most
-        requests find their queue empty.
+        self.emptied: dict[str, DeadlineQueue | InstanceQueue] = {}
+        """Empty queues of the present discipline, kept for the next requests of their instances, because most requests
+        find their queue empty.
         """
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
@@ -122,7 +125,6 @@ class SchedulerState:
         """Instances that are no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
         """Instances that left the table after a drain, kept as long as they are the last home of some session."""
-        self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
         self.load_times = LoadTimes()
@@ -169,6 +171,7 @@ class SchedulerState:
         """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
         self.sends_unfinished_first = parameters.sends_unfinished_first
+        self.counts_early = parameters.early_prefixes
         if not parameters.keeps_contexts:
             self.view.kept = None
         elif self.view.kept is None:
@@ -235,7 +238,8 @@ class SchedulerState:
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
         hit = hit_or_fetched_tokens(tracked, instance, self.loads, self.view)
         self.accounting.enqueue(tracked, instance, hit, now, decode)
-        self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
+        if self.gate.forecast is not None:
+            self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
         """Hold an accepted request until some instance accepts requests."""
@@ -267,7 +271,7 @@ class SchedulerState:
     def put_away(self, instance: str) -> None:
         """Keep the instance's empty queue for reuse."""
         queue = self.queues.pop(instance)
-        if isinstance(queue, DeadlineQueue) and queue.can_begin_again:
+        if isinstance(queue, _REUSABLE) and queue.can_begin_again:
             self.emptied[instance] = queue
 
     def new_queue(self, instance: str) -> Queue:

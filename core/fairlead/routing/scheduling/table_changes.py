@@ -109,6 +109,7 @@ def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable
         times = _tokens_per_byte(table) / _tokens_per_byte(before)
         measured = () if is_other else (state.prefill_times.speeds.recounted(times), state.prefill_times.whole.recounted(times))
         state.prefill_times = state.view.prefill_times = PrefillTimes(table.engine, *asked, *measured)
+        state.accounting.prefill_seconds = state.prefill_times.seconds
     state.prefill_times.declare(table.engine)
     if is_other or not told_alike:
         state.decode_times = state.view.decode_times = DecodeTimes(table.engine)

@@ -25,10 +25,14 @@ class Waiting:
 
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
         """Place, hold or refuse a request about which no router has decided yet."""
-        identify(self._state, tracked, now)
+        if tracked.request.session is not None or tracked.request.beginning:
+            identify(self._state, tracked, now)
         if self._state.sends_unfinished_first:
             tracked.continues = continues_task(self._state, tracked.request)
-        self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
+        self._placed(tracked, now, self._place_unless_unheld)
+
+    def _place_unless_unheld(self, tracked: TrackedRequest, now: float) -> Refusal | None:
+        return self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
 
     def place_held(self, now: float) -> None:
         """Place held requests by priority and age if some instance accepts requests. Refuse those held for too long,

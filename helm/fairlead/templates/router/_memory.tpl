@@ -2,7 +2,7 @@
 `fairlead_router.limits.needed_memory` computes. files/router-memory.json has its numbers. */ -}}
 {{- define "fairlead.routerMemory" -}}
 {{- $numbers := .Files.Get "files/router-memory.json" | fromJson -}}
-{{- $given := .Values.router.settings -}}
+{{- $given := .Values.router.settings | default dict -}}
 {{- $settings := dict "FAIRLEAD_BODY_MEMORY_BYTES" $given.FAIRLEAD_BODY_MEMORY_BYTES -}}
 {{- range $name, $default := $numbers.defaults -}}
 {{- $_ := set $settings $name (hasKey $given $name | ternary (index $given $name) $default) -}}
@@ -20,7 +20,7 @@
 
 {{- /* The resources of a router's container: with the memory that its settings may take, where `limits` names none. */ -}}
 {{- define "fairlead.routerResources" -}}
-{{- $resources := deepCopy .Values.router.resources -}}
+{{- $resources := deepCopy (.Values.router.resources | default dict) -}}
 {{- if and (hasKey $resources "limits") (not (hasKey $resources.limits "memory")) -}}
 {{- $_ := set $resources.limits "memory" (printf "%dMi" (div (include "fairlead.routerMemory" . | int64) 1048576)) -}}
 {{- end -}}

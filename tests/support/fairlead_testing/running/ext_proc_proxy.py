@@ -228,8 +228,8 @@ class Proxy:
         await stream.hear()
 
     async def _answer(self, stream: Call, seen: Seen, response: httpx.Response, served: str | None) -> None:
-        kind = response.headers.get("content-type", "")
-        await stream.say(response_headers(response.status_code, {"content-type": kind}, served=served))
+        shown = {"content-type": "", **{name: value for name, value in response.headers.items() if name in ("content-type", "metadata")}}
+        await stream.say(response_headers(response.status_code, shown, served=served))
         mutation = (await stream.hear()).response_headers.response.header_mutation
         seen.status, seen.headers = response.status_code, headers_of(mutation)
 

@@ -13,6 +13,7 @@ from fairlead.pool_states import (
     PoolEvent,
     PoolObservations,
     PoolState,
+    TaskObservation,
     UnheardPools,
 )
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -53,6 +54,7 @@ class FakeControlPlane:
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     departed: str = ""
+    tasks: tuple[TaskObservation, ...] = ()
     canary: str | None = None
     """The verdict about `canary_step`, or about whatever step the operator reports."""
     canary_step: str = ""
@@ -86,6 +88,7 @@ class FakeControlPlane:
             demand=self.demand,
             troubled_engines=self.troubled_engines,
             departed=self.departed,
+            tasks=self.tasks,
             ended=ended,
             canary=None
             if self.canary is None or state.canary is None

@@ -148,8 +148,10 @@ def test_a_cron_is_said_in_words(text: str, words: str) -> None:
 
 def test_the_note_on_daylight_saving_time_knows_which_zones_have_it() -> None:
     now = datetime(2026, 11, 22, tzinfo=UTC)
-    assert "does not change" in dst_note(ZoneInfo("Asia/Tokyo"), now)
-    assert "changes its clocks" in dst_note(ZoneInfo("Australia/Lord_Howe"), now)
+    daily, hourly = parse_cron("30 2 * * *"), parse_cron("*/20 * * * *")
+    assert "does not change" in dst_note(daily, ZoneInfo("Asia/Tokyo"), now)
+    assert "changes its clocks: a start at a skipped time happens when" in dst_note(daily, ZoneInfo("Australia/Lord_Howe"), now)
+    assert "a skipped hour has none, and a repeated hour has them both times" in dst_note(hourly, ZoneInfo("Europe/Berlin"), now)
 
 
 @given(

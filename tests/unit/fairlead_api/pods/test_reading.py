@@ -54,6 +54,14 @@ async def test_the_log_is_that_of_the_engine_with_its_restarts() -> None:
     assert "previous" not in query
 
 
+async def test_without_a_container_named_engine_the_log_is_that_of_the_pods_default_container() -> None:
+    cluster = Cluster(containers=("istio-proxy", "vllm"))
+    cluster.pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "vllm"}
+    assert (await log(cluster)).container == "vllm"
+    cluster.pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "gone"}
+    assert (await log(cluster)).container == "istio-proxy"
+
+
 async def test_a_search_looks_through_more_lines_and_ignores_the_case() -> None:
     cluster = Cluster()
     found = await log(cluster, search="TW", lines=1)

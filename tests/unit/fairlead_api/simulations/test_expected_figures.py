@@ -132,5 +132,5 @@ def test_a_simulated_pool_that_is_not_like_the_real_one_says_nothing_of_it() -> 
 
 def test_a_pool_of_which_nothing_was_recorded_cannot_be_compared() -> None:
     found = unknown(trialled(recorded=Recorded()))
-    assert "was not recorded" in str(found[Quantity.ATTAINMENT])
-    assert "was not recorded" in str(found[Quantity.HIT_RATE])
+    assert "not recorded" in str(found[Quantity.ATTAINMENT])
+    assert "not recorded" in str(found[Quantity.HIT_RATE])

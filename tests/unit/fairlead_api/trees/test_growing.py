@@ -110,6 +110,7 @@ TURNS = st.lists(
         at=st.integers(0, 1000).map(lambda seconds: AT + seconds),
         task=st.sampled_from([None, "t", "u"]),
         parent=st.one_of(st.none(), NAMES),
+        priority_class=st.sampled_from([None, "batch", "default"]),
         outcome=st.sampled_from(RequestOutcome),
         sent_seconds=st.one_of(st.none(), st.floats(0, 5)),
         ended_seconds=st.one_of(st.none(), st.floats(0, 90)),

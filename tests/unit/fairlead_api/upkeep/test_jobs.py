@@ -167,9 +167,10 @@ async def test_a_run_that_raised_is_no_problem_of_who_stops_it() -> None:
 
 def test_a_pool_that_is_gone_has_no_figures_left() -> None:
     telemetry = Telemetry()
-    telemetry.tell_scaling({("a/chat", "both"): 7, ("a/gone", "prefill"): 1}, {"a/chat": -0.1, "a/gone": 0.1})
-    telemetry.tell_scaling({("a/chat", "both"): 7}, {"a/chat": -0.1})
+    telemetry.tell_scaling({("a/chat", "both"): 7, ("a/gone", "prefill"): 1}, {"a/chat": -0.1, "a/gone": 0.1}, {("a/gone", "default"): 0.1})
+    telemetry.tell_scaling({("a/chat", "both"): 7}, {"a/chat": -0.1}, {("a/chat", "batch"): -0.2})
     page = telemetry.exposition()[0].decode()
     assert 'fairlead_api_wanted_instances{pool="a/chat",role="both"} 7.0\n' in page
     assert 'fairlead_api_slo_headroom{pool="a/chat"} -0.1\n' in page
+    assert 'fairlead_api_task_slo_headroom{pool="a/chat",priority_class="batch"} -0.2\n' in page
     assert "gone" not in page

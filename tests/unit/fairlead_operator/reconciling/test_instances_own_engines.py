@@ -21,6 +21,7 @@ from fairlead.tables import InstanceEngine
 from fairlead_operator.cluster import Resource
 from fairlead_operator.manifests import pod
 from fairlead_operator.observing.pod_engines import PodEngine, by_template, pod_engine, shown_ports
+from fairlead_operator.observing.pods import read_pods
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.examples import examples
@@ -49,6 +50,7 @@ TEMPLATE_ONLY = {
 
 POOLS_OWN = {
     "bytesPerToken": 3,
+    "passPriority": True,
     "canary": True,
     "replaceStalledAfter": "9s",
     "kvTransfer.kind": "Nixl",
@@ -284,6 +286,50 @@ def test_an_adopted_pod_is_reached_at_the_declared_port_unless_it_shows_another(
     present = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "selector": {"matchLabels": {"app": "a"}}}]})
     found = pod_engine(SELECTED_HASH, shown_ports({"containers": containers}), present, by_template(present))
     assert found == PodEngine(port=port)
+
+
+SIDECAR: dict[str, Any] = {
+    "name": "istio-proxy",
+    "ports": [{"name": "http-envoy-prom", "containerPort": 15090, "protocol": "TCP"}],
+    "readinessProbe": {"httpGet": {"path": "/healthz/ready", "port": 15021}},
+}
+"""The side-car as Istio injects it: first, where the application is to wait for it."""
+TURNED = {"readinessProbe": {"httpGet": {"path": "/app-health/vllm/readyz", "port": 15020}}}
+"""A readiness probe as Istio rewrites it."""
+CALLED = {"kubectl.kubernetes.io/default-container": "vllm"}
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize(
+    ("engine", "annotations", "port"),
+    [
+        (container("vllm") | TURNED, CALLED, 8000),
+        (container("vllm", declared=(8000,)) | TURNED, {}, 8000),
+        (container("vllm", declared=(8000, 9090)) | TURNED, CALLED, 8000),
+        (container("vllm", declared=(("http", 8123),)) | TURNED, CALLED, 8123),
+        (container("vllm", declared=(8123,), probed=8123), CALLED, 8123),
+        (container("engine", declared=(8123,), probed=8123), {}, 8123),
+    ],
+)
+def test_the_port_of_an_injected_sidecar_is_never_taken_for_the_engines(
+    engine: dict[str, Any], annotations: dict[str, str], port: int, place: str
+) -> None:
+    present = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "selector": {"matchLabels": {"app": "a"}}}]})
+    containers = [SIDECAR, engine] if place == "before" else [engine, SIDECAR]
+    found = pod_engine(SELECTED_HASH, shown_ports({"containers": containers}, annotations), present, by_template(present))
+    assert found == PodEngine(port=port)
+
+
+def test_an_adopted_pods_revision_is_of_its_engines_image_whatever_sidecar_comes_first() -> None:
+    spec = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "selector": {"matchLabels": {"app": "a"}}}]})
+    statuses = [{"name": "istio-proxy", "image": "proxy:1"}, {"name": "vllm", "image": "vllm:7"}]  # by name, as kubelets sort them
+    adopted = {"fairlead.dev/adopted-by": "uid-1", **CALLED}
+    document = {
+        "metadata": {"name": "a-1", "uid": "u", "labels": {"app": "a"}, "annotations": adopted},
+        "spec": {"containers": [SIDECAR, container("vllm")]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": statuses},
+    }
+    assert [pod.revision for pod in read_pods([document], "uid-1", spec)] == ["m vllm:7"]
 
 
 def manifest(**spec: Any) -> dict[str, Any]:

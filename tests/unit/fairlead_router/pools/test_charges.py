@@ -95,6 +95,23 @@ def test_any_span_of_time_passes_the_limit_and_one_request_at_each_router_whatev
             assert taken <= burst + per_minute * span / 60 + routers * largest + 1e-6
 
 
+def test_a_request_for_several_answers_reserves_and_pays_all_of_them() -> None:
+    keys = keys_of(10_000)
+
+    def reserve(answers: int) -> Charge:
+        return keys.reserve(the_key(keys), request_of("r", 10, 0.0, 100), MOST, 0.0, answers=answers)
+
+    first = reserve(50)
+    second = reserve(50)
+    assert the_key(keys).limits.reserve(1, 0, 0.0), "each of the two reserved 5,010 tokens"
+    first.settle(10, 50 * 40, 0.0)
+    second.settle(10, 50 * 40, 0.0)
+    assert the_key(keys).limits.expected_answer(100) == 40, "an answer's length is learnt, not that of all of a request's"
+    assert the_key(keys).limits.expected_answer(100, 50) == 2000
+    assert the_key(keys).limits.expected_answer(30, 50) == 1500
+    assert counted(keys) == (2, 20, 4000)
+
+
 COMING = st.lists(
     st.tuples(st.floats(0.0, 30.0), st.floats(0.0, 5.0), st.lists(st.tuples(st.integers(1, 900), st.integers(0, 300)), max_size=5)),
     max_size=8,

@@ -58,9 +58,10 @@ def test_neither_session_nor_router_hash_can_be_read_from_what_is_stored_of_a_re
 
 def test_a_record_is_a_turn_of_its_session_and_says_how_it_ended() -> None:
     said = Lineage(parent="main", task="t", tool="Bash", window=2)
-    asked = replace(request("a", (1,), session="jane"), lineage=said, owner="key-1")
+    asked = replace(request("a", (1,), session="jane"), lineage=said, owner="key-1", priority_class="batch")
     (record,) = recorded_requests([Over(asked, ending=Ending.LEFT_WAITING, ended_at=7.5)], routing_table(["127.0.0.1:1"]), 1.0)
     assert (record.name, record.parent, record.task, record.tool, record.window_number) == ("jane", "main", "t", "Bash", 2)
+    assert record.priority_class == "batch"
     assert (record.tenant, record.ended_seconds, record.outcome, record.rejection) == ("key-1", 2.5, RequestOutcome.CANCELLED, None)
     (silent,) = recorded_requests([Over(request("b", (1,)))], routing_table(["127.0.0.1:1"]), 1.0)
     assert (silent.name, silent.parent, silent.tool, silent.ended_seconds, silent.outcome) == (None, None, None, None, None)

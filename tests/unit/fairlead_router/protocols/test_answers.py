@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole
+from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole, reported_error
 from fairlead_router.protocols.dialects import Dialect
 
 OPENAI, ANTHROPIC, RESPONSES = Dialect.OPENAI, Dialect.ANTHROPIC, Dialect.RESPONSES
@@ -231,6 +231,8 @@ def test_a_response_says_the_same_however_it_is_cut(texts: list[str], end: str, 
         choice(delta={"function_call": {"name": "f"}}),
         choice(delta={"audio": {"data": "AA=="}}),
         choice(text="x"),
+        choice(text="", token_ids=[7]),
+        choice(delta={}, token_ids=[7, 8]),
         choice("stop", text="x"),
         ": ping\ndata: " + json.dumps({"choices": [{"delta": {"content": "x"}}]}) + "\n\n",
         'data: {"choices":\ndata: [{"delta": {"content": "x"}}]}\n\n',
@@ -253,6 +255,8 @@ def test_any_piece_of_generated_content_is_a_first_token(content: str) -> None:
         (OPENAI, choice(delta={"role": "assistant"})),
         (OPENAI, choice(delta={"content": None, "tool_calls": []})),
         (OPENAI, choice(text="")),
+        (OPENAI, choice(text="", token_ids=[])),
+        (OPENAI, event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "prompt_token_ids": [1, 2]})),
         (OPENAI, event({"choices": [], "prompt_filter_results": []})),
         (OPENAI, event({"choices": None})),
         (OPENAI, "data: \n\ndata: not json\n\ndata: [1]\n\ndata: 7\n\n"),
@@ -334,6 +338,34 @@ def test_an_error_event_is_a_failure_wherever_it_is_cut_and_wherever_it_stands(d
             reader, _ = read(before + error, dialect, [len(before) + cut])
             assert reader.failure == reader.shortfall == Failure("KV load failed", status)
             assert (reader.finished, reader.began) == (False, before == content)
+
+
+VOIDED = {"object": "response", "status": "cancelled", "background": False, "output": [{"type": "message"}]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "gives_up", "why"),
+    [
+        (OPENAI, chunk(None, "abort"), "finish_reason abort"),
+        (OPENAI, chunk("x", "error"), "finish_reason error"),
+        (OPENAI, choice("abort", text=""), "finish_reason abort"),
+        (OPENAI, chunk("x", "stop", 1) + chunk("", "abort"), "finish_reason abort"),
+        (ANTHROPIC, named({"type": "message_delta", "delta": {"stop_reason": None, "stop_sequence": None}, "usage": {}}), "stop_reason"),
+        (RESPONSES, named({"type": "response.completed", "response": VOIDED}), "cancelled"),
+    ],
+)
+@pytest.mark.parametrize("ends", ["", DONE, named({"type": "message_stop"})])
+def test_an_answer_that_its_engine_gives_up_is_a_failure_in_every_protocol(dialect: Dialect, gives_up: str, why: str, ends: str) -> None:
+    reader, _ = read(gives_up + ends, dialect)
+    assert reader.failure is not None
+    assert why in reader.failure.message
+    assert not reader.finished
+
+
+def test_what_its_client_may_have_cancelled_is_no_failure() -> None:
+    for response in ({**VOIDED, "background": True}, {"status": "cancelled"}):
+        assert read(named({"type": "response.completed", "response": response}), RESPONSES)[0].failure is None
+        assert read_whole(orjson.dumps({"id": "resp_1", **response})).failure is None
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", ": ping\n\n", DONE, chunk("") + DONE, event({"choices": [], "usage": USAGE}) + DONE])
@@ -602,6 +634,59 @@ def test_usage_of_whole_answers_is_read_leniently(document: dict[str, Any], expe
     assert (said.usage, said.failure) == (expected, None)
 
 
+def test_an_answer_with_numbers_that_json_has_not_is_given_up_too() -> None:
+    body = b'{"choices": [{"text": "x", "logprobs": [NaN], "finish_reason": "abort"}]}'
+    assert read_whole(body).failure == Failure("it ended with finish_reason abort")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "events", "failure", "output"),
+    [
+        (OPENAI, chunk("x") + chunk(None, "stop") + event({"choices": [], "usage": USAGE}) + DONE, None, 7),
+        (OPENAI, chunk("x") + event({"error": ERROR}), Failure("KV load failed", 500), 1),
+        (OPENAI, DONE, Failure("the stream has no content, and no reason for its end"), 0),
+        (ANTHROPIC, named({"type": "content_block_delta", "delta": {"text": "x"}}) + named({"type": "message_stop"}), None, 1),
+        (RESPONSES, named({"type": "response.output_text.delta", "delta": "x"}), Failure("the stream ended before its answer did"), 1),
+    ],
+)
+def test_events_that_nobody_asked_for_are_judged_as_events(dialect: Dialect, events: str, failure: Failure | None, output: int) -> None:
+    said = read_whole(events.encode(), kind=b"text/event-stream; charset=utf-8", dialect=dialect)
+    assert said.usage is not None
+    assert (said.failure, said.usage.output_tokens) == (failure, output)
+
+
+@pytest.mark.parametrize(
+    ("document", "failure"),
+    [
+        ({"object": "error", "message": "boom", "code": 500}, Failure("boom", 500)),
+        ({"object": "error", "error": {"message": "boom"}}, Failure("boom")),
+        ({"error": ERROR}, Failure("KV load failed", 500)),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}, "request_id": "r"}, Failure("boom", 503)),
+        ({"error": None, "prompt": ""}, None),
+        ({"text": "", "error": None}, None),
+        ({"count": 2, "tokens": [1, 2], "token_strs": ["error", "x"]}, None),
+        ({"prompt": '{"error": "boom"}'}, None),
+        ({"id": "resp_1", "status": "failed", "error": {"message": "boom"}, "output": []}, None),
+        ({"tokens": [], "error": "x" * 100_000}, None),
+    ],
+)
+def test_a_document_of_any_form_may_be_an_error(document: dict[str, Any], failure: Failure | None) -> None:
+    assert reported_error(orjson.dumps(document)) == failure
+
+
+def test_plain_text_is_no_answer_but_a_document_by_that_name_is() -> None:
+    assert read_whole(b"Internal Server Error", kind=b"text/plain; charset=utf-8").failure == Failure("the answer is plain text")
+    assert read_whole(b'{"score": 0.5}', kind=b"text/plain").failure is None
+    assert read_whole(b'[{"score": 0.5}]', kind=b"text/plain").failure is None
+    assert read_whole(b"Internal", kind=b"application/octet-stream").failure is None
+
+
+def test_usage_of_coheres_protocol_is_what_it_bills() -> None:
+    said = read_whole(b'{"embeddings": {"float": [[0.1]]}, "meta": {"billed_units": {"input_tokens": 4, "image_tokens": null}}}')
+    assert (said.usage, said.failure) == (Usage(0, None, 4), None)
+    assert read_whole(b'{"results": [], "meta": {"api_version": {}}}').usage is None
+
+
 def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
     assert read_whole(b'{"data": [{"embedding": [NaN, -Infinity]}], "usage": {"prompt_tokens": 4}}').usage == Usage(0, None, 4)
 
@@ -616,6 +701,13 @@ def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
         ({"type": "error", "error": {"type": "rate_limit_error", "message": "boom"}}, Failure("boom", 429)),
         ({"id": "resp_1", "status": "failed", "error": {"code": "server_error", "message": "boom"}}, Failure("boom")),
         ({"choices": [{"message": {"content": ""}, "finish_reason": "error"}]}, Failure("it ended with finish_reason error")),
+        ({"choices": [{"message": {"content": "x"}, "finish_reason": "abort"}]}, Failure("it ended with finish_reason abort")),
+        ({"choices": [{"finish_reason": "stop"}, {"finish_reason": "abort"}]}, Failure("it ended with finish_reason abort")),
+        ({"choices": [{"message": {"content": '"finish_reason": "abort"'}, "finish_reason": "stop"}]}, None),
+        ({"choices": [{"text": "x", "finish_reason": "stop"}], "metadata": {"finish_reason": "abort"}}, None),
+        ({"type": "message", "role": "assistant", "content": [{"text": "x"}]}, Failure("it ended without a stop_reason")),
+        ({"type": "message", "role": "assistant", "content": [{"text": "x"}], "stop_reason": "end_turn"}, None),
+        ({"id": "resp_1", **VOIDED}, Failure("it was cancelled")),
         ({"choices": [{"message": {"content": '"finish_reason": "error"'}, "finish_reason": "stop"}], "error": None}, None),
         ({"choices": [{"message": {"content": '{"error": "boom"}'}, "finish_reason": "length"}]}, None),
         ({"id": "resp_1", "status": "incomplete", "error": None}, None),

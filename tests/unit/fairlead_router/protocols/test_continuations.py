@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import AnswerSoFar, answer_so_far
-from fairlead_router.protocols.continuations import Uncarried, Unlike, rest, unlike, why_not
+from fairlead_router.protocols.answers_so_far import MOST_TEXT, SETTLED_BYTES, AnswerSoFar, answer_so_far
+from fairlead_router.protocols.continuations import LONGEST_STOPS, Uncarried, Unlike, rest, unlike, why_not
 from fairlead_router.protocols.continued_streams import RestReader, continued
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_testing.examples import examples
@@ -247,6 +247,9 @@ def _check(dialect: Dialect, whole: bytes, got: bytes, document: dict[str, Any],
         ({"kv_transfer_params": {"a": 1}}, Uncarried.ENGINE_STATE),
         ({"stop": ["Straßenbahn"]}, Uncarried.STOP_STRING),
         ({"stop": "Straßenbahn", "tools": []}, Uncarried.STOP_STRING),
+        ({"stop": "x" * LONGEST_STOPS}, None),
+        ({"stop": "x" * (LONGEST_STOPS + 1)}, Uncarried.STOP_STRING),
+        ({"stop": ["x"] * (LONGEST_STOPS + 1)}, Uncarried.STOP_STRING),
         ({"response_format": {"type": "text"}, "tool_choice": "auto", "n": 1, "logprobs": False, "stop": ["Bahn"]}, None),
     ],
 )
@@ -332,6 +335,80 @@ def test_token_ids_go_along_where_they_are_known() -> None:
     made = rest(b'{"prompt":"x"}', {"prompt": "x"}, Dialect.OPENAI, sent, given_tokens=2, ids=[7, 8, 3, 4])
     assert made is not None
     assert json.loads(made.body)["prompt"] == [7, 8, 3, 4]
+
+
+def _with_ids(*ids: int, text: str = "") -> bytes:
+    return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": {"content": text}, "token_ids": ids}]}).encode() + b"\n\n"
+
+
+def test_tokens_without_text_are_not_made_again() -> None:
+    document = DOCUMENTS[Dialect.OPENAI]
+    sent = answer_so_far(Dialect.OPENAI, [_with_ids(3), _with_ids(4)])
+    sent.settle()
+    assert why_not(document, Dialect.OPENAI, sent, "vllm") is None
+    made = rest(json.dumps(document).encode(), document, Dialect.OPENAI, sent, given_tokens=2, ids=[7, 8, *sent.ids])
+    assert made is not None
+    assert json.loads(made.body)["kv_transfer_params"] == {"prompt_token_ids": [7, 8, 3, 4]}
+    assert rest(json.dumps(document).encode(), document, Dialect.OPENAI, sent, given_tokens=2) is None, "from where, is not known"
+    for stop in ("Bahn", ["Bahn"]):
+        assert why_not({**document, "stop": stop}, Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
+
+
+def test_ids_of_a_part_of_the_text_alone_say_nothing_of_where_it_goes_on() -> None:
+    sent = answer_so_far(Dialect.OPENAI, [_with_ids(3, text="Die "), _chunk(content="Straße")])
+    sent.settle()
+    assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
+
+
+def test_ids_that_no_token_has_are_none() -> None:
+    for ids in ([2**32], [-1], [2**70], ["7"], [True], 7):
+        sent = answer_so_far(Dialect.OPENAI, [])
+        chunk = {"id": "a", "choices": [{"index": 0, "delta": {"content": "Die "}, "token_ids": ids}]}
+        sent.pieces.append(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        sent.settle()
+        assert (sent.text, sent.ids) == ("Die ", [])
+
+
+def _long(dialect: Dialect) -> list[bytes]:
+    """Events of an answer with more text than is kept."""
+    text = "y" * 65_536
+    if dialect is Dialect.OPENAI:
+        events = [_chunk(content=text)]
+    elif dialect is Dialect.ANTHROPIC:
+        events = [_events({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})]
+    else:
+        item = {"id": "m", "type": "message", "content": [{"type": "output_text", "text": text}]}
+        added = {"type": "response.output_item.added", "output_index": 0, "item": {"id": "m", "type": "message"}}
+        events = [_events(added), _events({"type": "response.output_item.done", "output_index": 0, "item": item})]
+    return events * (MOST_TEXT // len(text) + 1)
+
+
+@pytest.mark.parametrize("dialect", list(DOCUMENTS))
+def test_an_answer_of_which_no_more_is_kept_does_not_begin_again(dialect: Dialect) -> None:
+    sent = answer_so_far(dialect, [])
+    for event in _long(dialect):
+        sent.pieces.append(event)
+        sent.settle_if_large()
+    sent.settle()
+    assert sent.is_too_long
+    assert why_not(DOCUMENTS[dialect], dialect, sent, "vllm") is Uncarried.TOO_LONG
+
+
+def test_events_with_much_beside_their_text_are_not_kept() -> None:
+    sent = answer_so_far(Dialect.OPENAI, [])
+    large = {"id": "a", "choices": [{"index": 0, "delta": {"content": "x"}, "logprobs": {"content": ["y" * 1000]}}]}
+    for _ in range(1000):
+        sent.pieces.append(b"data: " + json.dumps(large).encode() + b"\n\n")
+        sent.settle_if_large()
+        assert sum(map(len, sent.pieces)) <= SETTLED_BYTES
+    sent.settle()
+    assert sent.text == "x" * 1000
+
+
+def test_few_events_are_not_read_before_they_are_needed() -> None:
+    sent = answer_so_far(Dialect.OPENAI, [_chunk(content="x")] * 100)
+    sent.settle_if_large()
+    assert len(sent.pieces) == 100
 
 
 def test_thoughts_beside_a_text_are_kept_however_alike_their_events_are() -> None:

@@ -9,7 +9,7 @@ CLIENT_PATHS = (
     "GET /version", "GET /health", "GET /ping", "POST /ping", "POST /tokenize", "POST /detokenize", "GET /v1/models", "POST /v1/systemone",
     "POST /invocations", "POST /v1/chat/completions", "POST /v1/chat/completions/batch", "POST /v1/responses", "GET /v1/responses/resp_1",
     "POST /v1/responses/resp_1/cancel", "POST /v1/completions", "POST /v1/messages", "POST /v1/messages/count_tokens",
-    "POST /generative_scoring", "POST /v1/embeddings", "POST /v1/rerank", "POST /rerank", "POST /v2/rerank", "POST /v1/score", "POST /score",
+    "POST /generative_scoring", "POST /v1/embeddings", "POST /v2/embed", "POST /v1/rerank", "POST /rerank", "POST /v2/rerank", "POST /v1/score", "POST /score",
     "POST /pooling", "POST /classify", "POST /v1/audio/transcriptions", "POST /v1/audio/translations",
 )  # fmt: skip
 """What clients ask of vLLM 0.32, with a generating or a pooling model."""

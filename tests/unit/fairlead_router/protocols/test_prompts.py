@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_router.protocols.paths import find
 from fairlead_router.protocols.prompts import (
     Prompt,
     anthropic_prompt,
@@ -106,3 +107,15 @@ def test_a_document_without_a_prompt_is_a_400_that_names_the_field(reader, docum
     with pytest.raises(BadRequest) as caught:
         reader(document)
     assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def test_images_of_coheres_embeddings_are_media_and_not_their_letters() -> None:
+    endpoint = find(b"/v2/embed")
+    assert endpoint is not None
+    image = f"data:image/png;base64,{'A' * 1_000_000}"
+    assert endpoint.prompt({"texts": ["one", "two"]}).text == b"onetwo"
+    shown = endpoint.prompt({"images": [image]})
+    assert (shown.kinds, len(shown.text) < 10_000) == (MEDIA, True)
+    assert shown == endpoint.prompt({"inputs": [{"content": [{"type": "image_url", "image_url": {"url": image}}]}]})
+    assert endpoint.prompt({"images": 7}).text == b""
+    assert endpoint.prompt({"images": [7, None]}).kinds == MEDIA, "the engine refuses them"

@@ -382,3 +382,31 @@ def test_a_refusal_writes_no_more_of_a_value_than_it_shows(monkeypatch: pytest.M
         assert tracemalloc.get_traced_memory()[1] < len(body) // 4
     finally:
         tracemalloc.stop()
+
+
+BATCH = _endpoint(b"/v1/chat/completions/batch")
+TURN = [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "answers"),
+    [
+        (CHAT, {"messages": TURN}, 1),
+        (CHAT, {"messages": TURN, "n": None}, 1),
+        (CHAT, {"messages": TURN, "n": 1}, 1),
+        (CHAT, {"messages": TURN, "n": 8}, 8),
+        (CHAT, {"messages": TURN, "n": 8.0}, 8),
+        (CHAT, {"messages": TURN, "n": "8"}, 8),
+        (CHAT, {"messages": TURN, "n": -3}, 1),
+        (CHAT, {"messages": TURN, "n": []}, 1),
+        (COMPLETION, {"prompt": "once", "n": 2, "best_of": 5}, 5),
+        (COMPLETION, {"prompt": ["once", "twice"], "n": 3}, 6),
+        (COMPLETION, {"prompt": [[1], [2], [3]]}, 3),
+        (COMPLETION, {"prompt": [1, 2, 3]}, 1),
+        (BATCH, {"messages": [TURN, TURN, TURN]}, 3),
+        (BATCH, {"messages": [TURN, TURN], "n": 2}, 4),
+    ],
+)
+def test_a_request_says_how_many_answers_it_asks_for(path: Endpoint, document: dict[str, Any], answers: int) -> None:
+    parsed = parse_request(orjson.dumps({"model": "m", "max_tokens": 7, **document}), path)
+    assert (parsed.answers, parsed.max_output_tokens) == (answers, 7)

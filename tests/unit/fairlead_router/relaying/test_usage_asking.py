@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.relaying.usage_asking import ask_for_usage
+from fairlead_router.relaying.usage_asking import ask_for_usage, names_the_option
 
 _OPTIONS = st.dictionaries(
     st.sampled_from(["include_usage", "continuous_usage_stats", "include_obfuscation", "x"]),
@@ -64,3 +64,25 @@ def test_a_name_that_is_there_twice_and_options_of_any_shape_are_asked_too(body:
 def test_options_that_are_no_object_are_left_to_the_engine() -> None:
     body = b'{"model": "m", "stream_options": 7}'
     assert ask_for_usage(body, orjson.loads(body)) == (body, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        ({"message": "stream_options: Extra inputs are not permitted", "code": 400}, True),
+        ({"message": "Unrecognized request argument supplied: include_usage"}, True),
+        ({"message": "Extra inputs are not permitted", "param": "stream_options.include_usage"}, True),
+        ({"message": "{'loc': ('body', 'stream_options'), 'input': {'include_usage': True}}", "param": None}, True),
+        ({"message": "Field required, input: {'stream_options': {'include_usage': True}}", "param": "messages"}, False),
+        ({"message": "1 validation error: {'input': {'stream_options': {}, 'messages': 7}}"}, False),
+        ({"message": "context too long"}, False),
+    ],
+)
+def test_a_refusal_that_repeats_the_request_is_not_about_the_option(error: dict[str, Any], *, names: bool) -> None:
+    assert names_the_option(orjson.dumps({"error": error})) is names
+    assert names_the_option(orjson.dumps({"object": "error", **error})) is names
+
+
+def test_a_refusal_that_is_not_json_is_judged_by_its_words() -> None:
+    assert names_the_option(b"stream_options is not supported")
+    assert not names_the_option(b"<html>")

@@ -229,7 +229,7 @@ def test_what_the_gpu_has_given_up_is_loaded_from_a_host_cache_behind_it() -> No
 
 
 def test_a_host_cache_needs_a_cache_on_the_gpu() -> None:
-    with pytest.raises(ValueError, match="behind the GPU"):
+    with pytest.raises(ValueError, match="a host cache needs a prefix cache on the GPU"):
         SimulatedInstance("i", replace(SMALL, host_tokens=512, dram_tokens=512 * 100))
 
 

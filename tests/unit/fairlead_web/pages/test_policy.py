@@ -61,7 +61,7 @@ async def test_the_pools_shadows_are_shown_as_predictions_in_all_and_by_hour() -
     async with visitor("viewer") as viewer:
         page = (await viewer.http.get(POLICY)).text
         shadows = page.split('id="h-shadows"')[1]
-        assert "predicted by the router's formula" in " ".join(shadows.split())
+        assert "the router's formula predicts" in " ".join(shadows.split())
         assert "-0.084 ± 0.011 s" in shadows
         assert "-2,140 ± 160 tokens" in shadows
         assert "70.0 %" in shadows

@@ -25,6 +25,24 @@ async def test_each_class_has_its_line_its_row_and_its_budget() -> None:
         assert "classes none → batch (-10, 60.0 %)" in page
 
 
+async def test_whole_tasks_have_a_row_for_each_class_and_version_with_a_target() -> None:
+    async with visitor("viewer") as viewer:
+        page = " ".join((await viewer.http.get(PAGE)).text.split())
+        tasks = (await viewer.http.get("/pools/default/chat/tasks")).text
+    assert "Whole tasks in time, by version and class" in page
+    assert "2 h 30 min / 2 h" in page
+    assert "targets of tasks none → batch (90 %: turns within 10 min and whole task within 2 h)" in page
+    assert '<span class="badge warn">broken off</span>' in tasks
+    assert tasks.count('data-label="Target"') == 2
+
+
+async def test_a_pool_without_targets_of_tasks_has_no_empty_table_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.tasks
+    monkeypatch.setattr(objectives, "tasks", lambda now, pool: replace(known(now, pool), shares=[]))
+    async with visitor("viewer") as viewer:
+        assert "Whole tasks in time" not in (await viewer.http.get(PAGE)).text
+
+
 async def test_an_outage_that_no_request_lived_through_still_burns(monkeypatch: pytest.MonkeyPatch) -> None:
     known = objectives.burn
 

@@ -83,6 +83,7 @@ class Pools:
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             *document_routes(f"{POOL}/ring", self._ring, "instances", guard),
             *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
+            *document_routes(f"{POOL}/slo/tasks", self._slo_tasks, "shares", guard),
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             *document_routes(f"{POOL}/canary", self._canary, "steps", guard),
@@ -252,6 +253,9 @@ class Pools:
 
     async def _slo_attainment(self, request: Request) -> Response:
         return as_json(objectives.attainment(self._clock(), pool_named(request)))
+
+    async def _slo_tasks(self, request: Request) -> Response:
+        return as_json(objectives.tasks(self._clock(), pool_named(request)))
 
     async def _slo_burn(self, request: Request) -> Response:
         return as_json(objectives.burn(self._clock(), pool_named(request)))

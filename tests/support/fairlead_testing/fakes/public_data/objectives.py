@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from fairlead.latency_cells import cell_of, is_edge
 from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloClass, SloPoint, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloClass, SloPoint, SloTask, SloTasks, SloVersion, SloWhatIf, TaskShare
 from fairlead_testing.fakes.public_data.loads import SLO_TTFT
 
 GOAL = 90.0
@@ -34,6 +34,9 @@ def versions(now: datetime, pool: str, attainment: float | None) -> list[SloVers
             attainment=0.973 if version == 1 else attainment,
             requests=812_004 if version == 1 else 64_311,
             classes=[SloClass(name="batch", priority=-10, share=0.6)] if version == 2 else [],
+            task=[SloTask(name="batch", turn_time_seconds=600.0, wall_time_seconds=7200.0, percentile=GOAL, idle_seconds=600.0)]
+            if version == 2
+            else [],
             revision=version,
             changed_by="ada" if version == 2 else "kubectl-client-side-apply",
         )
@@ -68,6 +71,29 @@ def attainment(now: datetime, pool: str) -> SloAttainment:
         shares=[share_of(one.version, one.priority_class, one.counts) for one in _kept()],
         step_seconds=900,
         points=points,
+    )
+
+
+def tasks(now: datetime, pool: str) -> SloTasks:
+    """A day of whole tasks: of one class in time, of another late, and of a third none."""
+    shares = [_tasks(2, "default", 1000, 950, 3), _tasks(2, "batch", 40, 30, 4), _tasks(1, "batch", 0, 0, 0)]
+    return SloTasks(pool=pool, start=now - timedelta(hours=24), end=now, since=None, shares=shares)
+
+
+def _tasks(version: int, name: str, judged: int, in_time: int, broken_off: int) -> TaskShare:
+    return TaskShare(
+        version=version,
+        priority_class=name,
+        turn_time_seconds=600.0,
+        wall_time_seconds=7200.0 if name == "batch" else None,
+        percentile=GOAL,
+        tasks=judged,
+        in_time=in_time,
+        attainment=in_time / judged if judged else None,
+        broken_off=broken_off,
+        served_in_time=in_time / (judged + broken_off) if judged else None,
+        turn_seconds=412.0 if judged else None,
+        wall_seconds=9012.0 if judged else None,
     )
 
 

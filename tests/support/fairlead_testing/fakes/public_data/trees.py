@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.rejections import RejectionReason
-from fairlead.session_trees import Evidence, Link
+from fairlead.session_trees import Evidence, Link, TaskVerdict
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 from fairlead_testing.fakes.public_data.loads import HOSTILE, INSTANCES
 
@@ -72,7 +72,17 @@ def think_times(pool: str, now: datetime) -> ThinkTimes:
 def _task(pool: str, root: str, turns: Sequence[TreeTurn], named: bool = True) -> TaskFigures:
     sums = _sums(turns)
     wall = (sums["ended_at"] - sums["first_at"]).total_seconds()
-    return TaskFigures(pool=pool, task=TASK if named else root, named=named, root=root, sessions=len(MEMBERS), wall_seconds=wall, **sums)
+    return TaskFigures(
+        pool=pool,
+        task=TASK if named else root,
+        named=named,
+        root=root,
+        sessions=len(MEMBERS),
+        wall_seconds=wall,
+        priority_class="batch" if named else "default",
+        verdict=TaskVerdict.BROKEN_OFF if named else None,
+        **sums,
+    )
 
 
 def _turn(pool: str, session: str, place: int, number: int, now: datetime) -> TreeTurn:

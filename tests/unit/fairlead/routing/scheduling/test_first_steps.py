@@ -1,5 +1,7 @@
 """What a pool knows of its decode steps before its first answers have ended, and from when on it goes by that."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +53,16 @@ def test_each_token_is_learned_from_once() -> None:
     assert scheduler.knows_decode_times
     assert scheduler._state.decode_times.seconds(0, 12) == pytest.approx(0.03, rel=0.1)
     assert scheduler.decode_estimate().samples == 12
+
+
+def test_answers_at_the_same_time_teach_no_step_and_are_judged_each_by_its_own_pace() -> None:
+    scheduler = PoolScheduler(table(1, policy="fairlead", window=0), "router-0", 1)
+    for number in range(12):
+        scheduler.submit(replace(request(f"r{number}", 1), answers=8), 0.0)
+        scheduler.first_token(f"r{number}", 1.0)
+    for number in range(12):
+        scheduler.generated(f"r{number}", 2.0, 8 * 11)
+        scheduler.complete(f"r{number}", 3.0, 8 * 11, None)  # 11 tokens each in two seconds: 0.2 s a token
+    assert not scheduler.knows_decode_times
+    (samples,) = [one for one in scheduler.take_records(100.0).loads if one.tpot_total]
+    assert (samples.tpot_total, samples.tpot_within_slo) == (12, 0)

@@ -58,7 +58,7 @@ class History:
             "queue_limit": self.draw.choice([4, 8, 64]),
             "prefill_estimate": self.draw.choice(["configured", "linear", "bilinear"]),
         }
-        parameters |= {"estimate_min_samples": 10} | OWN.get(policy, {})
+        parameters |= {"estimate_min_samples": 10, "early_prefixes": self.draw.random() < 0.3} | OWN.get(policy, {})
         if "least_gain_seconds" in BUILT_IN.parameters(policy):  # so little is computed here that few moves gain as much as the default
             parameters["least_gain_seconds"] = self.draw.choice([-3600.0, 0.0])
         self.table = table(
@@ -74,7 +74,7 @@ class History:
             kv_bytes_per_token=1_000,
             kv_transfer_bytes_per_second=1e8,
         )
-        settings = SchedulerSettings(speculative_insert=self.draw.random() < 0.3, sweep_seconds=0.1, held_limit=6)
+        settings = SchedulerSettings(sweep_seconds=0.1, held_limit=6)
         self.scheduler = PoolScheduler(self.table, "router-0", seed, sample_rate=1.0, settings=settings)
 
     def entry(self, position: int, state: InstanceState = InstanceState.SERVING) -> InstanceEntry:

@@ -13,7 +13,6 @@ from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
@@ -632,10 +631,12 @@ def test_an_instance_that_moved_to_another_address_has_an_empty_cache() -> None:
     assert (sent.hit_tokens, sent.address) == (0, "127.40.9.9:8000")
 
 
-def test_a_speculative_insert_lets_the_next_of_a_burst_see_the_prefix() -> None:
-    scheduler = PoolScheduler(make_table(1, window=0), "router-0", 0, settings=SchedulerSettings(speculative_insert=True))
+@pytest.mark.parametrize(("early", "hits"), [(True, 1023), (False, 0)])
+def test_early_prefixes_let_the_next_of_a_burst_see_the_prefix(early: bool, hits: int) -> None:
+    table = make_table(1, window=0)
+    scheduler = make_scheduler(replace(table, routing=replace(table.routing, parameters={"early_prefixes": early})))
     one_dispatch(scheduler.submit(make_request("r1"), 0.0))
-    assert one_dispatch(scheduler.submit(make_request("r2"), 0.0)).hit_tokens == 1023
+    assert one_dispatch(scheduler.submit(make_request("r2"), 0.0)).hit_tokens == hits
 
 
 def test_the_same_request_id_cannot_be_in_flight_twice() -> None:

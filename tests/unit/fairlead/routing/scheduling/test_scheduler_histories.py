@@ -70,7 +70,7 @@ class SchedulerHistory(RuleBasedStateMachine):
     )
     def start(self, policy: str, instances: Fitness, window: int, mode: str, discipline: str, estimate: str, speculative: bool) -> None:
         parameters: dict[str, Any] = {"queue_discipline": discipline, "queue_limit": 4, "queue_timeout_seconds": 8}
-        parameters |= {"prefill_estimate": estimate, "estimate_min_samples": 10}
+        parameters |= {"prefill_estimate": estimate, "estimate_min_samples": 10, "early_prefixes": speculative}
         if policy == "ear":
             parameters |= {"hot_tokens": 3000, "cooldown_seconds": 2}
         self.table = table(
@@ -85,9 +85,7 @@ class SchedulerHistory(RuleBasedStateMachine):
             decode_seconds_per_request=0.02,
             kv_transfer_bytes_per_second=1e9,
         )
-        self.scheduler = PoolScheduler(
-            self.table, "router-0", 3, sample_rate=1.0, settings=SchedulerSettings(speculative_insert=speculative, sweep_seconds=0.1)
-        )
+        self.scheduler = PoolScheduler(self.table, "router-0", 3, sample_rate=1.0, settings=SchedulerSettings(sweep_seconds=0.1))
         self.snapshot()
 
     def snapshot(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -14,7 +14,7 @@ from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.session_trees import Lineage
 from fairlead.tables import EarlyRejectionFacts
-from fairlead_testing.builders.routing import POOL, having_seen, refusals, request, table
+from fairlead_testing.builders.routing import POOL, entry, having_seen, refusals, request, table
 
 SECOND = 6250
 """Tokens that an instance prefills in a second; the TTFT target is 5 s."""
@@ -97,6 +97,22 @@ def test_a_turn_that_becomes_late_in_its_queue_is_refused_only_if_it_is_the_firs
 def test_the_parameter_is_for_all_policies_that_give_sessions_homes(policy: str) -> None:
     assert not refusals(asked(pool(policy=policy), turn("goes on", "agent", SECOND, at=1.0)))
     assert refusals(asked(pool(policy=policy), turn("begins", "new", SECOND, at=1.0)))
+
+
+@pytest.mark.parametrize("unfinished_first", [True, False])
+def test_what_is_computed_of_a_turn_of_a_task_under_way_is_not_refused_for_nothing(unfinished_first: bool) -> None:
+    """`AfterPrefill` judges when the prompt has been computed, and then refuses first turns alone."""
+    rejection, parameters = EarlyRejectionFacts(mode="AfterPrefill"), {"unfinished_first": unfinished_first}
+    roles = (entry("p", role=Role.PREFILL), entry("d", role=Role.DECODE))
+    slow = table(roles, policy="fairlead", rejection=rejection, parameters=parameters, decode_base_seconds=0.2)
+    full, refused = PoolScheduler(slow, "router-0", 1), []
+    for number, session in enumerate(("agent", "decodes long", "agent", "new")):
+        full.submit(turn(f"r{number}", session, at=float(number)), float(number))
+        refused += [one.request.session for one in refusals(full.first_token(f"r{number}", number + 0.5))]
+        if not number:
+            full.complete("r0", 0.6, 1, None)
+    assert refused == (["new"] if unfinished_first else ["agent", "new"])
+    assert not full.discrepancies()
 
 
 def test_counters_stay_true_while_tasks_are_protected() -> None:

@@ -1,0 +1,18 @@
+"""Makes cells of CSV that no spreadsheet runs as formulas, whatever separator its country uses for lists."""
+
+import re
+
+_INSIDE = re.compile(r'([;\t\r\n][ "]*)(?=[=+\-@＝＋－＠])')
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FIRST = re.compile(r" *[=+\-@＝＋－＠\t\r\n]")
+
+
+def harmless(cell: str) -> str:
+    """Put an apostrophe before anything in a cell that a spreadsheet would run as a formula: at the beginning, and
+    after a semicolon, a tab or an end of line, where a spreadsheet with another separator begins another cell. Plain
+    numbers stay numbers.
+    """
+    if _NUMBER.fullmatch(cell):
+        return cell
+    inside = _INSIDE.sub(r"\1'", cell)
+    return f"'{inside}" if _FIRST.match(inside) else inside
