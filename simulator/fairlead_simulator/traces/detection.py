@@ -44,9 +44,7 @@ _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
     (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Documents that cannot be converted because they have no times: names of fields by which each is recognised → what to
-say about it.
-"""
+"""Documents that cannot be converted: the names of fields by which each is recognised → the reason."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 

@@ -59,7 +59,9 @@ class RoutingRequest:
     """
     max_output_tokens: int = 0
     answers: int = 1
-    """Answers that its engine makes at the same time (`n`, several prompts); their tokens say nothing of a step."""
+    """Number of answers that the engine generates for the request at the same time (`n`, or several prompts). If it is
+    above 1, the arrival of tokens does not show the time of a decode step.
+    """
     streamed: bool = True
     """Whether the caller can observe the first token. If not, the scheduler assumes that the prefill is finished once
     its predicted time has passed.

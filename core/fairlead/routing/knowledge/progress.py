@@ -128,8 +128,8 @@ class StepTimes:
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """Record a finished prefill of this predicted length: step times of prefills about as long now count as
-        known.
+        """Record that a prefill of this predicted length has finished: how long the steps of such prefills take now
+        counts as known.
         """
         self._split.add(seconds, now)
 

@@ -26,8 +26,8 @@ prefill of 0.8 s starts at most 0.6 s after its request arrived. Rests are kept 
 share of answers that miss TPOT is larger than the share of late first tokens (`late_requests`): there, a prefill in
 place of a rest makes more answers miss their TPOT than it brings first tokens in time.
 
-If tenants share the pool fairly (`turns`), the tenants that are behind are planned first. Of the time until the last
-deadline, each tenant may have as much as makes the served work of all tenants equal, and requests planned within that
+If tenants share the pool fairly (`turns`), the tenants that are behind are planned first. Each tenant may have as much
+of the time until the last deadline as makes the served work of all tenants equal, and requests planned within that
 share stay planned when the remaining requests are planned around them. Their rests give way to deadlines even in a full
 pool, because other tenants filled it. So a tenant that sends much gets the time that other tenants leave, and all of
 that time. A late request is sent, at any load, once all tenants with requests that can be in time have been served as
@@ -228,8 +228,8 @@ class DeadlineQueue:
 
     @property
     def can_begin_again(self) -> bool:
-        """Return whether this queue object can be reused once it is empty; not if tenants take turns, because their
-        turns end with the queue.
+        """Whether this queue object can be reused once it is empty; not if tenants take turns, because their turns end
+        with the queue.
         """
         return self._turns is None
 

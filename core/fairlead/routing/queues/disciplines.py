@@ -45,7 +45,7 @@ class InstanceQueue:
         """Heap of the requests that, under `slack`, can no longer meet the TTFT target."""
         self._places = count(1) if places is None else places
         self.can_begin_again = places is None
-        """Whether the empty queue can be reused; `begin_again` has nothing to reset."""
+        """Whether this queue object can be reused once it is empty; `begin_again` then has nothing to reset."""
 
     def begin_again(self) -> None: ...
 
