@@ -60,7 +60,7 @@ class LoadVariations:
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run, besides the jobs themselves."""
+    """The results of a run, apart from its jobs."""
 
     jobs: Sequence[Job]
     ended_at: float = 0.0

@@ -415,6 +415,6 @@ class Scheduler(Protocol):
         """
 
     def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
-        """Return all records made after the last call; without `samples`, only those of the history. The current second
-        is left for the next call, unless this is the `final` one.
+        """Return all records made after the last call; without `samples`, only bindings, moves, refusals and counts of
+        dropped records. The current second is left for the next call, unless this is the `final` one.
         """

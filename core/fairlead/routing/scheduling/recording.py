@@ -187,8 +187,8 @@ class Recorder:
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, samples: bool, final: bool) -> SchedulerRecords:
-        """Return all records made after the last take; without `samples`, only those of the history. Counts of the
-        current second are included only if `final`.
+        """Return all records made after the last take; without `samples`, only bindings, moves, refusals and counts of
+        dropped records. Counts of the current second are included only if `final`.
         """
         migrations, migration_outcomes = self.take_migrations()
         reroutes, reroute_outcomes = self.take_reroutes()

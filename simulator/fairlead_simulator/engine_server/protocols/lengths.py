@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
-"""Number of tokens after which the simulated model ends an answer of its own accord."""
+"""Number of tokens after which the simulated model ends an answer if no other length was requested."""
 
 
 def work_of(
