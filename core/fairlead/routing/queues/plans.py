@@ -80,8 +80,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Return the level of served work that results if `work` is given to the least served tenants, so that they become
-    equal; `tenants` are in order of served work.
+    """Distribute `work` to the tenants, the least served first, so that their served work becomes equal. Return the
+    served work that those tenants then have. `tenants` are in order of served work.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -263,8 +263,8 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Return the two points of served work that a new request of this tenant would get now: behind the tenant's
-        requests that can be in time, and behind all of its requests.
+        """Return the served work at which a new request of this tenant would be sent: first if it is queued behind the
+        tenant's requests that can be in time, second if it is queued behind all of the tenant's requests.
         """
         own = self.waiting.get(name)
         if own is None:

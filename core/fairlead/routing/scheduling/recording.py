@@ -126,9 +126,10 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """Return a new id for a binding change and, when the change moves a session, for its migration.
+        """Return a new id for a binding change, which is also the id of the migration if the change moves a session.
 
-        Its counter is separate, so that bindings do not change which decisions are sampled.
+        These ids have a separate counter, so that the number of binding changes does not affect which decisions are
+        sampled.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
