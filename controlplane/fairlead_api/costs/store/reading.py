@@ -70,7 +70,7 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
 ) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
 """SQL for the present cost per hour by pool and currency, at declared prices or at recently measured prices. The price
-of an hour that began less than 20 minutes ago may rest on a few seconds, so the price of the hour before it comes first.
+of an hour that began less than 20 minutes ago may rest on a few seconds, so that of the hour before it comes first.
 """
 
 
