@@ -1,5 +1,5 @@
-"""Pools that adopt running pods: their roles select pods of existing workloads and may scale those workloads. Also the
-rules of such specs.
+"""Pools that adopt running pods, and the rules of their specs. The roles of such a pool select pods of existing
+workloads, and may scale those workloads.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -42,7 +42,9 @@ def is_scaled(spec: Any) -> bool:
 
 
 def _as_by_default(section: type[Any], path: str) -> str:
-    """Return CEL that holds while every field of a section with defaults has its default."""
+    """Return a CEL expression that is true while each field of the section at `path` has its default: a field without a
+    default is absent.
+    """
     told = []
     for item in fields(section):
         shape, here = shape_of(item), f"{path}.{document_name(item)}"

@@ -67,7 +67,7 @@ class Figure:
 
     @property
     def observed(self) -> float | None:
-        """The value, if it was observed."""
+        """The value, if it was observed; None otherwise."""
         return self.value if self.is_observed else None
 
 
@@ -170,7 +170,7 @@ def _quantile(ordered: list[tuple[float, float]], below: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCapability:
-    """The capability of one instance of a pool, measured over all of its instances."""
+    """The capability of one instance, measured over all instances of its pool."""
 
     prefill_tokens_per_second: Figure = UNKNOWN
     """Uncached prompt tokens that an instance computes per second while it is computing prompts."""

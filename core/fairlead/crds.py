@@ -16,7 +16,7 @@ _READY = '.status.conditions[?(@.type=="Ready")]'
 
 
 def custom_resource_definition() -> dict[str, Any]:
-    """Return the whole CRD object, ready to be applied."""
+    """Return the whole CustomResourceDefinition of InferencePool, ready to be applied."""
     return definition(
         kind=KIND,
         plural=PLURAL,
@@ -205,7 +205,7 @@ def _conditions_schema() -> dict[str, Any]:
 
 
 def role_definition() -> dict[str, Any]:
-    """Return the whole CRD object, ready to be applied."""
+    """Return the whole CustomResourceDefinition of InferencePoolRole, ready to be applied."""
     return definition(
         kind=pool_roles.KIND,
         plural=pool_roles.PLURAL,

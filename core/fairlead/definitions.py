@@ -19,8 +19,8 @@ def definition(
 ) -> dict[str, Any]:
     """Return a whole CRD object, ready to be applied.
 
-    `spec` is a schema, `status` the properties of a schema; `rules` are CEL rules over the object and the message of
-    each.
+    `spec` is a schema, `status` the properties of a schema. `rules` maps CEL rules about the object to their error
+    messages.
     """
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -59,7 +59,7 @@ def definition(
 
 
 def column(name: str, kind: str, path: str, description: str, *, wide: bool = False) -> dict[str, Any]:
-    """Return a column of `kubectl get`; a wide one is shown with `-o wide` only."""
+    """Return a column of `kubectl get`. With `wide`, the column is shown only with `-o wide`."""
     return {"name": name, "type": kind, "jsonPath": path, "description": description, **({"priority": 1} if wide else {})}
 
 
@@ -67,7 +67,7 @@ _AGE = column("Age", "date", ".metadata.creationTimestamp", "Time since creation
 
 
 def text(description: str, **more: Any) -> dict[str, Any]:
-    """Return the schema of a text; `more` are further keywords."""
+    """Return the schema of a text; `more` are further schema keywords."""
     return {"type": "string", "description": description, **more}
 
 

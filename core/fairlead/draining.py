@@ -9,7 +9,7 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
     """Return whether every live router knows the state last reported for the instance.
 
-    True without live routers, because then no router can send requests. False if the API does not answer, because then
+    True without live routers, because then no router can send requests. False if the API does not respond, because then
     it is unknown.
     """
     if observations is None:
@@ -30,7 +30,7 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """Return the observations to plan with when the control API has just started to answer.
+    """Return the observations to plan with when the control API has just begun to respond.
 
     Some routers may still route although they have not reported to the control API yet. So if no router counts as live
     yet, draining instances count as unacknowledged; otherwise the observations are returned unchanged.
@@ -42,7 +42,7 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
-    """Return the observations to plan with when the control API has just started to answer. A router that has not
+    """Return the observations to plan with when the control API has just begun to respond. A router that has not
     reported yet may have had requests all the time, so the pool's idle time is treated as unknown.
     """
     if observations.demand is None:
@@ -65,10 +65,10 @@ def drain_cost(observation: InstanceObservation | None, prefill_tokens_per_secon
 
 
 def by_cost(instances: Iterable[str], observations: PoolObservations, prefill_tokens_per_second: float) -> list[tuple[float, str]]:
-    """Return the instances with their cost, cheapest first.
+    """Return the instances with their cost of removal, cheapest first.
 
-    Equal costs are ordered by id, which is unrelated to age. Removing the newest instance first would lose fresh
-    capacity to keep full caches; removing the oldest first would do the reverse.
+    Equal costs are ordered by id, which is unrelated to age. Ordering by age would be worse: the newest instance may be
+    needed capacity, and the oldest has the fullest cache.
     """
     known: Mapping[str, InstanceObservation] = {item.id: item for item in observations.instances}
     return sorted((drain_cost(known.get(instance), prefill_tokens_per_second), instance) for instance in instances)

@@ -1,8 +1,9 @@
-"""Reads an engine's metrics page for people: families in groups, histograms as counts, means and percentiles.
+"""Reads an engine's metrics page and prepares it for people: metric families in groups, and histograms as counts, means
+and percentiles.
 
 Everything read is bounded (`fairlead.plausibility`), each line is read once, and unreadable lines are counted instead
-of passed on. The format is Prometheus' text exposition; the meanings of the names were read in vLLM 0.32
-(`vllm/v1/metrics/loggers.py`) and on its page. Pure.
+of passed on. The format is Prometheus' text exposition. The meanings of the metrics were taken from vLLM 0.32
+(`vllm/v1/metrics/loggers.py`, and its metrics page). Pure.
 """
 
 import math
@@ -18,14 +19,14 @@ MOST_SAMPLES = 40
 """Maximum number of samples listed per family; the first ones are listed."""
 MOST_LABELS = 16
 MOST_LINES = 50_000
-"""Maximum number of lines read, from the start: each may take a kilobyte of memory. A page of 4 MiB has this many lines
-of 84 bytes.
+"""Maximum number of lines read from the start of a page, since each line may take a kilobyte of memory. A page of 4 MiB
+has this many lines of 84 bytes.
 """
 LONGEST_LINE = 4096
 """Maximum length of a line in characters; longer lines are not read."""
 LONGEST_HELP = 300
 MOST_VALUE = 1e21
-"""Largest plausible value of a sample: about the floating point operations of a GPU in years."""
+"""Largest plausible value of a sample: about as many as the floating point operations that a GPU does in years."""
 _CREATED = "_created"
 """Name ending of the gauges that hold the creation times of counters."""
 _PARTS = ("_bucket", "_sum", "_count")
@@ -85,8 +86,8 @@ MEANINGS = {
 class MetricSample:
     """A value with its labels. For a histogram or summary, `value` is the number of observations.
 
-    `p50` and `p95` are the upper ends of the histogram's buckets that contain these percentiles, so the percentiles are
-    at most this large; None beyond the last bucket with an end. `value` is None if it is not a finite, plausible
+    For a histogram, `p50` and `p95` are the upper ends of the buckets that contain these percentiles, so the true
+    percentiles may be lower; None if that bucket has no upper end. `value` is None if it is not a finite, plausible
     number.
     """
 
@@ -99,9 +100,9 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFamily:
-    """A metric under the engine's own name. `kind` is counter, gauge, histogram, summary or untyped; `told` is the
-    engine's own description, `meaning` ours if the metric is known. If the family has very many samples, only the first
-    are listed.
+    """A metric under the engine's own name. `kind` is counter, gauge, histogram, summary or untyped. `told` is the
+    engine's own description, `meaning` Fairlead's (empty for metrics that Fairlead does not know). If the family has
+    very many samples, only the first are listed.
     """
 
     name: str
@@ -186,7 +187,7 @@ def _note(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """Return the labels; None if the text is not a list of them."""
+    """Return the labels by name; None if the text is not a valid list of labels."""
     found, place, end = dict[str, str](), 0, len(text.rstrip(", "))
     while place < end:
         label = _LABEL.match(text, place)
@@ -270,7 +271,7 @@ def group_of(name: str) -> str:
 
 
 def _is_wanted(family: MetricFamily, wanted: str) -> bool:
-    """Return whether the family contains the searched text; without a text, whether the family is anything but the
+    """Return whether the family contains the searched text. Without a text, return True for every family except the
     creation times of counters.
     """
     if not wanted:

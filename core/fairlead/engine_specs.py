@@ -12,7 +12,9 @@ MAX_ADAPTERS = 256
 
 
 def adapter_names() -> Any:
-    """Return the field `adapters` of a pool and of a file that serves one."""
+    """Return the definition of the field `adapters`: the LoRA adapters of a pool, or of the file that `fairlead serve`
+    reads.
+    """
     return texts(
         (
             "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in "

@@ -56,11 +56,11 @@ class GatewayKeyFacts:
 
 
 class RateLimit:
-    """A token bucket that holds a minute's worth and is full at first.
+    """A token bucket that holds as much as one minute allows, and is full at first.
 
-    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, plus the last amount, if every caller
-    checks first (`take_if_any`). `take` does not check, because the number of a response's tokens is only known at its
-    end; `take` may leave a debt, and later requests wait until the debt is repaid.
+    If every caller checks first (`take_if_any`), at most `per_minute * (1 + t / 60)` plus the amount of the last call
+    is taken within any `t` seconds. `take` does not check, because the number of a response's tokens is only known at
+    its end; it may leave a debt, and later requests wait until the debt is repaid.
     """
 
     __slots__ = ("_at", "_level", "_most", "_per_second")

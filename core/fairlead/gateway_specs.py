@@ -28,7 +28,7 @@ class FailureMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """Lets gateways send requests to this pool, and says what a gateway does when no router answers."""
+    """Lets gateways send requests to this pool, and says what a gateway does when no router responds."""
 
     failure_mode: FailureMode = text(
         (

@@ -1,4 +1,5 @@
-"""Predicts how much of the caches of leaving instances their sessions keep, from earlier measurements.
+"""Predicts, from earlier measurements, how much of the KV caches of instances that are about to be removed their
+sessions keep.
 
 A session keeps its hits if another instance has its prompt before its next turn arrives: that instance fetched the
 blocks while the session's old instance was kept for that purpose, or has computed the prompt within the budget. Turns
@@ -14,8 +15,8 @@ HOLD_SECONDS = 10.0
 it.
 """
 FETCHES_AT_ONCE = 8
-"""Number of a pool's sessions whose blocks one router lets instances fetch at the same time: each fetch takes a place
-in two engines, mostly waiting for its turn.
+"""Maximum number of sessions of a pool whose blocks one router lets instances fetch at the same time. Each fetch
+occupies a request in two engines, mostly while it waits for its turn.
 """
 
 
@@ -32,8 +33,8 @@ class Transfers:
 
 @value
 class Leaving:
-    """The instances that leave, one after another: their number, the number of their sessions that had a turn recently,
-    and these sessions' tokens, out of `all_tokens` of the pool.
+    """The instances that are about to be removed, one after another: how many they are, how many of their sessions had
+    a turn recently, and how many tokens these sessions have, out of `all_tokens` of the pool.
     """
 
     instances: int
@@ -44,9 +45,9 @@ class Leaving:
 
 @value
 class Means:
-    """The means of keeping sessions' caches. `transfers` None: the pool's engines hand on no blocks.
+    """The means of keeping sessions' caches. `transfers` is None if the pool's engines cannot transfer KV blocks.
     `tokens_per_second` are the prompt tokens that the remaining instances compute; the share `budget` (0-1) of them may
-    be used for the sessions.
+    be used for the moved sessions.
     """
 
     tokens_per_second: float
@@ -67,7 +68,7 @@ class HandOver:
 
 
 def expected(leaving: Leaving, means: Means) -> HandOver:
-    """Return what sessions are expected to keep when instances leave."""
+    """Return how much of their caches sessions are expected to keep when the instances are removed."""
     moved, seconds = (0.0, 0.0) if means.transfers is None else _moved(leaving, means.routers, means.transfers)
     left = leaving.tokens * (1 - moved)
     speed = means.budget * means.tokens_per_second
@@ -78,8 +79,8 @@ def expected(leaving: Leaving, means: Means) -> HandOver:
 
 
 def _moved(leaving: Leaving, routers: int, transfers: Transfers) -> tuple[float, float]:
-    """Return the share of the tokens that is fetched in time, and the seconds for which each instance is kept for
-    that.
+    """Return the share of the tokens that is fetched in time, and the seconds for which each removed instance is kept
+    for these fetches.
     """
     if not (leaving.sessions and transfers.came):
         return 0.0, 0.0

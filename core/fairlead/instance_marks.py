@@ -14,7 +14,7 @@ CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people: with the value `true` the instance gets no new requests."""
 
 DRAIN_ANNOTATION = "fairlead.dev/drain"
-"""Set by people: with the value `true` the instance is drained, and another takes its place."""
+"""Set by people: with the value `true` the instance is drained, and another instance replaces it."""
 
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's
@@ -23,7 +23,7 @@ share of the keys.
 
 ENGINE_CONTAINER = "engine"
 DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
-"""Kubernetes' annotation: the container that is meant where none is named. Injectors of side-cars set it."""
+"""Kubernetes' annotation that names the pod's default container. Injectors of side-cars set it."""
 
 
 def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:

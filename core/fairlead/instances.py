@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 
 class InstanceState(StrEnum):
-    """The stage of an instance's life. These words are stored, shown and sent on the wire."""
+    """The state of an instance in its lifecycle. The values are stored, shown and sent on the wire."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -46,7 +46,9 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
-"""States in which an instance does not count towards the desired number: it leaves, or sleeps until it is needed."""
+"""States in which an instance does not count towards the desired number: it is being removed, or sleeps until it is
+needed.
+"""
 
 MAX_REPLICAS = 4096
 """Maximum number of instances of a role; bounds every number of instances in a pool's spec."""

@@ -26,7 +26,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def read_time(text: str, now: datetime) -> datetime:
-    """Return the time in UTC that people mean by `now-15m` or by an instant, which is read as UTC if it names no zone.
+    """Return the time in UTC for a text that people write: `now-15m`, or an instant, which is read as UTC if it has no
+    time zone.
 
     Raises ValueError or OverflowError for any other text.
     """

@@ -1,8 +1,8 @@
 """Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
 
 A request belongs to one cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9
-times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered
-exactly. Any other target cuts through one step, and the answer is a range between two numbers of requests.
+times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). For a target at such a number, the
+count is exact. Any other target cuts through one step, and the count is a range between two numbers of requests.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,16 @@ EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for d
 """Upper ends of the steps, in seconds, ascending. Step 0 is below the first edge; step `n` begins at `EDGES[n - 1]`."""
 
 NO_TPOT = 255
-"""The TPOT step of an answer of one token, which has no TPOT and is never late by TPOT."""
+"""The TPOT step of a response of one token, which has no TPOT and is never late by TPOT."""
 WIDTH = 256
 """Number of TPOT steps per TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTime:
-    """How many of `requests` meet two targets: between `least` and `most`, which are equal if the answer is exact."""
+    """The number of requests that meet two targets: between `least` and `most`, out of `requests`. `least` and `most`
+    are equal if the number is exact.
+    """
 
     requests: int
     least: int
@@ -36,7 +38,9 @@ def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """Return the requests of `counts` (by cell) whose TTFT and TPOT lie strictly below the targets, in seconds."""
+    """Return how many of the requests in `counts` (by cell) have a TTFT and a TPOT strictly below the targets, in
+    seconds.
+    """
     ttft_least, ttft_most = _steps_below(ttft_seconds)
     tpot_least, tpot_most = _steps_below(tpot_seconds)
     requests = least = most = 0
@@ -51,12 +55,12 @@ def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float)
 
 
 def quantile(steps: Mapping[int, int], share: float) -> float | None:
-    """Return the latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without
-    requests.
+    """Return the latency in seconds below which `share` (0-1) of the requests lie; None without requests. `steps`
+    counts requests by step.
 
-    Within its step it is interpolated as if the requests were spread evenly, so its error is less than a step: a tenth
-    of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge is
-    reported as that edge.
+    Within a step the result is interpolated as if the requests were spread evenly, so its error is less than a step: a
+    tenth of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge
+    is reported as that edge.
     """
     known = sorted((step, count) for step, count in steps.items() if step != NO_TPOT and count > 0)
     before, wanted = 0.0, share * sum(count for _, count in known)
@@ -86,7 +90,7 @@ def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def is_edge(seconds: float) -> bool:
-    """Return whether a target of this many seconds gets an exact answer."""
+    """Return whether a target of this many seconds gets an exact count."""
     least, most = _steps_below(seconds)
     return least == most
 

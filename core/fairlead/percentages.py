@@ -1,4 +1,4 @@
-"""The one spelling of a share as a percentage, in all sentences and pages."""
+"""The one format of a share as a percentage, in all sentences and pages."""
 
 
 def percentage(share: float) -> str:

@@ -13,14 +13,16 @@ from math import isfinite
 from typing import NamedTuple
 
 MOST_INTEGER = 2**53
-"""The largest whole number that a process sends: the largest that JSON carries exactly."""
+"""The largest whole number that may be sent in JSON: readers may round larger ones."""
 
 # ── an engine as a whole ──
 
 MOST_RANKS = 1024
 """Maximum number of data-parallel ranks of one engine."""
 MOST_RANK_NAME = 65_535
-"""Largest number of a rank. An engine may number its ranks from another number than 0, as one of several nodes does."""
+"""Largest index of a data-parallel rank. An engine may count its ranks from another number than 0, as one of several
+nodes does.
+"""
 MOST_MODELS = 4096
 """Maximum number of models and adapters of one engine."""
 LONGEST_NAME = 512
@@ -66,9 +68,9 @@ MOST_GROUPS = 64
 LONGEST_WORD = 64
 """Maximum number of characters of the name of a tier, or of a group's kind."""
 MESSAGE_BYTES = 4 * 1024 * 1024
-"""Maximum size of one message of KV events: 800,000 tokens in one step of the engine."""
+"""Maximum size of one message of KV events. It is enough for 800,000 tokens in one step of the engine."""
 MOST_SECONDS = 1e12
-"""Largest time in Unix seconds by an engine's clock, however wrong the clock is."""
+"""Largest plausible time in Unix seconds by an engine's clock, which may be very wrong."""
 
 # ── the pages that are asked of it ──
 
@@ -118,8 +120,8 @@ def is_time(stamp: float) -> bool:
 
 
 class Hosts:
-    """The other hosts besides its own that an engine may name as its own: names, `*.` with the end of a name, addresses
-    and networks. Raises ValueError for a word of any other form.
+    """The hosts, besides its own, that an engine may give in an address: names, name suffixes with `*.`, addresses and
+    networks. Raises ValueError for an entry of any other form.
     """
 
     def __init__(self, words: Sequence[str] = ()) -> None:
@@ -132,7 +134,7 @@ class Hosts:
         self._ends = tuple(name[1:] for name in names if name.startswith("*."))
 
     def allow(self, host: str) -> bool:
-        """Return whether an engine may name this host."""
+        """Return whether an engine may give this host in an address."""
         host = host.strip("[]").lower()
         if _is_address(host):
             return any(_contains(network, host) for network in self._networks)

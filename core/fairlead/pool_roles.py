@@ -1,8 +1,8 @@
 """The typed spec of an InferencePoolRole: the number of instances of one role, as an object of its own.
 
 A CRD has one scale subresource, so a pool of prefill and decode has an object per role, which `kubectl scale` and a
-HorizontalPodAutoscaler can name. The operator creates the object. It sets its role's number only while the pool leaves
-`roles[].replicas` out; otherwise it is pinned to the pool's number, and scaling it is refused.
+HorizontalPodAutoscaler can name. The operator creates the object. While the pool leaves `roles[].replicas` out, the
+object's number is the role's number. Otherwise the object is pinned to the pool's number, and scaling it is refused.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)

@@ -34,7 +34,9 @@ def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
-    """Yield each schedule's section `earlyRejection` that refuses after the prefill, with its path."""
+    """Yield `earlyRejection` of each schedule that sets the mode which refuses requests after their prefill, with its
+    path.
+    """
     return (
         (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
         for place, schedule in enumerate(spec.scaling.schedules)

@@ -1,7 +1,7 @@
-"""The exchange between the operator and the control API about one pool.
+"""The messages that the operator and the control API exchange about one pool.
 
 The operator sends everything it observes after each change and at least every few seconds; sending the same state twice
-changes nothing (the exchange is level-triggered). The answer carries what only routers and Postgres know, such as the
+changes nothing (the exchange is level-triggered). The response carries what only routers and Postgres know, such as the
 sessions and requests that each instance still has. These dataclasses are the wire format (JSON).
 """
 
@@ -48,10 +48,10 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesInForce:
-    """What the schedules of the spec in force set at an instant, by the operator's clock.
+    """The settings that the spec's schedules put in force at the time `at`, by the operator's clock.
 
-    `windows` are open. `slo` and `early_rejection` are the pool's, with what the windows override. `overruled` maps
-    each schedule whose open window has no effect to the schedules that take precedence.
+    `windows` are the open windows. `slo` and `early_rejection` are the pool's own settings with the overrides of these
+    windows. `overruled` maps each schedule whose open window has no effect to the schedules that take precedence.
     """
 
     at: datetime
@@ -66,9 +66,9 @@ class PoolState:
     """A pool as the operator sees it: the object's identity and verbatim spec, and all instances not yet gone.
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
-    argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
-    in force and nothing that serves is changed. `scaling_decisions` are the newest decisions of each controller and
-    role, repeated in each state; each decision is stored once.
+    argocd-controller, …). `paused` is set while the spec is refused, and `problem` says why: the last valid spec stays
+    in force, and instances that serve are not changed. `scaling_decisions` are the newest decisions of each controller
+    and role, repeated in each state; each decision is stored once.
     """
 
     uid: str
@@ -79,7 +79,9 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """The field manager of each member of the spec that has one, to attribute changes that the record lacks."""
+    """The field manager of each member of the spec that has one. The control API uses it to attribute changes that its
+    own record lacks.
+    """
     last_writer: str = ""
     """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
     problem: str | None = None
@@ -91,18 +93,19 @@ class PoolState:
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """Time when instances will be desired again (Unix seconds), as in the routing table."""
+    """Time when instances will be desired again (Unix seconds), as in the routing table; None if no such time is known.
+    """
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """More classes of requests, from InferenceObjectives."""
     canary: CanaryFacts | None = None
-    """The canary of the rollout in progress, as in the routing table."""
+    """The canary of the rollout in progress, as it appears in the routing table; None without a canary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryVerdict:
-    """The verdict of the control API's judge on the step of this name (`go`, `wait` or `back`), with the reason in
-    words.
+    """The verdict of the control API's canary judge: `verdict` is `go`, `wait` or `back`, `step` names the canary's
+    step, and `reason` is a sentence.
     """
 
     step: str
@@ -112,7 +115,7 @@ class CanaryVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """The knowledge of the routers and the database about one instance.
+    """What the routers and the database report about one instance.
 
     `acknowledged` = every live router routes by a table in which the instance has the state last reported. `in_flight`
     is summed over live routers. `cache_tokens` estimates the cached tokens that sessions would lose.
@@ -127,8 +130,8 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTrouble:
-    """A difference between an instance's engine, as routers see it, and the spec: a
-    `fairlead.reports.engines.EngineTrouble`, or the name of a trouble that only newer routers know.
+    """A problem that routers see with an instance's engine: a `fairlead.reports.engines.EngineTrouble`, or the name of
+    a trouble that only newer routers know.
     """
 
     instance: str
@@ -140,7 +143,9 @@ class InstanceTrouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedInstance:
-    """An instance that the record had and this state lacks, with its last state there."""
+    """An instance that is in the control API's record but not in the operator's new state, with its last recorded
+    state.
+    """
 
     id: str
     role: Role
@@ -149,8 +154,8 @@ class EndedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskObservation:
-    """The tasks of one priority class that were over in the last hour: how many had an answer to their last turn
-    (`tasks`), how many of these were in time, and how many broke off.
+    """The tasks of one priority class that were over in the last hour: how many had a response to their last turn
+    (`tasks`), how many of these were in time (`in_time`), and how many broke off without one.
     """
 
     name: str
@@ -161,7 +166,7 @@ class TaskObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
-    """The answer to a PoolState.
+    """The control API's response to a PoolState.
 
     `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
     shares (0-1) of requests of the last 5 minutes: requests with a first token are judged by TTFT, finished requests by
@@ -186,7 +191,7 @@ class PoolObservations:
     capability: EngineCapability | None = None
     """What an instance can do; None: the control API does not report it."""
     ended: tuple[EndedInstance, ...] = ()
-    """The instances that this state ended, because it no longer lists them."""
+    """The instances that ended because the PoolState no longer lists them."""
     departed: str = ""
     """How demand departs from the pool's forecast, so that schedules that follow the forecast are suspended; empty if
     it does not depart.
@@ -194,9 +199,11 @@ class PoolObservations:
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None: there is none yet."""
     tasks: tuple[TaskObservation, ...] = ()
-    """By priority class; empty without targets of tasks, and without tasks that were over."""
+    """Results of tasks by priority class; empty without targets of whole tasks, and if no task was over in the last
+    hour.
+    """
     record_lacks: str = ""
-    """What people must know if the control API's database lost commits less than a day ago; empty otherwise."""
+    """A warning for people while the control API's database has lost commits within the last day; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +215,7 @@ class HeldPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnheardPools:
-    """The pools without a recent state, except pools that `fairlead serve` reports."""
+    """The pools whose state no operator has sent recently, except pools that `fairlead serve` reports."""
 
     pools: tuple[PoolKey, ...]
 

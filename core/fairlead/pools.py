@@ -89,9 +89,8 @@ class PoolScalingSpec(ScalingSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """The part of a spec that goes into a RoutingTable.
-
-    `anchors_per_instance` goes into the table's instance entries.
+    """The part of a spec that goes into a RoutingTable. `anchors_per_instance` becomes part of the table's instance
+    entries.
     """
 
     model: str
@@ -207,7 +206,9 @@ class PoolSpec:
 
 
 def _part(of: type[Facts], section: object, **others: Any) -> Facts:
-    """Build `of` from the fields of the same name in a section of the spec, and `others`."""
+    """Build an object of type `of` from the attributes of `section` that have the names of its fields, and from
+    `others`.
+    """
     told = {item.name: getattr(section, item.name) for item in fields(of) if hasattr(section, item.name)}  # type: ignore[arg-type]  # facts are dataclasses
     return of(**{**told, **others})
 

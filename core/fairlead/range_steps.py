@@ -12,7 +12,7 @@ STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600
 MOST_COVERED = 100
 """Maximum number of steps of a range, except that a range of years may have more of the longest steps."""
 BY_MINUTES = timedelta(hours=6)
-"""Length above which ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
+"""Ranges longer than this are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
 MINUTES_KEPT = timedelta(hours=25)
 _MINUTE, _HOUR = 60, 3600
 
@@ -41,8 +41,9 @@ def rollup_of(seconds: int) -> str:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """Return the whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps:
-    at least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
+    """Return the whole steps around [start, end). A step is as short as possible with at most MOST_COVERED steps, but
+    at least a minute, or an hour if the range is longer than BY_MINUTES or begins before MINUTES_KEPT. `start` must be
+    before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

@@ -26,7 +26,9 @@ blocks is followed.
 GROUPS = 10
 """Number of groups of sessions from which an estimate's error is computed."""
 _TWENTIETH = 2.26
-"""Student's t of nine degrees of freedom: the error is exceeded in one of twenty cases."""
+"""Factor from a standard error to an error that is exceeded in one of twenty cases: Student's t with nine degrees of
+freedom.
+"""
 _HASHES = 1 << 64
 
 
@@ -51,7 +53,7 @@ class HitShare:
 
 
 class ReuseDistances:
-    """The distances of the references of some prompts, in order of time.
+    """The reuse distances of the blocks in some prompts, in order of time.
 
     `sessions` names the session of each prompt, because the prompts of a session are not independent. A prompt without
     a name is grouped with the prompts that have the same first block.

@@ -190,10 +190,14 @@ class RoleSpec:
 
     @property
     def least(self) -> int:
-        """Minimum number of instances that may be desired: `minReplicas`, and at least one of prefill and decode."""
+        """Minimum number of instances that may be desired: `minReplicas`, but at least 1 for the roles prefill and
+        decode.
+        """
         return self.min_replicas if self.name is Role.BOTH else max(1, self.min_replicas)
 
     @property
     def most(self) -> int:
-        """Maximum number of instances that may be desired; the number of pods that a role selects has no bound."""
+        """Maximum number of instances that may be desired; only the general limit MAX_REPLICAS if the role selects pods
+        of a workload that Fairlead does not scale.
+        """
         return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

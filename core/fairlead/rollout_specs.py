@@ -13,7 +13,7 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionSpec:
-    """When a rollout is stopped because it is worse than the version it replaces."""
+    """The conditions under which a rollout is stopped because the new version is worse than the version it replaces."""
 
     attainment_drop: float = number(
         "Percentage points by which the SLO attainment may fall below its value at the rollout's start; 100 = attainment is ignored.",

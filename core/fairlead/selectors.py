@@ -84,8 +84,8 @@ class SelectorSpec:
         return self.match_labels.items() <= found.items() and all(one.holds(found) for one in self.match_expressions)
 
     def bad_name(self) -> str | None:
-        """Return a name in `matchLabels` that no label can have; None if all are valid. A schema cannot check a map's
-        keys.
+        """Return a name in `matchLabels` that is not a valid label name; None if all are valid. A schema cannot check a
+        map's keys.
         """
         return next((name for name in self.match_labels if re.search(_NAME[:-1] + r"\Z", name) is None), None)
 

@@ -40,15 +40,15 @@ class Evidence(StrEnum):
 
 
 class TaskVerdict(StrEnum):
-    """How a task did by the target of its class."""
+    """The result of a task, judged by the target of its priority class."""
 
     OPEN = "open"
-    """It is not over, and in time so far."""
+    """The task is not over, and in time so far."""
     IN_TIME = "in-time"
     LATE = "late"
-    """It took longer than its target, though it may go on."""
+    """The task took longer than its target; it may not be over yet."""
     BROKEN_OFF = "broken-off"
-    """It is over, and its last turn was refused or failed."""
+    """The task is over, and its last turn was refused or failed."""
 
 
 @value
@@ -100,7 +100,9 @@ NOWHERE = Reach(0, 0, None)
 
 
 def goes_on_from(blocks: Sequence[int], reach: Reach) -> bool:
-    """Return whether a prompt contains the whole conversation of another session, and not only the same scaffold."""
+    """Return whether a prompt contains the whole conversation of another session, and not only the scaffold (such as a
+    system text) that both begin with.
+    """
     return reach.is_beyond_beginning and len(blocks) >= reach.last_blocks and blocks[reach.last_blocks - 1] == reach.last_block
 
 
@@ -119,7 +121,8 @@ class Prompted(Protocol):
 
 def may_be_compacted(before: Prompted, after: Prompted) -> bool:
     """Return whether a session's next prompt is much shorter than the previous prompt and begins with the same block. A
-    request beside the conversation can look like that too, until a later prompt continues the longer one.
+    request that does not belong to the conversation can look like that too; a later prompt that continues the longer
+    one then shows it.
     """
     shorter = after.prompt_tokens <= COMPACTED_SHARE * before.prompt_tokens
     return shorter and bool(after.blocks) and bool(before.blocks) and after.blocks[0] == before.blocks[0]

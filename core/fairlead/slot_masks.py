@@ -1,4 +1,6 @@
-"""Sets of slots as integers, one bit per slot: which holders of a pool have a block, and which instances these are."""
+"""Sets of slots as integers, one bit per slot. The index uses such a mask for the holders of a block; routing maps its
+slots to instances.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Number of bits up to which reading them one by one is cheaper."""
+"""Largest number of set bits for which reading the bits one by one is the cheaper way."""
 KEPT_MASKS = 64
-"""Number of masks with more bits that are cached with their slots: prefixes that many instances hold recur often."""
+"""Maximum number of masks, of those with more than `FEW` bits, that are cached with their slots: prefixes that many
+instances hold recur often.
+"""
 
 SlotVector = npt.NDArray[np.int64]
 

@@ -1,4 +1,6 @@
-"""Makes cells of CSV that no spreadsheet runs as formulas, whatever separator its country uses for lists."""
+"""Changes cells of CSV such that no spreadsheet program runs them as formulas, whatever separator is usual in the
+user's country.
+"""
 
 import re
 
@@ -8,8 +10,8 @@ _FIRST = re.compile(r" *[=+\-@＝＋－＠\t\r\n]")
 
 
 def harmless(cell: str) -> str:
-    """Put an apostrophe before anything in a cell that a spreadsheet would run as a formula: at the beginning, and
-    after a semicolon, a tab or an end of line, where a spreadsheet with another separator begins another cell. Plain
+    """Put an apostrophe before anything in a cell that a spreadsheet program would run as a formula: at the beginning,
+    and after a semicolon, a tab or an end of line, where a program with another separator begins another cell. Plain
     numbers stay numbers.
     """
     if _NUMBER.fullmatch(cell):

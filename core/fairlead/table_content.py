@@ -24,11 +24,13 @@ from fairlead.tables import CanaryFacts, EngineFacts, InstanceEntry, Outlook, Po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFacts:
-    """The parts of the last good spec that stay in force."""
+    """The parts of the last valid spec that the control API uses. They stay in force while a newer spec is refused."""
 
     table: TableFacts
     scales: bool = False
-    """Whether signals decide numbers of instances, at least in a window, so that they must be measured."""
+    """Whether signals decide numbers of instances, always or while a schedule's window is open, so that signals must be
+    measured.
+    """
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
@@ -36,7 +38,7 @@ class MirroredFacts:
         return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
-        """Return the facts, with the SLO and early rejection that open windows set at that time."""
+        """Return the facts with the SLO and the early rejection that the windows open at the schedules' time set."""
         if schedules is None:
             return self
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
@@ -98,8 +100,8 @@ def table_of(
 
 
 def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) -> EngineFacts:
-    """Return the engine figures with which routers calculate: the mean speed and cache size of the instances that take
-    requests.
+    """Return the engine figures that routers use for calculations: the mean speed and cache size of the instances that
+    take requests.
 
     These equal the declared figures except during a rollout that changes them.
     """
@@ -129,11 +131,12 @@ def outlook(
     stuck: frozenset[str],
     now: float,
 ) -> tuple[Outlook, float | None]:
-    """Return the outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
+    """Return what routers should expect of a pool at `now` (Unix seconds) and, if the pool is closed, the time at which
+    it opens, if known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
-    first. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone they
-    take no requests.
+    first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone
+    they take no requests.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):

@@ -74,11 +74,12 @@ class InstanceEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
-    """One instance in a table.
+    """One instance in a routing table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
-    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine. `stays` False: the instance is known to leave soon, so it takes requests but inherits no sessions.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless it accepts requests). Instances
+    with the same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the
+    table's engine. `stays` False: the instance is known to be removed soon, so it takes requests but inherits no
+    sessions.
     """
 
     id: str
@@ -99,7 +100,7 @@ class InstanceEntry:
 
     @property
     def accepting(self) -> bool:
-        """Whether new requests may be placed here."""
+        """Whether new requests may be placed on this instance."""
         return self.state in ACCEPTING
 
 
@@ -314,7 +315,9 @@ class ModelledFacts:
     """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
     kv_transfer_latency_seconds: float = 0.0
     copies_prefixes: bool = False
-    """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
+    """Whether prefixes that many sessions share are copied to instances before such sessions arrive, as with
+    `kv_transfer.copies`.
+    """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         """Return the time of one decode step over these requests; 0 if decode times are not known."""
@@ -350,7 +353,7 @@ class EngineFacts(EngineSpecFacts):
 
     @property
     def copies_prefixes(self) -> bool:
-        """Whether prefixes that many sessions share are copied before such sessions arrive."""
+        """Whether prefixes that many sessions share are copied to instances before such sessions arrive."""
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
@@ -358,7 +361,7 @@ class EngineFacts(EngineSpecFacts):
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """Return the facts with this engine's figures in place of the pool's; None = unchanged."""
+        """Return the facts with the figures of `instance` in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
@@ -384,9 +387,11 @@ MAX_PRIORITY_CLASSES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTarget:
-    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and how many of them.
+    """An entry of `spec.slo.task`: how long whole tasks of a priority class may take, and which share of the tasks must
+    be in time.
 
-    Routers do not act by it. The control API judges tasks when they are over, by the sums of their recorded turns.
+    Routers do not act by this target. The control API judges tasks when they are over, by the sums of their recorded
+    turns.
     """
 
     RULES: ClassVar = (
@@ -484,7 +489,7 @@ class HoldingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """An entry of `spec.priorityClasses`: which requests go first, and which are refused first.
+    """An entry of `spec.priorityClasses`: which requests are served first, and which are refused first.
 
     `fairlead.priority_classes` describes pools without classes.
     """
@@ -528,8 +533,8 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy that makes choices beside the deciding policy, without any
-    effect.
+    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with those of the
+    deciding policy.
     """
 
     policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)
@@ -606,8 +611,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary: the share `share` (0-1) of the sessions without a home get a home among `instances`, the
-    others elsewhere. `step` names the step, for the record of its requests.
+    """The step of a canary. The share `share` (0-1) of the sessions without a home get a home among `instances`, and
+    all others elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str

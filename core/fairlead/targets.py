@@ -53,7 +53,7 @@ def is_part(target: str, of: str) -> bool:
 
 
 def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
-    """Return an entry for each target of these instances; `ranks` has the ranks of instances with several."""
+    """Return an entry for each target of these instances; `ranks` has the ranks of the instances with several."""
     return tuple(
         replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
         for entry in instances
@@ -69,10 +69,10 @@ def chosen_rank(key: str, targets: Sequence[str]) -> str:
 
 
 class RanksSeen:
-    """The data-parallel ranks of one engine, from its reports about each in turn.
+    """The data-parallel ranks of one engine, collected from its reports about single ranks.
 
-    An engine may start the numbers of its ranks above 0: with vLLM's hybrid load balancing, an API server uses the
-    whole deployment's numbers for its node's ranks, but counts them from 0 in the header.
+    An engine may start the numbers of its ranks above 0: with vLLM's hybrid load balancing, an API server reports the
+    whole deployment's numbers for its node's ranks, but counts them from 0 in the request header.
     """
 
     __slots__ = ("_first", "_seen_at", "ranks")
@@ -84,8 +84,8 @@ class RanksSeen:
         """Ranks in the order in which the request header numbers them; empty while at most one rank is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
-        """Record that the engine reported these names as its only ranks, at `now` (seconds of any clock); return
-        whether `ranks` changed.
+        """Record, at time `now` (seconds of any clock), that the engine reports exactly the ranks with these names;
+        return whether `ranks` changed.
         """
         if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:
             return False
@@ -98,6 +98,8 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """Return the rank with the engine's name; None if the engine has only one rank, or no rank of this name."""
+        """Return the rank, as the request header counts it, that the engine calls `name`; None if the engine has only
+        one rank, or no rank of this name.
+        """
         rank = name - self._first
         return rank if rank in self.ranks else None

@@ -72,7 +72,7 @@ class SeveralAddresses(httpx.AsyncBaseTransport):
 
 
 class _Watched(httpx.AsyncByteStream):
-    """A response's body. If it breaks off or stalls, its address is no longer used."""
+    """A response's body that is watched: if it breaks off or stalls, later calls use another address."""
 
     def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
         self._addresses = addresses

@@ -25,7 +25,7 @@ LARGEST_EVENT = 16 * 1024 * 1024
 
 
 class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
-    """The whole public API; see `ApiCalls` for its arguments and for what is raised."""
+    """All calls of the public API; see `ApiCalls` for the constructor's arguments and the errors that calls raise."""
 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
@@ -57,7 +57,8 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 yield chunk
 
     async def relayed(self, method: str, path: str, body: bytes | None) -> httpx.Response:
-        """Send a request that somebody wrote and return the API's response unchanged, even if it is a problem document.
+        """Send a request whose method, path and body the caller determines, and return the API's response unchanged,
+        even if it is a problem document.
 
         `path` includes its query, `body` is JSON. Raises ApiUnreachable if there is no response.
         """

@@ -1,7 +1,7 @@
 """`SystemApi`: the internal protocol between the control API and the operator or routers, one method per endpoint.
 
-Each call is made once and returns its outcome as a value: taken, refused permanently, or later. The caller decides
-whether, when and what to send again.
+Each call is made once and returns its outcome as a value: accepted (`Taken`), permanently refused (`Refused`), or
+possible later (`Later`). The caller decides whether, when and what to send again.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -87,12 +87,14 @@ class SystemApi:
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), HeldPools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """Return the pools without a state for this many seconds."""
+        """Return the pools for which no state has arrived for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
         return _read(await self._send("GET", path, b""), UnheardPools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
-        """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""
+        """Report that the pool no longer exists. A pool unknown to the API (404) counts as taken, so this may be
+        repeated.
+        """
         return _done(await self._send("DELETE", _of(pool, internal_paths.POOL), b"", done=frozenset({404})))
 
     # ── as a router ──
@@ -124,7 +126,7 @@ class SystemApi:
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send neighbouring batches (of `encode_batch`) of one router, at least one; return a receipt for each, in
-        order. `behind` is that of `post_body`.
+        order. For `behind` see `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.

@@ -21,8 +21,8 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
-    """A pool's routing table (the first or a newer version), and the figures observed of its engines so far, if any: by
-    all routers, or by a fit to the pool's requests.
+    """A pool's routing table (the first or a newer version), and the figures of its engines that were observed so far,
+    if any: by all routers, or by a fit to the pool's requests.
     """
 
     table: RoutingTable

@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[Answer]):
-    """The API accepted the call and answered."""
+    """The API accepted the call and responded."""
 
     answer: Answer
 
@@ -28,20 +28,20 @@ class Refused:
 
 
 class Cause(Enum):
-    """Why a call was not taken now."""
+    """Why a call was not accepted now."""
 
     UNREACHABLE = "unreachable"
-    """No connection could be made, or it broke before the answer."""
+    """No connection could be made, or it broke before the response arrived."""
     TIMED_OUT = "timed-out"
-    """The call was sent, but not answered in time. The API may still be working on it."""
+    """The call was sent, but no response arrived in time. The API may still be working on it."""
     FAULT = "fault"
-    """The API answered 500: it failed at this particular body, or at everything."""
+    """The API responded with 500: it failed at this particular body, or at everything."""
     UNAVAILABLE = "unavailable"
-    """The API answered 429, or 5xx other than 500: it or its database is unavailable or busy."""
+    """The API responded with 429, or 5xx other than 500: it or its database is unavailable or busy."""
     DECLINED = "declined"
-    """Any other answer of the API, such as 401 for an unknown token or 409 for a state older than the stored one."""
+    """Any other response of the API, such as 401 for an unknown token or 409 for a state older than the stored one."""
     UNREADABLE = "unreadable"
-    """The API accepted the body, but this version cannot read the answer."""
+    """The API accepted the body, but this version cannot read the response."""
 
 
 OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAVAILABLE})

@@ -47,9 +47,9 @@ class ApiProblem(ClientError):
 
 
 class ApiUnreachable(ClientError):
-    """The API could not be reached or its answer not understood.
+    """The API could not be reached, or its response could not be understood.
 
-    Writes may or may not have happened; all of ours are safe to repeat.
+    A write may or may not have been carried out; every write of this client may safely be repeated.
     """
 
 

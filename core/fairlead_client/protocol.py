@@ -1,5 +1,5 @@
-"""The version of the internal protocol. It is sent with every call, so that processes whose versions are too far apart
-say so clearly.
+"""The version of the internal protocol. It is sent with every call, so that a process refuses a call whose version is
+too far from its own with a clear message.
 
 Unknown members and kinds of messages are skipped, so most changes need no new version. The number rises when an older
 side would misunderstand a message; the previous release then still understands it.
@@ -12,8 +12,8 @@ MOST_APART = 1
 
 
 def too_far(said: str | None, ours: int = VERSION) -> str | None:
-    """Return why a caller with this header is not understood; None if it is understood. A caller without the header has
-    version 1.
+    """Return why a caller that sends this version (`said`, the header's value) is not understood; None if it is
+    understood. A caller without the header has version 1.
     """
     theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
     if theirs is None:

@@ -45,9 +45,9 @@ class Autoscaled:
 class PoolChange:
     """The change of a pool when half of the requests have arrived; None leaves a value unchanged.
 
-    `role` gets `replicas` instances; new instances serve after `startup_seconds`. In that role, the instance at
-    position `drained` in the order of its cost of leaving, cheapest first, is drained; `is_replaced` says whether a new
-    instance replaces it. `autoscaled` applies from the beginning.
+    `role` gets `replicas` instances; new instances serve after `startup_seconds`. If the role's instances are ordered
+    by the cost of removing them, cheapest first, the instance at the index `drained` is drained; `is_replaced` says
+    whether a new instance replaces it. `autoscaled` applies from the beginning.
     """
 
     role: Role = Role.BOTH
@@ -88,7 +88,7 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedTarget:
-    """The pool to simulate: from its spec in force, and from observations of its instances."""
+    """The pool to simulate, as described by its spec in force and by observations of its instances."""
 
     engine: EngineModel
     instances: int = 0
@@ -124,8 +124,9 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """The common part of all runs. `weight` is the number of requests that each request of the job represents, because
-    only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial block.
+    """What all runs of a simulation have in common. `weight` is the number of requests that each request of the job
+    represents, because only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial
+    block.
     """
 
     requests: list[TraceRequest]
@@ -175,7 +176,9 @@ class RunFigures:
     parts: list[PartFigures] = field(default_factory=list)
     """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
-    """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
+    """Figures for parts of the same requests, divided such that all requests of a session are in one part; empty also
+    if there are fewer sessions than parts.
+    """
     host_cache: HostCache | None = None
     """The effect of a host cache; None if the run did not ask for it, and for engines whose prefix cache is not on the
     GPU.
@@ -205,15 +208,15 @@ def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
 
 
 def decode_job(line: bytes) -> SimulationJob:
-    """Read a job. Raises msgspec.DecodeError."""
+    """Decode a job from a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
 
 
 def decode_run(line: bytes) -> JobRun:
-    """Read a run. Raises msgspec.DecodeError."""
+    """Decode a run from a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:
-    """Read a line. Raises msgspec.DecodeError."""
+    """Decode a line of progress. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobLine)

@@ -65,7 +65,7 @@ class Verifier:
 
 
 def _sentence(decision: RoutingDecision) -> list[str]:
-    """Return the contradictions between the sentence and the numbers."""
+    """Return the contradictions between a decision's explanation in sentences and its numbers."""
     found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence differs from the one that its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)

@@ -30,17 +30,18 @@ logger = logging.getLogger(__name__)
 
 
 class VisitingProtocol(Visitor, Protocol):
-    """The protocol of a connection that a door admits."""
+    """The protocol of a connection that a door admits: it can be asked to close in favour of another connection."""
 
     def connection_made(self, transport: Any) -> None:
         """Handle a new connection; see asyncio."""
 
 
 class BoundedServer:
-    """A server at `listener`: each connection gets a protocol from `make`. A connection that the door does not admit
-    gets what `farewell` returns, and is closed. `lost` is called for such connections, and after a failed handshake; it
-    must leave the door, and a protocol must call it when its connection is lost. `tls` returns the TLS context of each
-    new connection.
+    """A server at `listener`: each connection gets a protocol from `make`.
+
+    A connection that the door does not admit gets the bytes that `farewell` returns, and is closed. The server calls
+    `lost` for such a connection and after a failed handshake; `lost` must remove the connection from the door, and a
+    protocol must do the same when its connection is lost. `tls` returns the TLS context of each new connection.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class BoundedServer:
             await asyncio.wait(self._meeting)
 
     async def wait_closed(self) -> None:
-        """Return at once: like asyncio's servers, but without waiting for the connections."""
+        """Return at once. A server of asyncio would wait here until its connections are closed."""
 
     def _listen(self) -> None:
         if not self._is_closed:

@@ -16,8 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class Certificate:
-    """TLS with the certificate and key in two files, which `variables` name. Each new connection uses the current
-    `context`. `protocols` are offered by ALPN. Clients may show certificates of the authorities given to `trust`.
+    """TLS with the certificate and key in two files; the environment variables named in `variables` give their paths.
+
+    Each new connection uses the current `context`. `protocols` are offered by ALPN. Clients may show certificates of
+    the authorities given to `trust`.
     """
 
     def __init__(self, certificate: Path, key: Path, variables: str, protocols: Sequence[str]) -> None:

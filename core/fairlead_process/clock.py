@@ -14,15 +14,15 @@ def utc_now() -> datetime:
 
 
 def file_age(modified_at: float) -> float:
-    """Return the seconds since a file was written: its time comes from the wall clock, which may have been set
-    since.
+    """Return the seconds since a file was written, at `modified_at` by the wall clock; 0 if that time is in the future
+    because the clock was set back.
     """
     return max(0.0, time.time() - modified_at)
 
 
 SET_SECONDS = 1.0
-"""Seconds by which the difference to another process's clock must change before the clock counts as set, or as another
-machine's.
+"""Least change, in seconds, of the difference from another process's clock which shows that the clock was set, or that
+the other process now runs on another machine.
 """
 
 
@@ -49,7 +49,7 @@ class SteadyClock:
         return self._anchor + self._monotonic()
 
     def utc(self) -> datetime:
-        """Return the same time as a datetime in UTC."""
+        """Return this clock's present time as a datetime in UTC."""
         return datetime.fromtimestamp(self(), UTC)
 
 

@@ -115,7 +115,9 @@ def _name(problem: click.BadParameter) -> str:
 
 
 def name_of(param: click.Parameter) -> str:
-    """Return an option as it is written, or an argument as help shows it, without the surrounding brackets."""
+    """Return the name of an option as it is written on the command line, or of an argument as the help shows it,
+    without brackets.
+    """
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return param.metavar if param.metavar and param.metavar.isalpha() else (param.name or "").upper()

@@ -22,23 +22,27 @@ SIDE_SHARE = 16
 """Divisor for a port other than the main one: when few files are left, it gets at most 1/N of them."""
 
 STRANGER_SECONDS = 1.0
-"""Seconds without a whole request after which a new connection gives its place to another, if the door is full."""
+"""Seconds that a new connection may take to send a whole request before a full door may close it in favour of another
+connection.
+"""
 IDLE_SECONDS = 10.0
-"""Seconds between two requests after which a connection gives its place to another, if the door is full."""
+"""Seconds that a connection may be idle between two requests before a full door may close it in favour of another
+connection.
+"""
 
 MOST_LOOKED_AT = 16
-"""Maximum number of connections examined to find one that may give its place; a flood must not make each refusal a
-search of all connections.
+"""Maximum number of connections examined to find one that may be closed in favour of another; a flood must not make
+each refusal a search of all connections.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class Visitor(Protocol):
-    """The interface of a connection to its door."""
+    """The calls that a door makes to a connection."""
 
     def may_go(self) -> bool:
-        """Return whether the connection has been idle long enough for another connection to take its place."""
+        """Return whether the connection has been idle long enough to be closed in favour of another connection."""
 
     def turn_away(self) -> None:
         """Close the connection, with a response if its client waits for one."""
@@ -46,8 +50,8 @@ class Visitor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorPlan:
-    """How many connections a port should accept, and the number of files that each needs, including those of
-    connections behind it.
+    """The number of connections that a port should accept (`wanted`), and the number of files that each of them needs
+    (`files`), including the files of connections that it causes.
     """
 
     name: str
@@ -100,14 +104,16 @@ class Door:
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Admit a connection, if necessary in place of an idle one; return False if the caller must refuse it."""
+        """Admit a connection to the door, if necessary after closing an idle one; return False if the caller must
+        refuse it.
+        """
         if len(self._inside) >= self.most and not self._make_room():
             return False
         self._inside[visitor] = None
         return True
 
     def leave(self, visitor: Visitor) -> None:
-        """Remove a closed connection; does nothing for a connection that was not admitted."""
+        """Remove a closed connection from the door; does nothing for a connection that was not admitted."""
         self._inside.pop(visitor, None)
 
     def _make_room(self) -> bool:

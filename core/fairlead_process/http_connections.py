@@ -1,4 +1,5 @@
-"""A client's HTTP connection with bounded head, body, pauses and number of requests before its sender is known.
+"""A client's HTTP connection with limits: of the head, the body, the pauses, and the number of requests before the
+client is authenticated.
 
 Uvicorn alone accepts a head of any length for any time, a body that never ends, and responses that nobody reads.
 """
@@ -27,12 +28,12 @@ complete.
 
 BODY_SECONDS = 30.0
 BODY_BYTES = 64 * 1024
-"""Least bytes of a body in each period of `BODY_SECONDS` until the body is complete. So the body of a login, which is
-smaller, is complete after one period, and a large upload may take its time.
+"""Least number of bytes of a body that must arrive in each period of `BODY_SECONDS` until the body is complete. So the
+body of a login, which is smaller, must be complete after one period, and a large upload may take long.
 """
 
 UNREAD_SECONDS = 75.0
-"""Seconds without reading any of a response after which a client is dropped."""
+"""Seconds after which a client that reads nothing of its response is dropped."""
 CLOSING_SECONDS = 5.0
 """Seconds that a closing connection may take to send its remaining bytes."""
 
@@ -43,8 +44,8 @@ KEEP_ALIVE_SECONDS = 75.0
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn with connections admitted by `door`. Connections beyond its limit get what `farewell` returns. `tls`
-    gives the TLS context of a new connection.
+    """Uvicorn with connections admitted by `door`. A connection beyond the door's limit gets the bytes that `farewell`
+    returns. `tls` returns the TLS context of a new connection.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class _BesideServer(HttpServer):
 async def serving_beside(
     app: Any, listener: socket.socket, door: Door, name: str, tls: Callable[[], ssl.SSLContext] | None = None
 ) -> AsyncIterator[uvicorn.Server]:
-    """Serve an app on `listener` while the block runs, in addition to the process's main server. Clients may show
-    certificates if `tls` asks for them: the verified certificate is `state["client_certificate"]` of a request.
+    """Serve an app on `listener` while the block runs, in addition to the process's main server. If `tls` asks clients
+    for certificates, a request's `state["client_certificate"]` is the client's verified certificate.
     """
     made = type("BesideAtDoor", (_Certified,), {"door": door})
     config = http_config(app, door, http=made, ws="none", lifespan="off", timeout_graceful_shutdown=1)
@@ -132,7 +133,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._has_asked = False
         self._waiting_since = self.loop.time()
         self._answered: RequestResponseCycle | None = None
-        """The request that is being answered; `cycle` is the request that arrived last."""
+        """The request whose response is being sent; `cycle` is the request that arrived last."""
         self._overdue: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -144,14 +145,14 @@ class BoundedConnection(HttpToolsProtocol):
     # ── its door ──
 
     def may_go(self) -> bool:
-        """Return whether the connection has waited long enough without a request."""
+        """Return whether the connection has been idle for long enough to be closed in favour of another connection."""
         if self.transport is None or self._is_asking():
             return False
         is_idle = self._has_asked and self._in_head and not self._head_bytes
         return self.loop.time() - self._waiting_since >= (IDLE_SECONDS if is_idle else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Close, to give the place to another connection."""
+        """Close the connection in favour of another connection."""
         if self._in_head and self._head_bytes:
             self._refuse(503, "this port is full, and your request did not arrive; try again", retry=True)
         else:
@@ -252,14 +253,18 @@ class BoundedConnection(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, why: str, *, retry: bool = False) -> None:
-        """Send a response, unless it would be read as part of another response, and close."""
+        """Send a refusal and close the connection. Send no refusal if its bytes would be read as part of another
+        response.
+        """
         if self._may_answer():
             self.transport.write(refusal(status, why, retry=retry))
         self._tell_apps()
         self._close()
 
     def _tell_apps(self) -> None:
-        """Notify all apps that answer, or would answer, that their client is gone; uvicorn notifies only the last."""
+        """Notify the apps of all unfinished requests that their client is gone; uvicorn notifies only the app of the
+        last request.
+        """
         for cycle in (self.cycle, self._answered):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -294,8 +299,8 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class _Certified(BoundedConnection):
-    """Adds the certificate that the client showed, as `ssl.SSLSocket.getpeercert` returns it; None without a
-    certificate.
+    """An app around another app: it adds the certificate that the client showed to each request, as
+    `ssl.SSLSocket.getpeercert` returns it; None without a certificate.
     """
 
     def on_message_begin(self) -> None:

@@ -1,4 +1,6 @@
-"""The kinds of values that an environment variable may hold: how each is read, and how a message asks for it."""
+"""The kinds of values that an environment variable may hold: how each kind is parsed, and how an error message
+describes it.
+"""
 
 import math
 import re
@@ -48,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """A value that `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
+    """A value that the function `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
 
     parser: Callable[[str], T]
     wanted: str

@@ -23,7 +23,7 @@ from fairlead_process.yaml_documents import complaint
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-"""Server-side apply; JSON is YAML too."""
+"""Content type of a server-side apply. JSON is allowed, because JSON is YAML too."""
 
 _document = msgspec.json.Decoder(dict[str, Any])
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -34,7 +34,9 @@ LARGEST_ANSWER = 256 * 1024 * 1024
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
 LONGEST_RETRY_AFTER = 60.0
-"""Maximum seconds that a server may ask its caller to wait, so that a wrong answer does not stop a caller for a day."""
+"""Maximum number of seconds for which a server's Retry-After is obeyed, so that a wrong value does not stop a caller
+for a day.
+"""
 
 
 class ClusterError(Exception):
@@ -48,10 +50,11 @@ class ClusterError(Exception):
 
 
 class ClusterUnavailable(ClusterError):
-    """No usable answer; the call may or may not have had its effect.
+    """The server gave no usable response; the call may or may not have had its effect.
 
-    `status` is None if there was no answer; `is_late` then says whether a write was sent and only its answer was too
-    late. `retry_after` is the number of seconds that the server asks its caller to wait, at most LONGEST_RETRY_AFTER.
+    `status` is None if there was no response; `is_late` then says whether a write was sent and only its response was
+    too late. `retry_after` is the number of seconds that the server asks its caller to wait, at most
+    LONGEST_RETRY_AFTER.
     """
 
     def __init__(self, message: str, status: int | None = None, *, is_late: bool = False, retry_after: float = 0.0) -> None:
@@ -135,7 +138,7 @@ class _Login:
 class KubernetesApi:
     """A connection to the Kubernetes API. Create it with `connect`, end it with `close`.
 
-    Expired credentials are read again, once per call. Writes wait up to `write_seconds` for their answer.
+    Expired credentials are read again, once per call. Writes wait up to `write_seconds` for their response.
     """
 
     def __init__(self, api: client.ApiClient, kubeconfig: str | None, write_seconds: float) -> None:
@@ -167,8 +170,8 @@ class KubernetesApi:
         absent: int | None = None,
         decoder: "msgspec.json.Decoder[dict[str, Any]]" = _document,
     ) -> dict[str, Any] | None:
-        """Make one request, with a limit of ten seconds for reads, and return its answer; None if the answer's status
-        is `absent`.
+        """Make one request, with a limit of ten seconds for reads, and return the document in the response; None if the
+        response's status is `absent`.
 
         A `decoder` for a TypedDict skips fields that the caller does not read, which are most of a list of pods.
 
@@ -182,14 +185,14 @@ class KubernetesApi:
             raise ClusterUnavailable(f"{method} {path}: {status} without a document: {error}", status) from error
 
     async def text(self, path: str, query: Sequence[tuple[str, str]], *, absent: int) -> str | None:
-        """Read text, such as a pod's log; None when the answer's status is `absent`. Raises as `call` does."""
+        """Read text, such as a pod's log; None if the response's status is `absent`. Raises the errors of `call`."""
         _, data = await self._asked("GET", path, query, "application/json", None, absent)
         return None if data is None else data.decode(errors="replace")
 
     async def _asked(
         self, method: str, path: str, query: Sequence[tuple[str, str]], content: str, body: bytes | None, absent: int | None
     ) -> tuple[int, bytes | None]:
-        """Return the status and content of an answer; no content when the status is `absent`."""
+        """Return the status and the content of a response; the content is None if the status is `absent`."""
         headers = {"Accept": "application/json", "Content-Type": content}
         login = self._login
         status, data, retry_after = await self._send(login, method, path, query, headers, body)
@@ -206,7 +209,7 @@ class KubernetesApi:
         raise ClusterRefused(status, reason, line, text, field)
 
     async def _later_than(self, refused: _Login) -> _Login:
-        """Log in again, unless another call has logged in again since the login `refused`."""
+        """Return credentials that are newer than `refused`: log in again, unless another call has already done so."""
         async with self._logging_in:
             if self._login is refused:
                 self._login = _Login(await _log_in(self._kubeconfig))
@@ -290,7 +293,9 @@ async def open_session(
 
 
 def _require_a_file(kubeconfig: str) -> None:
-    """Raise FileNotFoundError if no file of the list exists: the client would read that as an empty kubeconfig."""
+    """Raise FileNotFoundError if none of the listed kubeconfig files exists: the client would treat that as an empty
+    kubeconfig.
+    """
     if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
         raise FileNotFoundError("there is no such file")
 
@@ -319,7 +324,7 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
 
 
 def _explain(data: bytes) -> tuple[str, str, str]:
-    """Return the server's message, reason word and the field of its first cause."""
+    """Return the server's message, its reason code, and the field that its first cause names."""
     try:
         status = read_json(data, _ANY)
     except msgspec.DecodeError:

@@ -27,20 +27,20 @@ from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
-"""Loggers of libraries whose INFO lines repeat ours or are of no use."""
+"""Loggers of libraries whose INFO lines repeat Fairlead's own or are of no use."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
-"""Attributes that uvicorn and kopf attach to records for their own formatters."""
+"""Attributes that uvicorn and kopf attach to log records for their own formatters; they are left out of the lines."""
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
-"""The name of the module that was run with `python -m`, which is `__main__` inside that module."""
+"""The name of the module that was run with `python -m`; inside that module, `__name__` is only `__main__`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How a process logs, to standard error."""
+    """How a process writes its logs to standard error."""
 
     format: str = field(default="text", metadata=variable("FAIRLEAD_LOG_FORMAT", Choice(("text", "json")), "form of a log line"))
     level: str = field(
@@ -103,7 +103,7 @@ def _shown(value: object) -> str:
 
 
 MOST_ALIKE = 10
-"""Maximum number of lines of one event and subject that are written in `WINDOW_SECONDS`."""
+"""Maximum number of lines with the same event and subject that are written in `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 60.0
 MOST_SUBJECTS = 1_000
 """Maximum number of events and subjects that are counted separately; beyond it, lines are counted by logger alone."""
@@ -148,7 +148,7 @@ class FloodGate(logging.Filter):
 
 
 class _Window:
-    """The lines of one kind that were written since `began`."""
+    """Counts the similar lines since `began`: those written and those left out."""
 
     __slots__ = ("began", "left_out", "written")
 

@@ -1,6 +1,6 @@
-"""Options of commands, and types of options whose refusals name the value and say what to write.
+"""Options of commands, and types of options whose error messages name the value and say what to write.
 
-Numbers have bounds; NaN is always refused, which click's own ranges let pass.
+Numbers have bounds; NaN, which click's own ranges accept, is always refused.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class InputUnusable(click.ClickException):
-    """An input cannot be used, for example a file's content: printed without usage, with the exit code of a wrong
-    option.
+    """Raised if an input, for example a file's content, cannot be used. It is printed without the usage line; the exit
+    code is that of a wrong option.
     """
 
     exit_code = 2

@@ -12,8 +12,8 @@ from fairlead.tables import PoolKey
 
 METAVAR = "[NAMESPACE/]NAME"
 USUAL_NAMESPACE = "fairlead.namespace"
-"""Key of the click context's `meta`: a function that returns the namespace to use if neither a name nor `-n` gives one;
-without this key, `default`.
+"""Key of the click context's `meta` for a function that returns the namespace to use if neither the name nor `-n` gives
+one. Without this key, the namespace is `default`.
 """
 
 namespace_option = click.option(

@@ -1,5 +1,5 @@
-"""Metrics that every process reports about itself: CPU, memory and files, and the log's lines that are warnings or
-errors.
+"""Metrics that every process reports about itself: CPU, memory, open files, and the number of log lines that are
+warnings or errors.
 """
 
 import logging
@@ -27,7 +27,7 @@ def count_log_lines(registry: CollectorRegistry) -> None:
 
 
 class _Counting(logging.Handler):
-    """A log handler that counts lines and writes nothing."""
+    """A log handler that counts log records and writes nothing."""
 
     def __init__(self, lines: Counter) -> None:
         super().__init__(logging.WARNING)

@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
-    """Return the URL of the proxy for this URL; None without one."""
+    """Return the URL of the proxy to use for this URL; None if no proxy is to be used."""
     parts = urlsplit(url)
     host, port = (parts.hostname or "").removesuffix("."), parts.port or _PORTS.get(parts.scheme, 0)
     if not host or is_direct(host, port, _variable("no_proxy", environment)):

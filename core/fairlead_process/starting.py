@@ -33,7 +33,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """How a process or the command line reports its own faults."""
+    """How a process, or the command line, reports faults of its own code."""
 
     debug: bool = field(
         default=False,

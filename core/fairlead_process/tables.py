@@ -14,8 +14,8 @@ whole.
 
 
 def plain_table(columns: Sequence[str], right: Collection[str] = ()) -> Table:
-    """Return a table without lines, for cells that are added row by row; columns in `right` are aligned to the
-    right.
+    """Return a table without rules between its cells, to which rows are added one by one; columns in `right` are
+    aligned to the right.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:

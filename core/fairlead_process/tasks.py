@@ -46,7 +46,7 @@ class Tasks:
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
     async def stop(self, *names: str) -> None:
-        """Cancel these tasks, or all, and wait until they have ended."""
+        """Cancel the tasks of these names, or all tasks, and wait until they have ended."""
         ending = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
         for task in ending:
             task.cancel()
@@ -60,8 +60,8 @@ class Tasks:
 
 
 async def beside_the_loop(size: int, read: Callable[Taken, Made], *taken: Taken.args, **named: Taken.kwargs) -> Made:
-    """Return what `read` makes of a foreign document of `size` bytes. A long document is read in a thread while the
-    event loop goes on; the document must not change in that time.
+    """Return the result of `read` for a document of `size` bytes that another party sent. A long document is read in a
+    thread while the event loop goes on; the document must not change in that time.
     """
     if size <= LONG_BYTES:
         return read(*taken, **named)

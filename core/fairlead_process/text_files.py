@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
-"""Maximum ratio of unpacked to packed size; JSON and CSV reach a tenth of it."""
+"""Maximum ratio of unpacked to packed size: ten times the ratio that JSON and CSV reach."""
 _FREE_BYTES = 4 * 1024 * 1024
 """Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
@@ -30,8 +30,8 @@ _OTHERS = {
 
 
 class TextUnreadable(Exception):
-    """A text that cannot be read. The message is a predicate of the file or line: `is a ZIP archive;
-    unpack it first`.
+    """A text that cannot be read. The message continues a sentence about the file or line: `is a ZIP archive; unpack it
+    first`.
     """
 
     def __init__(self, problem: str, line: int = 0) -> None:
@@ -43,8 +43,8 @@ class TextUnreadable(Exception):
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
     """Yield the lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
 
-    On reaching the place, raises TextUnreadable for data that is not text, for a line longer than `most_line_bytes`,
-    and for more than `most_bytes` in all.
+    Raises TextUnreadable, after the lines before the fault, for data that is not text, for a line longer than
+    `most_line_bytes`, and for more than `most_bytes` in all.
     """
     stream = _plain(file)
     text = _decoded(stream)
@@ -91,7 +91,7 @@ def _decoded(stream: "io.BufferedReader[Any]") -> "io.BufferedReader[Any] | io.T
 
 
 class _Reading(io.RawIOBase):
-    """Any readable file as a raw stream, so that it can be buffered."""
+    """A raw stream over any readable file, so that the file can be buffered."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

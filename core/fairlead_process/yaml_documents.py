@@ -48,7 +48,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader with bounded depth and merges; its errors name the place."""
+    """A SafeLoader with bounded depth and bounded merges. Its errors name the position."""
 
     deepest = DEEPEST
     _level = 0

@@ -17,9 +17,9 @@ _LONG_SECONDS = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
-    """An action that was refused: how often in a row, why, when to try again, and when that was decided. `told` is the
-    message for people, empty while the refusal may be temporary; `is_news` says whether the message must still be
-    published.
+    """An action that was refused `times` times in a row: why, when the last refusal was recorded, and when to try
+    again. `told` is the problem as shown to people, None while the refusal may be temporary; `is_news` says whether
+    `told` must still be published.
     """
 
     times: int
@@ -30,7 +30,7 @@ class FailedAction:
     again_at: float
 
     def with_next_try(self, problem: ActionFailure) -> ActionFailure:
-        """Add the time of the next try to the words of a problem."""
+        """Return the problem with the time of the next try added to its message."""
         is_long = self.again_at - self.decided_at >= _LONG_SECONDS
         when = f"at {format_second(math.ceil(self.again_at))}" if is_long else "within seconds"
         return replace(problem, message=f"{problem.message}; it is tried again {when}, and at once after a change of the pool")
@@ -55,10 +55,11 @@ class ActionBackoff:
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
     def add(self, action: Hashable, problem: ActionFailure, now: float, *, took: float = 0.0, is_passing: bool = False) -> FailedAction:
-        """Record a refusal that took this many seconds, or after which the server asks for a pause of this length.
+        """Record a refusal of an action. `took` is the number of seconds that the refusal took, or that the server asks
+        the caller to wait.
 
-        The pause is at least that long; otherwise the pool would spend most of its time waiting for refusals. A refusal
-        that `is_passing` is reported only if it recurs.
+        The pause is at least as long as `took`; otherwise the pool would spend most of its time waiting for refusals. A
+        refusal that `is_passing` is reported only if it recurs.
         """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1
@@ -93,7 +94,7 @@ class ActionBackoff:
 
 
 class ServerBackoff:
-    """Decides when a server that does not answer may be asked again, by any caller.
+    """Decides when a server that does not respond may be called again, by any caller.
 
     The pause is 1, 2, 4, … seconds with jitter, or as long as the server requests.
 
@@ -110,7 +111,7 @@ class ServerBackoff:
         self.problem = ""
 
     def left(self) -> float:
-        """Return the seconds until the server may be asked again; 0 if it may be asked now."""
+        """Return the seconds until the server may be called again; 0 if it may be called now."""
         return max(0.0, self._until - self._monotonic())
 
     def now(self) -> float:
@@ -118,12 +119,12 @@ class ServerBackoff:
         return self._monotonic()
 
     def answered(self) -> None:
-        """Record that the server answered: the next failure counts as the first."""
+        """Record that the server responded: the next failure counts as the first."""
         self._failures = 0
 
     def failed(self, asked_at: float, problem: str, retry_after: float | None) -> None:
-        """Record that the server did not answer. Calls that were in flight when the pause began count as the same
-        failure.
+        """Record that the server did not respond to a call begun at `asked_at`. Calls that were in flight when the
+        pause began count as the same failure.
         """
         self.problem = problem
         if asked_at >= self._since:

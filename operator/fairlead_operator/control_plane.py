@@ -14,13 +14,13 @@ from fairlead_operator.backoff import ServerBackoff
 
 
 class ControlPlane(Protocol):
-    """The operator's half of the internal protocol, as implemented by `fairlead_client.internal.SystemApi`."""
+    """The operator's calls to the control API, as implemented by `fairlead_client.internal.SystemApi`."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         """Send everything observed about the pool; return the routers' observations."""
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
-        """Add to the pool's history."""
+        """Add events to the pool's history."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""
@@ -29,7 +29,7 @@ class ControlPlane(Protocol):
         """Return the pools for which routers hold requests."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """Return the pools without a state for this many seconds."""
+        """Return the pools for which no state has arrived for this many seconds."""
 
 
 class PacedControlPlane:

@@ -31,7 +31,7 @@ _BATCH = 100
 
 
 class PostEvent(Protocol):
-    """A function that posts a Kubernetes Event about a pool, now or later; it handles its failures itself."""
+    """A function that posts a Kubernetes Event about a pool, at once or later; it handles its own failures."""
 
     def __call__(self, pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None: ...
 

@@ -48,7 +48,7 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
-    """Return the worker of the pool with this memo, created at the pool's first event."""
+    """Return the worker of the pool to which `memo` belongs; it is created at the pool's first event."""
     if "worker" not in memo:
         memo.worker = memo.workers.add(_key(body))
     worker: PoolWorker = memo.worker
@@ -78,7 +78,7 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
     """Wake the pool's worker.
 
     A pool that disappeared while the control API was unreachable, or without its finalizer, is reported as soon as the
-    API answers.
+    API responds.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):
@@ -105,9 +105,9 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", when=of_a_pool)
 @kopf.on.event(GROUP, VERSION, ROLES, when=of_a_pool)
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
-    """Let the pool's worker check the Service, budgets and roles after a change of such a child.
+    """Let the pool's worker check its Service, budgets and role objects after a change of one of them.
 
-    A scaled InferencePoolRole is such a change.
+    Scaling an InferencePoolRole is such a change.
     """
     if is_news(memo, event, child_essence):
         for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=pool_of(meta) or "")):
@@ -122,7 +122,7 @@ Document = Mapping[str, Any]
 
 
 def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
-    """Return whether the object is gone, or its `essence` differs from the last one seen."""
+    """Return whether the object was deleted, or its `essence` differs from the last one seen."""
     seen, memo.seen = memo.get("seen"), essence(event["object"])
     return event["type"] == "DELETED" or memo.seen != seen
 

@@ -1,6 +1,7 @@
 """The operator's health endpoints.
 
-`/healthz` answers while the process lives, `/readyz` once it can work; both describe its state. `/metrics` counts.
+`/healthz` responds with 200 while the process lives, `/readyz` once it can work; both describe the operator's state.
+`/metrics` has its metrics.
 """
 
 import asyncio
@@ -67,8 +68,8 @@ class _Visit(asyncio.Protocol):
 
 
 class RefusedReads:
-    """Paths that the Kubernetes API does not let kopf list or watch (403), until it does. Kopf retries, and events of
-    that namespace are not received until then.
+    """The paths that the Kubernetes API at present does not let kopf list or watch (403). Kopf retries them, and
+    receives no events of these namespaces until it is allowed.
     """
 
     def __init__(self) -> None:
@@ -97,14 +98,14 @@ class Health:
         self._server: BoundedServer | None = None
 
     def watch(self, lease: Lease, pools: Sized) -> None:
-        """Describe this Lease and these pools from now on."""
+        """Describe this Lease and these pools in all later responses."""
         self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """Return the document of both paths.
+        """Return the JSON document with which `/healthz` and `/readyz` respond.
 
         It says whether the operator waits, leads or stands by, who holds the Lease, how many pools the operator
-        reconciles, what it may not read, and why it could not lead.
+        reconciles, which paths it may not read, and why it could not lead.
         """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}
@@ -120,7 +121,7 @@ class Health:
         return document["state"] != "waiting" and "problem" not in document
 
     async def serve(self, host: str, port: int) -> None:
-        """Answer on this address until `close`. Raises InvalidInput if the address is taken."""
+        """Serve the health endpoints on this address until `close`. Raises InvalidInput if the address is taken."""
         app = web.Application()
         app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready), web.get("/metrics", self._metrics)])
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
@@ -131,7 +132,7 @@ class Health:
         self._server = BoundedServer(listener, door, lambda: _Visit(serve(), door), door.leave, lambda: FULL)
 
     async def close(self) -> None:
-        """Stop answering."""
+        """Stop serving the health endpoints."""
         if self._server is not None:
             self._server.close()
         if self._runner is not None:
@@ -141,8 +142,8 @@ class Health:
         return web.json_response(self.document())
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Answer whether the operator is ready. A standby is ready too: it would take over, and a rolling update waits
-        for it before it stops the holder.
+        """Respond to `/readyz`: whether the operator is ready. A standby is ready too: it would take over, and a
+        rolling update waits for it before it stops the holder of the Lease.
         """
         return web.json_response(self.document(), status=200 if self.is_ready() else 503)
 

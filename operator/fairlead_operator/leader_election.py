@@ -1,7 +1,7 @@
-"""Leader election: only the operator that holds the Lease acts; the others watch the Lease and wait.
+"""Leader election: only the operator that holds the Lease acts; all others watch the Lease and wait.
 
 Clocks of different machines are never compared. The holder measures from the moment it sent its last successful
-renewal, and stops acting after two thirds of the Lease's duration. The others measure from the moment they saw that
+renewal, and stops acting after two thirds of the Lease's duration. All others measure from the moment they saw that
 renewal, and take over after the whole duration.
 """
 
@@ -37,7 +37,7 @@ class Lease:
         self.holder = ""
         """The holder of the Lease when it was last read; empty if nobody held it."""
         self.problem = ""
-        """Why the last attempt to hold the Lease failed; empty when the server answered."""
+        """Why the last attempt to take or renew the Lease failed; empty if the server responded."""
 
     @property
     def hold_seconds(self) -> float:
@@ -120,7 +120,7 @@ class Lease:
 
 
 class FencedCluster:
-    """A cluster that only the holder of the Lease may change.
+    """Calls to a cluster of which only the holder of the Lease may make those that change it.
 
     An operator that was suspended and lost the Lease is stopped here, before its next write.
     """
@@ -180,8 +180,9 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to hold the Lease. If this operator already holds it, the attempt ends before the hold does, because
-        acting must stop by then; otherwise it ends when success would be too late to be of use.
+        """Try once to take or renew the Lease. If this operator holds the Lease, the attempt is cut off when the hold
+        ends, because the operator must then have stopped acting; otherwise it is cut off after `hold_seconds`, when a
+        success would be too late to be of use.
         """
         try:
             async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):

@@ -54,7 +54,8 @@ class UnusableSetting(InvalidInput):
 def lead_once(settings: OperatorSettings, metrics: OperatorMetrics) -> bool:
     """Run kopf, first as a standby and then as the leader.
 
-    Returns True if the Lease was lost and the process should be a standby again, False if it was asked to stop.
+    Returns True if the Lease was lost and the process should become a standby again, False if a signal asked the
+    process to stop.
     """
     memo = kopf.Memo(lease_lost=asyncio.Event(), metrics=metrics)
     kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)

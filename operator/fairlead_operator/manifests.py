@@ -87,7 +87,7 @@ def pod(
 
 
 def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], role: Role, nodes: int) -> dict[str, Any]:
-    """Return the LeaderWorkerSet of one instance with several nodes, whose leader is made from this pod's manifest.
+    """Return the LeaderWorkerSet of one instance with several nodes; `leader` is the manifest of its leader pod.
 
     There is one set for each instance, not one for a pool: a set with several groups always ends the last group first,
     while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set, where Kueue
@@ -153,10 +153,11 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving
 
     Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts the latter until their
     pods end, and would otherwise allow that many other evictions at once. `maxUnavailable`, which earlier versions
-    wrote, would count from the pool's scale: that is 1 for a pool of prefill and decode, and not the number in force if
-    a schedule or the load decides it. The null removes it from an earlier version's budget. An instance that is not
-    ready protects nothing and may always go: otherwise the drain of its node would hang. Every pod of an instance with
-    several `nodes` counts: if one of them is evicted, its whole group restarts, and no other pod may go until then.
+    wrote, would count from the pool's scale subresource: that is 1 for a pool of prefill and decode, and not the number
+    in force if a schedule or the load decides it. A null in the manifest removes `maxUnavailable` from such a budget.
+    An instance that is not ready protects nothing and may always be evicted: otherwise the drain of its node would
+    hang. Every pod of an instance with several `nodes` counts: if one of them is evicted, its whole group restarts, and
+    no other pod may be evicted until then.
     """
     selector = {"matchLabels": {POOL_LABEL if nodes == 1 else GROUP_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
@@ -179,8 +180,8 @@ def budget_name(identity: PoolIdentity, role: Role) -> str:
 
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
-    """Return the InferencePoolRole of a role. `pinned` is the number that the pool declares, if any. `replicas` None:
-    the object keeps its own number.
+    """Return the InferencePoolRole of a role. `pinned` is the number of instances that the pool declares, if any. With
+    `replicas` None, the object keeps its own number.
     """
     number = {} if replicas is None else {"replicas": replicas}
     return {

@@ -32,7 +32,7 @@ class OperatorMetrics:
         )
 
     def taken(self, step: str, pool: str, outcome: str, seconds: float) -> None:
-        """Record that a step ended with this outcome."""
+        """Record that a step of a pool ended with this outcome after this many seconds."""
         self.steps.labels(step, outcome).observe(seconds)
         if outcome != "ok":
             self.failed.labels(pool, outcome).inc()

@@ -20,8 +20,8 @@ DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
 
 WARMED_ANNOTATION = "fairlead.dev/warmed-restarts"
-"""Annotation: the restarts of the pod's containers when the instance last had its full weight; while the number is the
-same, the instance still has its caches.
+"""Annotation: the number of restarts of the pod's containers at the time when the instance last had its full weight. As
+long as the number is unchanged, the instance still has its caches.
 """
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
@@ -53,6 +53,6 @@ The server's creationTimestamp comes from another clock and has whole seconds.
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
 """Annotation: the instance's number in its pool, counted from 1; the pod's name is made from it."""
 FAILURES_ANNOTATION = "fairlead.dev/failures"
-"""Annotation: how many instances in a row failed before this one; the pause before its replacement grows with the
-number.
+"""Annotation: how many instances in a row failed before this one. The pause before this instance is replaced, if it
+fails too, grows with the number.
 """

@@ -26,9 +26,9 @@ _LEAST_COST = "-2147483648"
 
 
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
-    """Return annotations that record a state.
+    """Return the annotations that record a state.
 
-    Draining has an additional annotation of its own, which stays when the state becomes Lost.
+    Draining is also recorded in an annotation of its own, which stays when the state becomes Lost.
     """
     annotations = {STATE_ANNOTATION: state.value, STATE_SINCE_ANNOTATION: since, STATE_REASON_ANNOTATION: reason}
     if state is InstanceState.DRAINING:
@@ -43,8 +43,8 @@ def asleep_patch(since: str, reason: str) -> dict[str, Any]:
 
 
 def flip_patch(role: Role, since: str) -> dict[str, Any]:
-    """Return the merge patch that lets a drained pod continue in another role: its label, its state, and the end of its
-    drain.
+    """Return the merge patch that lets a drained pod continue in another role. It changes the pod's label and state and
+    ends its drain.
     """
     return {
         "metadata": {
@@ -75,8 +75,9 @@ def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's
-    requests in Fairlead's annotations. Settings that may come from the pod's own template, such as its weight, stay.
+    """Return the merge patch that removes Fairlead's metadata from an adopted pod: everything that the pool wrote, and
+    people's requests in Fairlead's annotations. Settings that may come from the pod's own template, such as its weight,
+    stay.
     """
     marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
     return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}

@@ -1,4 +1,4 @@
-"""Completes the pod template of a role, and hashes it: an instance with another hash must be replaced."""
+"""Completes the pod template of a role, and hashes the template: an instance with another hash must be replaced."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 
 SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
-"""The hash used for a role that selects its pods: their workload owns their template."""
+"""The hash used for a role that selects its pods, because the pods' template belongs to their workload."""
 
 PORT_NAME = "http"
 """Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
@@ -70,7 +70,7 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
 
 
 def _sleeps(spec: PoolSpec, role: Role) -> bool:
-    """Return whether the role's engines must be able to sleep."""
+    """Return whether the role keeps instances asleep, so that its engines must be able to sleep."""
     return any(item.asleep for item in spec.roles if item.name is role)
 
 
@@ -144,7 +144,7 @@ def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) ->
 
 
 def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the container that serves: the one named `engine`, or the first."""
+    """Return the container in which the engine runs: the container named `engine`, or the first one."""
     containers: list[dict[str, Any]] = template["spec"]["containers"]
     return next((item for item in containers if item.get("name") == ENGINE_CONTAINER), containers[0])
 

@@ -1,9 +1,9 @@
 """The operator's polling of the control API, for facts that no Kubernetes event reports.
 
 The first fact: requests that routers hold for pools at zero. The operator makes one call a second, and such a pool is
-reconciled at once. The second: deletions that the control API does not know, of pools deleted while no operator, or no
-control API, was running. Such a pool would remain in the API and in routers. As the operator sends each pool's state
-every few seconds, it looks in the cluster for pools without a recent state.
+reconciled at once. The second: pools that were deleted while no operator, or no control API, was running, so that the
+API does not know of the deletion. Such a pool would remain in the API and in routers. As the operator sends each pool's
+state every few seconds, it checks in the cluster whether pools without a recent state still exist.
 """
 
 import asyncio
@@ -29,21 +29,22 @@ class TellsHeldPools(Protocol):
 class SleepingPools:
     """The pools of this operator that have no instance until a request arrives.
 
-    A pool that is missed here, for example while the control API is unreachable, is woken by its own next round.
+    If the worker of a pool is not woken here, for example while the control API is unreachable, the pool's own next
+    round starts its instances.
     """
 
     def __init__(self) -> None:
         self._asleep: set[PoolKey] = set()
 
     def note(self, pool: PoolKey, *, asleep: bool) -> None:
-        """Record the state in which a pool's last round left it."""
+        """Record whether a pool's last round left the pool without instances until a request arrives."""
         if asleep:
             self._asleep.add(pool)
         else:
             self._asleep.discard(pool)
 
     async def ask(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None]) -> None:
-        """Wake the sleeping pools that have held requests. If no pool sleeps, the API is not asked."""
+        """Wake the workers of sleeping pools for which routers hold requests. If no pool sleeps, no call is made."""
         if not self._asleep:
             return
         outcome = await control_plane.held_pools()
@@ -53,7 +54,7 @@ class SleepingPools:
                     wake(pool)
 
     async def watch(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Ask forever, with pauses of `seconds`."""
+        """Call `ask` forever, with pauses of `seconds`."""
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -66,18 +67,19 @@ class TellsUnheardPools(Protocol):
     """The calls of the control API that `UntoldDeletions` needs."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """Return the pools without a state for this many seconds."""
+        """Return the pools for which no state has arrived for this many seconds."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""
 
 
 class UntoldDeletions:
-    """Reports unknown deletions, for the namespaces of this operator (empty = all).
+    """Reports deletions of pools that the control API does not know of, in the namespaces of this operator (empty =
+    all).
 
-    A pool counts as silent after `seconds` without a state. A pool is reported as gone only if it is silent in two
-    rounds in a row, so that its operator had time to send its state after an outage of the API; if a complete list of
-    its namespace does not contain it; and if a separate read does not find it.
+    A pool counts as silent if no state has arrived for `seconds`. A pool is reported as deleted only if it is silent in
+    two checks in a row, so that its operator had time to send its state after an outage of the API; if a complete list
+    of its namespace does not contain it; and if a separate read does not find it.
     """
 
     def __init__(self, namespaces: Collection[str], seconds: float) -> None:
@@ -86,7 +88,7 @@ class UntoldDeletions:
         self._unheard: frozenset[PoolKey] = frozenset()
 
     async def look(self, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
-        """Check once."""
+        """Check once for deletions that the control API does not know of."""
         before, self._unheard = self._unheard, frozenset()
         outcome = await control_plane.unheard_pools(self._seconds)
         if not isinstance(outcome, Taken):
@@ -102,13 +104,13 @@ class UntoldDeletions:
                 logger.warning("deletions not looked for", extra={"namespace": namespace, "error": str(error)})
 
     async def _tell(self, pool: PoolKey, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
-        """Report that a pool is gone, if it is. Raises ClusterError."""
+        """Report a pool's deletion to the control API, if the pool no longer exists. Raises ClusterError."""
         if await cluster.get(Resource.POOLS, pool.namespace, pool.name) is None:
             told = isinstance(await control_plane.delete_pool(pool), Taken)
             logger.info("a deletion that was not reported before", extra={"pool": str(pool), "control_plane_told": told})
 
     async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
-        """Check forever, with pauses of `pause` seconds."""
+        """Call `look` forever, with pauses of `pause` seconds."""
         while True:
             await asyncio.sleep(pause)
             try:

@@ -1,6 +1,7 @@
-"""One worker per pool: kopf's daemon runs it while the pool lives, and kopf's deletion handler finalizes with it.
+"""One worker per pool: kopf's daemon runs it while the pool exists, and kopf's deletion handler uses it to finalize the
+pool.
 
-A pool never takes two steps at once.
+A worker never takes two steps at once.
 """
 
 import asyncio
@@ -57,7 +58,8 @@ class Turns:
 
 
 class PoolWorker:
-    """Takes a step when it is woken, and at the latest at the time that the last step returned.
+    """Takes steps for one pool, one at a time: the next step when the worker is woken, and at the latest after the
+    pause that the last step returned.
 
     Use from one event loop only.
     """
@@ -140,7 +142,7 @@ class PoolWorkers:
         self._workers: dict[PoolKey, list[PoolWorker]] = {}
 
     def __len__(self) -> int:
-        """Return the number of pools with a worker."""
+        """Return the number of pools that have a worker."""
         return len(self._workers)
 
     def add(self, pool: PoolKey) -> PoolWorker:
@@ -150,7 +152,7 @@ class PoolWorkers:
         return worker
 
     def remove(self, pool: PoolKey, worker: PoolWorker) -> None:
-        """Remove the worker of a pool that is gone."""
+        """Remove the worker of a pool that no longer exists."""
         left = [other for other in self._workers.get(pool, ()) if other is not worker]
         if left:
             self._workers[pool] = left

@@ -18,10 +18,11 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneSettings:
-    """Where the control API is, and limits of the calls.
+    """The address of the control API, and limits of the calls to it.
 
-    `timeout_seconds` bounds one call, and so the delay of a round by a silent API. `calls_at_once` bounds the calls in
-    flight; it is smaller than the number of database connections that the API has for them.
+    `timeout_seconds` bounds one call, and so the delay that an API which does not respond causes in a round.
+    `calls_at_once` bounds the calls in flight; it is smaller than the number of database connections that the API has
+    for them.
     """
 
     urls: tuple[str, ...] = field(metadata=API_URLS)
@@ -58,9 +59,9 @@ class Pace:
         ),
     )
     longest_pause: float = 30.0
-    """Longest pause between two tries while the control API does not answer."""
+    """Longest pause between two tries while the control API does not respond."""
     silence: float = 10.0
-    """Seconds without an answer about a pool after which the control API is called unreachable."""
+    """Seconds without a response about a pool after which the control API counts as unreachable."""
     longest_retry: float = 300.0
     """Longest pause between two tries of an action that the Kubernetes API refused."""
     busy: float = 1.0
@@ -76,17 +77,22 @@ class Pace:
     children: float = 300.0
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
-    """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
+    """Pause between two reads of the statuses that gateways write on pools, which no watch reports: see
+    `gateways.watching`.
+    """
     nodes: float = 3.0
-    """Pause between two reads of the nodes with instances: a spot notice may come 30 s before its node goes."""
+    """Pause between two reads of the nodes with instances: a spot notice may come 30 s before its node is taken away.
+    """
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows."""
     router_silence: float = 10.0
-    """Seconds for which the control API must have answered before a drain trusts that no router is live."""
+    """Seconds for which the control API must have responded without interruption before a drain trusts that no router
+    is live.
+    """
     finalizing_drain: float = 15.0
-    """Longest drain of a deleted pool's instances."""
+    """Maximum number of seconds for which a deleted pool's instances are drained."""
     finalizing: float = 20.0
-    """Seconds after which a deleted pool's finalizer is removed, even if the control API never answered.
+    """Seconds after which a deleted pool's finalizer is removed, even if the control API never responded.
 
     Together with the calls in flight the removal takes at most 30 seconds.
     """
@@ -146,7 +152,7 @@ class ServiceName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickerSettings:
-    """Where gateways ask the routers to pick an instance, for pools with `spec.gateway`."""
+    """The Service of the routers that gateways call to pick an instance, for pools with `spec.gateway`."""
 
     service: ServiceName | None = field(
         default=None,

@@ -1,10 +1,10 @@
-"""Asks a pool's engines whether they sleep, and orders them to sleep or wake, by vLLM's `/is_sleeping`, `/sleep` and
-`/wake_up`.
+"""Calls a pool's engines to find out whether they sleep, and to put them to sleep or wake them, by vLLM's
+`/is_sleeping`, `/sleep` and `/wake_up`.
 
-An engine answers an order only when it has fallen asleep or is awake, which takes seconds. So orders are sent in the
-background, and the next rounds read the result from the engine's own answer: a lost answer, or an operator that was
-killed, changes nothing. The danger: these paths are meant for developers, and anybody who reaches an engine's port may
-call them too.
+An engine responds to `/sleep` or `/wake_up` only when it has fallen asleep or is awake, which takes seconds. So these
+calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`: a lost response, or an
+operator that was killed, changes nothing. The danger: these paths are meant for developers, and anybody who reaches an
+engine's port may call them too.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ class Engines(Protocol):
         """Have the engine move its weights to the host's memory (level 1); return False if it refuses."""
 
     async def wake(self, address: str) -> bool:
-        """Have the engine compute again; return False if it refuses."""
+        """Have the engine wake up, so that it can compute again; return False if it refuses."""
 
 
 class NoEngines:
-    """Engines that nobody can reach."""
+    """Stands for engines that cannot be reached."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
         return EngineSleep.SILENT
@@ -82,7 +82,7 @@ class HttpEngines:
             await self._session.close()
 
     async def _call(self, method: str, address: str, path: str, seconds: float) -> tuple[int | None, bytes]:
-        """Return the status (None without an answer) and the beginning of the body."""
+        """Return the status of the response (None without a response) and the beginning of its body."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         limit = aiohttp.ClientTimeout(total=seconds)
@@ -94,8 +94,8 @@ class HttpEngines:
 
 
 def read_answer(status: int | None, body: bytes) -> EngineSleep:
-    """Read the answer to `GET /is_sleeping`. An engine without that path answers 404; an engine that is broken counts
-    as silent.
+    """Read the response to `GET /is_sleeping`. An engine without that path responds with 404; an engine that is broken
+    counts as silent.
     """
     if status in {404, 405, 501}:
         return EngineSleep.UNABLE
@@ -107,7 +107,7 @@ def read_answer(status: int | None, body: bytes) -> EngineSleep:
 
 
 class Sleepers:
-    """The engines of one pool: their last answers, and the orders in progress."""
+    """The engines of one pool: their last sleep states, and the orders to sleep or wake up that are in progress."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
@@ -117,8 +117,8 @@ class Sleepers:
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
-        """Return the pods, with the answers of the engines of these `roles`, which keep sleepers, and of the engines
-        that slept before.
+        """Return the pods with the present sleep states of their engines. Only engines of these `roles`, which keep
+        sleepers, and engines that slept before are called.
         """
         able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]
         self._addresses = {pod.instance.id: pod.address for pod in able if pod.address is not None}
@@ -130,11 +130,11 @@ class Sleepers:
         return tuple(replace(pod, instance=replace(pod.instance, sleep=known.get(pod.instance.id, pod.instance.sleep))) for pod in pods)
 
     def put_to_sleep(self, instance: str) -> None:
-        """Order an engine to sleep, unless another order to it is in progress."""
+        """Order an engine to sleep, unless another order to this engine is in progress."""
         self._order(instance, self._sleep(instance))
 
     def wake(self, instance: str) -> None:
-        """Order an engine to wake up, unless another order to it is in progress."""
+        """Order an engine to wake up, unless another order to this engine is in progress."""
         self._order(instance, self._wake(instance))
 
     def _order(self, instance: str, call: Coroutine[Any, Any, None]) -> None:

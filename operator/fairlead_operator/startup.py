@@ -1,4 +1,4 @@
-"""Starts the operator; only this module makes connections, clocks and random numbers.
+"""Starts the operator. Only this module creates connections, clocks and random numbers.
 
 Kopf begins to watch when its startup handlers return. The operator's startup handler returns when the operator holds
 the Lease, so a standby watches nothing and writes nothing. An operator that loses the Lease stops kopf; `main` then
@@ -48,10 +48,11 @@ from fairlead_process.policies import installed_policies
 
 
 class NothingHandled(kopf.DiffBaseStorage):
-    """Stores no last-handled configuration on pools.
+    """A storage for kopf that stores nothing on pools.
 
-    Kopf uses it to tell updates from creations. The operator does not need this, because every reconciliation reads the
-    whole pool. The annotation would store each pool's spec a second time and cost a write per change.
+    Kopf would store there the configuration that was last handled, to tell updates from creations. The operator does
+    not need this, because every reconciliation reads the whole pool. The annotation would store each pool's spec a
+    second time and cost a write per change.
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
@@ -70,18 +71,19 @@ logger = logging.getLogger(__name__)
 _RELEASE_SECONDS = 2.0
 
 _WATCHES = 7
-"""Streams that kopf keeps open: pools, their roles, pods, Services, budgets, definitions, namespaces."""
+"""Number of streams that kopf keeps open: of pools, their roles, pods, Services, budgets, definitions and namespaces.
+"""
 
 
 class ServesPools(Protocol):
-    """The check that the start waits for."""
+    """The call that the start needs to check whether the Kubernetes API is ready."""
 
     async def serves_pools(self) -> bool:
-        """Return whether the server answers and knows Fairlead's resources. Raises ClusterError."""
+        """Return whether the server responds and knows Fairlead's resources. Raises ClusterError."""
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
-    """Have kopf post a Kubernetes Event about the pool. Kopf retries, and logs when it gives up."""
+    """Have kopf post a Kubernetes Event about the pool. Kopf retries, and logs a warning when it gives up."""
     kopf.event(cast(kopf.Body, pool.reference()), type=type_, reason=reason, message=message)
 
 
@@ -130,9 +132,9 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster, metrics: OperatorMetrics
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
-    """Return the workers of pools, none yet, and by name the loops that watch for changes without events, to wake
-    workers: requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the
-    control API still knows.
+    """Return an empty collection of pools' workers, and by name the loops that wake workers for changes without events:
+    requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
+    API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -191,7 +193,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Wait until the Kubernetes API answers and knows Fairlead's resources.
+    """Wait until the Kubernetes API responds and knows Fairlead's resources.
 
     Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
     """
@@ -249,5 +251,5 @@ async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceC
 
 
 async def stop(memo: kopf.Memo) -> None:
-    """Undo those steps of `start` that were done."""
+    """Undo those steps of `start` that were carried out."""
     await memo.closing.aclose()

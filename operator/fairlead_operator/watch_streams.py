@@ -2,7 +2,7 @@
 
 Kopf understands 410 within a stream and a stream that breaks off; any other fault in a stream would end the operator.
 So here an error in a stream (500, 429, 403, …), a line that is not an event and a line that is cut off end the stream
-as a broken connection does, after a pause that grows. The next watch continues from the last version received, so no
+like a broken connection, after a pause that grows. The next watch continues from the last version received, so no
 deletion is missed. A watch that is refused `FAILURES` times in a row begins with a new list; client-go does so at the
 first refusal (`tools/cache/reflector.go`).
 """
@@ -68,7 +68,7 @@ class _Event(msgspec.Struct):
 
 
 class _Whole(msgspec.Struct):
-    """The fields that each answer of the API has; a list of objects also has a version."""
+    """The fields that each document of the API has; a list of objects also has a version."""
 
     kind: str
     metadata: _Metadata | None = None
@@ -100,18 +100,18 @@ class StreamBroken(Exception):
 
 
 class Watches:
-    """A middleware of kopf's HTTP session; `pause` sleeps for a number of seconds."""
+    """A middleware of kopf's HTTP session that checks the responses to watches. `pause` sleeps for some seconds."""
 
     def __init__(self, pause: Callable[[float], Awaitable[None]]) -> None:
         self._pause = pause
         self._failures: Counter[str] = Counter()
-        """By path, the number of failures in a row."""
+        """By path, the number of its watch's failures in a row."""
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Return the response; a watch's response has only events that kopf understands.
+        """Return the response; that of a watch contains only events that kopf understands.
 
-        Servers report that a version is too old within the stream, which kopf understands, or as the response's status,
-        which would end the operator: such a watch begins at the present state.
+        Some servers report within the stream that a version is too old, which kopf understands. Others report it as the
+        response's status, which would end the operator: such a watch is repeated from the present state.
         """
         answer = await send(request)
         if "watch" not in request.url.query:
@@ -130,7 +130,9 @@ class Watches:
         del self._failures[path]
 
     async def failed(self, path: str, why: StreamBroken) -> bool:
-        """Wait before the watch of this path is repeated; return whether all objects must be listed then."""
+        """Wait before the watch of this path is repeated; return whether the repeated watch must begin with a new list
+        of all objects.
+        """
         self._failures[path] += 1
         times = self._failures[path]
         pause = max(why.seconds, next(islice(EndlessPauses(), min(times, 5) - 1, None)))
@@ -153,8 +155,10 @@ class WatchLines:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yield the lines, each with its end. Raises ClientPayloadError after a pause if the watch must begin again. A
-        stream that ends without a line pauses too, because kopf would ask again at once.
+        """Yield the lines, each with its end.
+
+        Raises ClientPayloadError after a pause if the watch must begin again. A pause also follows a stream that ends
+        without a line, because kopf would call again at once.
         """
         is_heard = False
         try:
@@ -203,8 +207,8 @@ def check_event(line: bytes) -> None:
 
 
 async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Treat a response that was cut off, holds no document, or is a refusal that cannot be understood as a missing
-    response: kopf then asks again, where it would otherwise end.
+    """Treat a response that was cut off, holds no document, or is a refusal that cannot be parsed like a missing
+    response: kopf then tries again, where it would otherwise end.
     """
     answer = await send(request)
     if "watch" in request.url.query and answer.status < 300:

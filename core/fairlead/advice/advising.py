@@ -1,4 +1,4 @@
-"""All findings of some pools, ranked by harm, most harmful first."""
+"""Computes all findings about pools and ranks them by harm, the most harmful first."""
 
 from collections.abc import Iterable
 

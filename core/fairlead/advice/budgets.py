@@ -7,7 +7,7 @@ from fairlead.advice.situations import PoolSituation
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for the firing alert that burns the budget fastest."""
+    """Yield a finding for the active alert whose error budget burns fastest."""
     if not pool.burns:
         return
     worst = max(pool.burns, key=lambda one: (one.burn, one.name))

@@ -1,4 +1,6 @@
-"""FigureOff: a figure that routers use, or would use after a restart, has been wrong by more than half for minutes."""
+"""FigureOff: a figure about a pool's engines (such as bytes per token) that routers use, or would use after a restart,
+has been wrong by more than half for minutes.
+"""
 
 from collections.abc import Iterator
 
@@ -15,11 +17,13 @@ _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",
     Quantity.PREFILL: "spec.engine.prefillTokensPerSecond",
 }
-"""Field of the pool's spec that declares each quantity."""
+"""By quantity, the field of the pool's spec that declares it."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each figure."""
+    """Yield a finding for each figure that has been wrong for `LASTING_SECONDS`: a warning if routers use the wrong
+    figure, a note if only the spec declares it.
+    """
     for figure in pool.figures:
         if figure.off_seconds < LASTING_SECONDS:
             continue

@@ -32,9 +32,9 @@ class HarmUnit(StrEnum):
     WAITED_SECONDS = "seconds/h"
     """Extra seconds that users waited, per hour."""
     ROUTERS = "routers"
-    """Routers that decide alone."""
+    """Number of routers that decide alone, without the decisions of other routers."""
     SILENT_SECONDS = "seconds"
-    """Seconds since the last report."""
+    """Seconds since the last report of a router or an operator."""
     ERROR = "share"
     """Mean error of predictions, as a share of the predicted value."""
     HITS = "hits"
@@ -76,7 +76,7 @@ class Cause(StrEnum):
 
 
 class EvidenceKind(StrEnum):
-    """Where the figures of a finding can be looked at."""
+    """The kind of page that shows the figures of a finding."""
 
     HEATMAP = "heatmap"
     REJECTIONS = "rejections"
@@ -92,9 +92,7 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where the figures of a finding can be looked at. `seconds` is how far back they reach; `metric` is a heatmap
-    metric.
-    """
+    """The page that shows the figures of a finding. `seconds` is how far back they reach, `metric` a heatmap metric."""
 
     kind: EvidenceKind
     seconds: float
@@ -104,7 +102,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A change that can be planned: the fields of a plan's request, and `words` for a button such as `7 replicas`."""
+    """A change that can be planned: the fields of a plan's request, and in `words` a short text for a button, such as
+    `7 replicas`.
+    """
 
     kind: str
     words: str

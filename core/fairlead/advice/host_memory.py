@@ -13,8 +13,8 @@ advised.
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding if the reuse distances and the simulation of the recorded requests agree on the benefit of the
-    cache.
+    """Yield a finding if both the reuse distances and the simulation of the recorded requests show that the cache would
+    help.
     """
     found = pool.simulated
     one = None if found is None or found.unlike is not None else found.host_cache

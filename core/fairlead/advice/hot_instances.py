@@ -1,4 +1,6 @@
-"""HotInstance: one instance computes more than its share and misses the objectives, while the others meet them."""
+"""HotInstance: one instance computes more than its share and misses the objectives, while the pool's other instances
+meet them.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,11 +11,11 @@ from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
 MOST = 3
-"""Maximum number of such findings per pool: if more instances are hot, the cause is not a single instance."""
+"""Maximum number of HotInstance findings per pool: if more instances are hot, the cause is not a single instance."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield the hot instances with the most late first tokens, at most MOST."""
+    """Yield findings for the hot instances, those with the most late first tokens first, at most MOST."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))
@@ -36,13 +38,13 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Return the instance's share of the computed prompt tokens."""
+    """Return the share of this instance in the prompt tokens that all serving instances computed."""
     total = sum(each.served.prefilled_tokens for each in serving)
     return one.served.prefilled_tokens / total if total else 0.0
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Return the share of the computed prompt tokens that the instance's weight entitles it to."""
+    """Return the share of the prompt tokens that this instance should compute by its weight."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 

@@ -1,5 +1,5 @@
-"""PromptsTooLong: even alone on an instance, these requests would miss the TTFT target; no number of instances serves
-them in time.
+"""PromptsTooLong: some prompts are so long that their requests would miss the TTFT target even alone on an instance, so
+no number of instances serves them in time.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ _MOST = 0.5
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding if too-long prompts are a large part of the refused requests, or more than the share that may be
-    late.
+    """Yield a finding if too-long prompts are a large share of the refused requests, or if they are a larger share of
+    all requests than the objectives allow to be late.
     """
     found = pool.simulated
     if found is None or not pool.missed or not is_beyond(found):

@@ -11,8 +11,8 @@ from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield findings about wrong predictions, of the prefill speed or by a policy's model, if decisions depend on
-    them.
+    """Yield findings about wrong predictions that decisions depend on: of the prefill speed, or of TTFT by the model of
+    a policy that learns.
     """
     yield from _speeds(pool)
     yield from _model(pool)

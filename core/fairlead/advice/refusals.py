@@ -1,4 +1,4 @@
-"""Refused: refused requests, one finding for each reason, with a change that would end them."""
+"""Refused: requests are refused. One finding for each reason, with a change that would end these refusals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,9 @@ class _Why:
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
+    """Yield a finding for each reason for which requests were refused. Its level is bad if the pool misses its
+    objectives or cannot serve at all.
+    """
     for reason, number in sorted(pool.refused.items()):
         if number <= 0:
             continue

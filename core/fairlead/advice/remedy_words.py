@@ -1,5 +1,5 @@
-"""Remedies in words, for findings and for causes of refusals: what simulations and recorded requests show
-would help.
+"""Writes remedies as text for findings and for causes of refusals: what would help according to simulations and
+recorded requests.
 """
 
 from fairlead.advice import wording
@@ -13,8 +13,8 @@ time.
 
 
 def is_beyond(found: Simulated) -> bool:
-    """Return whether to mention prompts that no number of instances serves in time: if they are many of the refused
-    requests, or more than the share that may be late.
+    """Return whether findings should mention prompts that no number of instances serves in time: if they are many of
+    the refused requests, or a larger share of all requests than the objectives allow to be late.
     """
     return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
 
@@ -56,8 +56,8 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
 
 
 def beyond_remedies(found: Simulated) -> str:
-    """Return the remedies for prompts that no number of instances serves in time. A higher target is proposed only as
-    far as the simulation confirms it.
+    """Return the remedies for prompts that no number of instances serves in time. A higher TTFT target is proposed only
+    as far as the simulation confirms it.
     """
     reach, confirmed = found.reach, enough_time(found)
     remedies = []
@@ -76,7 +76,7 @@ def beyond_remedies(found: Simulated) -> str:
 
 
 def rest_words(found: Simulated) -> str:
-    """Say what more instances would do for the other requests."""
+    """Say what more instances would do for the requests whose prompts are not too long."""
     chosen = enough_instances(found)
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"

@@ -111,8 +111,9 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """Return the plan and its words when no simulation confirms a number: an estimate marked as such, which has been
-    stable for minutes, or the statement that no number is known.
+    """Return the plan and its description when no simulation confirms a number of instances. The number is then an
+    estimate, marked as such, that has been stable for minutes; without one, the description says that no number is
+    known.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):

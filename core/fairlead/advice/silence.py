@@ -1,5 +1,5 @@
-"""NoRouter, OperatorSilent, FiguresBehind: no router or no operator reports, or their reports are not yet counted, so
-the figures shown are old.
+"""NoRouter, OperatorSilent, FiguresBehind: no router or no operator reports, or their reports have not been counted
+yet, so the figures shown are old.
 """
 
 from collections.abc import Iterator

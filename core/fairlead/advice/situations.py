@@ -15,7 +15,8 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Requests of the window with a verdict, and how many met both targets, TTFT, and TPOT.
+    """Requests of the window: how many were judged against both targets together, against TTFT and against TPOT, and
+    how many of each met them.
 
     `prefilled_tokens` are uncached prompt tokens. `failed` counts attempts that failed on the instance, even if another
     instance then served the request.
@@ -72,17 +73,19 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Return whether an instance was observed for long enough and most of the observed minutes are `bad`."""
+        """Return whether the instance was observed for long enough and `bad` minutes are more than half of the observed
+        minutes.
+        """
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """A living instance. `load` is the larger of its predicted TTFT and TPOT, each divided by its target; None if no
-    latency was measured. `losses` are the times at which the instance was lost in the last hour. `sessions` None: not
-    counted. `troubles` are the problems that routers see with its engine, each with its duration in seconds;
-    `stalled_ranks` are the data-parallel ranks that are stalled while other ranks go on. `minutes` divides `served`
-    into good and bad minutes.
+    """An instance that has not ended. `load` is the larger of its predicted TTFT and TPOT, each divided by its target;
+    None if no latency was measured. `losses` is how often the instance was lost in the last hour. `sessions` is None if
+    they were not counted. `troubles` are the problems that routers see with its engine, each with its duration in
+    seconds; `stalled_ranks` are the data-parallel ranks that are stalled while other ranks go on. `minutes` counts the
+    good and the bad minutes of the window.
     """
 
     id: str
@@ -252,8 +255,8 @@ class PoolSituation:
     predictions: SeenPredictions = SeenPredictions()
     figures: tuple[SeenFigure, ...] = ()
     apart: Mapping[str, int] = field(default_factory=dict)
-    """By reason for which routers decide alone although other routers exist (`fairlead.reports.shares.Apart`), the
-    number of such routers.
+    """Number of routers that decide alone although other routers exist, by the reason
+    (`fairlead.reports.shares.Apart`).
     """
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
@@ -278,7 +281,7 @@ class PoolSituation:
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Return whether `missed` of these requests are more than the share that may miss the objectives."""
+        """Return whether `missed` of `of` requests is a larger share than may miss the objectives."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property

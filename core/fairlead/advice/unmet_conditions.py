@@ -7,8 +7,8 @@ from fairlead.advice.situations import PoolSituation, SeenCondition
 from fairlead.pool_states import INSTANCES_STARTING
 
 SETTLED_SECONDS = 30.0
-"""Seconds a condition must last. Routers take a new table within seconds, so RingSynced=False for a shorter time is
-normal during a change.
+"""Seconds for which a condition must have lasted before it makes a finding. Routers take a new table within seconds, so
+RingSynced=False for a shorter time is normal during a change.
 """
 
 _WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
@@ -30,7 +30,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Iterator[Finding]:
     """Yield the finding for Ready=False. Yield nothing if instances were starting and all desired instances serve by
-    now, because the condition follows in a moment.
+    now, because the condition will become True in a moment.
     """
     missing = float(sum(max(0, role.wanted - len(pool.accepting(role.role))) for role in pool.roles))
     if ready.reason != INSTANCES_STARTING:

@@ -1,4 +1,4 @@
-"""The verdict about a step of a canary (go on, wait, or go back) with its evidence."""
+"""Gives the verdict about a step of a canary (go on to the next step, wait, or roll back), with its evidence."""
 
 from collections.abc import Iterable
 from math import exp, log
@@ -103,7 +103,9 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """Return those of two bounds whose direction is worse for the metric, each as an amount by which it is worse."""
+    """Return by how much a metric is worse at least, for each direction in which a change is worse. `more` and `less`
+    are the bounds of its change; a bound is None if it is not known.
+    """
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards
 

@@ -1,9 +1,9 @@
 """Turns requests into one value per session and metric, so that only similar requests are compared.
 
-A request is compared with the mean of the earlier requests of its stratum in both arms: the same class, a similar
-number of tokens to compute (or of context), and a similar number of requests that decode at the same time. A session
-counts once, with the mean of its first requests: the turns of a session are alike, and counting each turn would weigh
-one session's habit many times.
+A request is compared with the mean of the earlier requests of its stratum in both arms (the canary's sessions and all
+others). A stratum is requests of one class with a similar number of tokens to compute (or of context) and a similar
+number of requests that decode at the same time. A session counts once, with the mean of its first requests: the turns
+of a session are alike, and counting each turn would weigh one session's habit many times.
 """
 
 from collections import OrderedDict, deque
@@ -17,7 +17,7 @@ from fairlead.reports.canaries import CanarySample
 TURNS = 4
 """Maximum number of requests of a session that count."""
 IDLE_SECONDS = 60.0
-"""Seconds without a request after which a session counts with the requests that it had."""
+"""Seconds without a request after which a session is finished and counted with the requests so far."""
 _KNOWN = 5
 """Number of requests of a stratum that must be known before further requests are compared with their mean."""
 _WAITING = 16
@@ -31,8 +31,8 @@ class Metric:
     `stratum`.
 
     With `is_ratio`, values are logarithms, so that the effect is a ratio; otherwise they are shares. `sign` is 1 if a
-    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` are factors on the
-    limits of the rules.
+    higher value is worse, -1 if a lower value is worse, and 0 if both are worse. `stop` and `go` multiply the limits
+    `stop_above` and `go_below` of `CanaryRules`.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Strata:
         self._means: dict[tuple[object, ...], tuple[int, float]] = {}
 
     def rest(self, one: CanarySample) -> float | None:
-        """Return how much the request differs from the earlier requests of its stratum, less the recent average
+        """Return how much the request differs from the earlier requests of its stratum, minus the recent average
         difference; None if the request has no value or too few requests of the stratum are known.
         """
         value = self._metric.value(one)

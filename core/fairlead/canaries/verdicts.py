@@ -16,12 +16,12 @@ class StepVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryRules:
-    """The limits by which a step is judged.
+    """The limits by which a step of a canary is judged.
 
-    A canary that is certainly worse by more than `stop_above` goes back; a canary that is certainly worse by less than
-    `go_below` goes on. Both are shares (0.02 = 2 % of a latency, 2 points of a share). `false_stops` is the chance,
-    over all metrics, that a revision that is equally good goes back. Cache hits are judged once `warming_seconds` have
-    passed.
+    A canary that is certainly worse by more than `stop_above` is rolled back; a canary that is certainly worse by less
+    than `go_below` goes on to its next step. Both are shares (0.02 = 2 % of a latency, 2 points of a share).
+    `false_stops` is the chance, over all metrics, that a revision that is equally good is rolled back. Cache hits are
+    judged once `warming_seconds` have passed.
     """
 
     stop_above: float = 0.02
@@ -47,8 +47,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict about a step, with its evidence. Only sessions that counted are included; `late_requests` were
-    reported too late to count.
+    """The verdict about a step of a canary, with its evidence. A session is included only if it could be compared;
+    `late_requests` were reported too late to be included.
     """
 
     verdict: StepVerdict

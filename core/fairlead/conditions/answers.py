@@ -1,5 +1,5 @@
-"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about
-routers and requests.
+"""RingSynced, SLOMet, TaskSLOMet and ControlPlaneReachable: the conditions that rest on the control API's responses
+about routers and requests.
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
@@ -13,7 +13,9 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """Return the condition before the first answer of the control API; a condition already in the status is kept."""
+    """Return the condition of this type for the time before the first response of the control API. If the status
+    already has the condition, it is kept.
+    """
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -63,7 +65,9 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def task_slo_met(facts: PoolFacts) -> Condition:
-    """Return whether each class of tasks with a target met it, among the tasks that were over in the last hour."""
+    """Return TaskSLOMet: True if each class of tasks with a target met its target, among the tasks that were over in
+    the last hour.
+    """
     kind = ConditionType.TASK_SLO_MET
     if _is_unanswered(facts):
         return not_answered_yet(kind)
@@ -89,24 +93,25 @@ def _task_words(seen: TaskObservation, goal: float) -> str:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
-    90, but 89.6, and 99.7.
+    """Return the percentage with at most three decimals: as few as show on which side of `goal` and of 100 it lies.
+    With a goal of 90, 89.6 is not shown as 90.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
-    """Write a duration in whole units, so that the message changes at most once a minute and not with every answer."""
+    """Write a duration in whole units, so that the message changes at most once a minute, not with every response."""
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """Return the share of requests that met the SLO, which requests and targets it covers, and the share that met each
-    target; None without requests.
+    """Return the share of requests that met the SLO, the words for these requests and their targets, and words for the
+    share that met each target alone; None without requests.
 
-    While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
-    those of requests still running, so the shares need not add up. The words say both.
+    While no request has finished, and with routers older than the operator, only TTFT is judged. The share for TTFT
+    includes requests that still run and the share for TPOT does not, so the two need not fit the first share; the words
+    therefore name what each share counts.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

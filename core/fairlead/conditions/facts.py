@@ -55,7 +55,7 @@ class ActionFailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailure:
-    """An action that failed: the named reason, and one line with the server's words or the remedy."""
+    """An action of the operator that failed: the named reason, and one line with the server's message or the remedy."""
 
     reason: ActionFailureReason
     message: str
@@ -80,7 +80,7 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why a pool that asks for gateways is not offered to any: the reason of GatewayReady=False."""
+    """Why a pool that asks for gateways is not announced to any gateway: the reason of GatewayReady=False."""
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"
@@ -88,7 +88,7 @@ class GatewayProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProblem:
-    """The problem that keeps the operator from showing the pool to gateways, and one line with the remedy."""
+    """The problem that keeps the operator from announcing the pool to gateways, and one line with the remedy."""
 
     reason: GatewayProblemReason | ActionFailureReason
     message: str
@@ -121,7 +121,7 @@ class GatewayFacts:
 
 
 class NoRoom(StrEnum):
-    """Why no place was found for an instance: the reason of Degraded=True."""
+    """Why there is no room for an instance: the reason of Degraded=True."""
 
     NODES = "Unschedulable"
     """No node has room for the pod; the reason that Kubernetes gives."""
@@ -140,7 +140,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition, not yet with a transition time. `status` is True, False or Unknown."""
+    """A condition of a pool's status, without its transition time, which is added later. `status` is True, False or
+    Unknown.
+    """
 
     type: ConditionType
     status: str
@@ -151,8 +153,8 @@ class Condition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
     """The facts that determined every role's number of instances. `measured` are the roles with fresh signals.
-    `answered` says whether the control API answered in this round, so that one late answer does not look as if nothing
-    were measured.
+    `answered` says whether the control API responded in this round, so that one late response does not look as if
+    nothing were measured.
     """
 
     is_fixed: bool
@@ -168,7 +170,7 @@ class PoolFacts:
     """The facts from which the conditions are computed.
 
     `desired` has an entry per role; it is empty when no valid spec was seen yet. `observations` None = the API did not
-    answer, and `api_problem` says why. If both are None, the API was asked only a moment ago and may still answer.
+    respond, and `api_problem` says why. If both are None, the API was asked only a moment ago and may still respond.
     `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label and are
     not its instances. `scaling` None = no valid spec was seen yet.
     """
@@ -199,7 +201,7 @@ class PoolFacts:
     follows_forecast: bool = False
     """Whether a schedule of the spec follows the pool's forecast."""
     task_targets: tuple[TaskTarget, ...] = ()
-    """The targets of whole tasks in the spec."""
+    """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
 

@@ -28,8 +28,8 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast,
-    TaskSLOMet where the spec has no targets of tasks.
+    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast, and
+    TaskSLOMet if the spec has no targets of whole tasks.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
@@ -99,8 +99,8 @@ def migrations_paused(facts: PoolFacts) -> Condition:
 
 
 def forecast_holds(facts: PoolFacts) -> Condition:
-    """Return whether demand is within the band of the pool's forecast. Without an answer of the control API the last
-    answer counts, so an outage of the control API does not change schedules.
+    """Return ForecastHolds: True while demand is within the band of the pool's forecast. If the control API does not
+    answer, its last answer counts, so an outage of the control API does not change schedules.
     """
     kind = ConditionType.FORECAST_HOLDS
     if facts.observations is None:
@@ -156,12 +156,12 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """Join the gateways' own reasons and messages."""
+    """Join the reasons and messages of gateways, each in the gateway's own words."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 
 def scaling_active(facts: PoolFacts) -> Condition:
-    """Return whether the numbers of instances follow measured signals."""
+    """Return ScalingActive: True if the numbers of instances follow measured signals."""
     kind = ConditionType.SCALING_ACTIVE
     scaling = facts.scaling
     if scaling is None:
@@ -181,7 +181,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Return whether bounds keep a role from its desired number."""
+    """Return ScalingLimited: True if bounds keep a role from its desired number of instances."""
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:

@@ -64,7 +64,9 @@ def progressing(facts: PoolFacts) -> Condition:
 
 
 def _without_room(facts: PoolFacts) -> str:
-    """Return the remedy for a rollout whose next instance has no room while no old instance may be removed first."""
+    """Return the remedy for a rollout that is stuck because its next instance has no room and no old instance may be
+    removed first.
+    """
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""
@@ -113,7 +115,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """Return the instances that cannot run, grouped by reason, with the message about the first of each group."""
+    """Return the instances that cannot run, grouped by reason, each group with the message about its first instance."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)

@@ -20,8 +20,8 @@ def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
 
 
 def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
-    """Say how many instances serve, for example `3 of 4 prefill instances serve`. The functions of this module take the
-    role's own instances.
+    """Say how many instances serve, for example `3 of 4 prefill instances serve`. `instances` are those of this role
+    only.
     """
     serving = count(instances, InstanceState.SERVING)
     more = f", and {serving - role.replicas} more" if serving > role.replicas else ""

@@ -43,8 +43,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of an hour by the requests of a group, such as those of one key. `hit_tokens` are prompt tokens found in
-    the cache.
+    """What the requests of one group, such as those of one key, used within an hour. `hit_tokens` are prompt tokens
+    found in the cache.
     """
 
     group: str
@@ -123,7 +123,9 @@ def allocate(
     start: int,
     end: int,
 ) -> Allocation:
-    """Return the cost of [start, end), both in microseconds. `work` is by role and hour, `uses` by hour."""
+    """Return the pool's cost from `start` until before `end`, both in microseconds since 1970. `work` is by role and
+    hour, `uses` by hour.
+    """
     found = Allocation()
     spans = _spans(lives, prices, start, end)
     alive: dict[tuple[Role, int], int] = defaultdict(int)
@@ -247,9 +249,10 @@ Steps = Sequence[tuple[int, int]]
 
 
 def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Price], start: int, end: int) -> list[tuple[str, int]]:
-    """Yield how much more a role's instances would have cost with the declared number than with the wanted number,
-    within [start, end) and only while a window was open: pairs of a currency and an amount in units. `windows` are
-    pairs of a begin and an end.
+    """Return how much more a role's instances would have cost with the declared number than with the wanted number,
+    within [start, end) and only while a window of a schedule was open.
+
+    The result is pairs of a currency and an amount in units. `windows` are pairs of a begin and an end.
     """
     ordered = sorted(prices, key=lambda one: one.since)
     usable = [(opens, closes) for opens, closes in windows if opens < closes]

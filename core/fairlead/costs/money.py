@@ -9,8 +9,8 @@ MICRO = 1_000_000
 """Micro-units in one unit of a currency. No amount is written more finely than in micro-units."""
 HOUR_MICROSECONDS = 3_600_000_000
 UNITS = HOUR_MICROSECONDS
-"""Units in one micro-unit. With this factor, a price in micro-units per hour times microseconds is a whole number of
-units.
+"""Units in one micro-unit of a currency. With this factor, a price in micro-units per hour, multiplied by microseconds,
+is a whole number of units.
 """
 PRICE_PATTERN = r"^[0-9]{1,7}(\.[0-9]{1,6})?$"
 CURRENCY_PATTERN = "^[A-Z]{3}$"

@@ -8,13 +8,15 @@ from fairlead.costs.money import HOUR_MICROSECONDS
 from fairlead.instances import Role
 
 LEAST_MICROSECONDS = 1_000_000
-"""Shortest sum of lives that gets a price: a pod's cost over less time says nothing of an hour."""
+"""Least time in microseconds that a role's instances must have existed to get a measured price: the cost of a shorter
+time does not show the cost of an hour.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """The price of a role's instances from `since` on (microseconds since 1970), until the role's next price.
-    `micros_per_hour` None = no price. `measured`: a cost tool's figure, not one of the pool's spec.
+    `micros_per_hour` None = no price. `measured` says that a cost tool gave the price, and not the pool's spec.
     """
 
     role: Role
@@ -34,10 +36,12 @@ class Stay:
 
 
 def measured_prices(costs: Mapping[str, int], stays: Iterable[Stay]) -> dict[Role, int]:
-    """Micro-units per instance hour of each role, from what instances cost in one hour (micro-units, by instance).
+    """Return the price of each role in micro-units per instance hour, from `costs`: what each instance cost in one
+    hour, in micro-units.
 
-    The price is the cost of all the role's instances over their time, so the time at that price adds up to the cost.
-    The cost of an instance that changed its role is divided by time. A role without a known cost has no price.
+    The price is the cost of all the role's instances divided by their time, so that time multiplied by price is the
+    cost. The cost of an instance that changed its role is divided in proportion to the time in each role. A role
+    without a known cost has no price.
     """
     of_instances: dict[str, dict[Role, int]] = defaultdict(lambda: defaultdict(int))
     for stay in stays:
@@ -53,9 +57,10 @@ def measured_prices(costs: Mapping[str, int], stays: Iterable[Stay]) -> dict[Rol
 
 
 def in_force(declared: Iterable[Price], measured: Iterable[Price]) -> list[Price]:
-    """One list of prices, in order of their time: in each hour the measured price if the spec declares none.
+    """Return one list of prices, ordered by role and time. In each hour the declared price is in force or, if the spec
+    declares none, the measured price.
 
-    A measured price is of the hour that begins at its `since`.
+    A measured price holds for the hour that begins at its `since`.
     """
     of_declared, of_measured = _by_role(declared), _by_role(measured)
     return [price for role in Role for price in _of_role(role, of_declared[role], of_measured[role])]

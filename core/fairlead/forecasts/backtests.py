@@ -37,8 +37,8 @@ PER_QUARTER = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A pool in a back-test. `declared` has the roles' own bounds and numbers; `hit_share` is the share (0-1) of prompt
-    tokens that a full cache saves.
+    """The facts about a pool that a back-test needs. `declared` has each role's bounds and number of instances;
+    `hit_share` is the share (0-1) of prompt tokens that a full cache saves.
     """
 
     declared: tuple[DeclaredRole, ...]
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Demand in quarters of an hour from `start` on: requests per second, and loads in instances of each role."""
+    """Demand in quarters of an hour from `start` on: requests per second, and the load of each role in instances."""
 
     start: datetime
     requests: Series
@@ -108,7 +108,7 @@ class _Fleet:
 
 
 def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
-    """Run a stretch of demand against the pool's scaling with these schedules."""
+    """Compute how the pool's scaling would have handled the demand with these schedules."""
     minutes = len(stretch.requests) * PER_QUARTER
     loads = {role: by_minute(of) for role, of in stretch.loads.items()}
     requests, windows = by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
@@ -138,8 +138,8 @@ def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]
 
 
 def by_minute(quarters: Series) -> Series:
-    """Interpolate quarters of an hour to minutes, on lines between the quarters' middles. Each quarter keeps its
-    mean.
+    """Interpolate a series from quarters of an hour to minutes, linearly between the middles of neighbouring quarters.
+    Each quarter keeps its mean.
     """
     places = np.arange(len(quarters)) * PER_QUARTER + PER_QUARTER / 2
     lines = np.interp(np.arange(len(quarters) * PER_QUARTER) + 0.5, places, quarters)
@@ -174,8 +174,8 @@ def _wanted(
     in_time: float,
     now: float,
 ) -> tuple[int, ScalingMemory]:
-    """Return the role's number after a round of the product's own pipeline. The role is passed as `both`, since a
-    single role is sized by its own work whatever its name.
+    """Return the role's wanted number of instances after one round of the product's own scaling, and the new memory.
+    The role is passed as `both`, since a single role is sized by its own work whatever its name.
     """
     alone = replace(role, role=Role.BOTH)
     declared = Declared(

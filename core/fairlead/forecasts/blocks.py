@@ -1,4 +1,5 @@
-"""Finds a few windows that cover a need: the days of the week in groups, each day in blocks, each block a schedule.
+"""Finds a few windows that cover the instances that a week needs: the days of the week in groups, each day in blocks,
+each block a schedule.
 
 A block has the largest need of its quarters, so no quarter of an hour has fewer instances than it needs. The extra
 instances that a block costs are weighed against the cost of one more schedule for people to read.
@@ -24,7 +25,7 @@ _GROUPINGS: Sequence[Sequence[tuple[int, ...]]] = (
     ((0, 1, 2, 3), (4,), (5, 6)),
     tuple((day,) for day in range(7)),
 )
-"""Ways to group the days that share their blocks, Monday = 0."""
+"""Ways to divide the days of the week into groups; the days of a group have the same blocks. Monday = 0."""
 _WORTH = 0.01
 """Least share of the week's instance hours that one more block must save."""
 MOST_BLOCKS = 6
@@ -42,8 +43,8 @@ class Block:
 
 
 def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
-    """Return the blocks that cover a week from Monday on, no more of them than are worth their cost: `wanted` has 672
-    columns.
+    """Return the blocks that cover a week from Monday on. A block is added only if it saves more instance hours than
+    `_WORTH`. `wanted` has 672 columns, one per quarter of an hour.
     """
     days = wanted.reshape(len(roles), 7, PER_DAY)
     price = max(1.0, _WORTH * float(wanted.sum()))
@@ -55,7 +56,7 @@ def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
 
 
 def day_in_blocks(wanted: Wanted, roles: Sequence[Role], weekday: int) -> tuple[Block, ...]:
-    """Return the blocks of one day: `wanted` has 96 columns."""
+    """Return the blocks of one day. `wanted` has 96 columns, one per quarter of an hour."""
     _, cuts = _cut(wanted, max(1.0, 7 * _WORTH * float(wanted.sum())))
     return tuple(
         Block(days=(weekday,), begins=a, ends=b, replicas=dict(zip(roles, map(int, wanted[:, a:b].max(axis=1)), strict=True)))

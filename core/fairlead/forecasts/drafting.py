@@ -1,8 +1,8 @@
 """Writes schedules in the form of a manifest, from the instances that a week needs.
 
-In mode SLO a window has `minReplicas`, so scaling may go above it; otherwise it has `replicas`. A window with
-`replicas` is written only where they differ from the pool's number without any window. Days of the calendar within the
-week get windows of their own, and the weekly windows are skipped on these days.
+In mode SLO a window has `minReplicas`, so scaling may go above it; otherwise it has `replicas`, and is written only if
+these differ from the role's number without any window. Days of the calendar within the week get windows of their own,
+and the weekly windows are skipped on these days.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,9 @@ class Draft:
     zone: ZoneInfo
 
     def usual(self, role: RoleLimits) -> int:
-        """Return the role's number of instances while no window is open: at least its minimum where scaling decides."""
+        """Return the role's number of instances while no window is open: at least its minimum if scaling decides the
+        number.
+        """
         return role.least if self.mode is ScalingMode.SLO else role.declared
 
 

@@ -1,9 +1,10 @@
-"""Computes the instances that a forecast needs, from the demand that instances were seen to serve in time, and how far
-ahead they are needed.
+"""Computes the instances that a forecast needs and how far ahead of demand they are needed, from the demand that
+instances were observed to serve in time.
 
 A role's capacity is the largest demand per second that one of its instances served in quarters of an hour in which the
-pool met its SLO: an observed figure, for these requests and this engine, with these caches. If the pool never came near
-its limit, the figure is less than an instance can do, and a schedule based on it keeps the pool's number at its peak.
+pool met its SLO. It is an observed figure, valid for this pool's requests, engine and caches. If the pool never came
+near its limit, the figure is less than an instance can do, and a schedule based on it keeps the pool's number at its
+peak.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,13 @@ from fairlead.forecasts.records import DemandRecord, Rates, Series
 from fairlead.instances import Role
 
 LEAST_QUARTERS = 96
-"""Least number of quarters of an hour with requests in time before a capacity is known: a day's quarters."""
+"""Least number of quarters of an hour in which requests were in time that a capacity must be based on. It equals one
+day.
+"""
 _MOST = 0.95
-"""The quantile that counts as the largest demand: single quarters may have been in time by luck."""
+"""The quantile of demand that counts as the largest demand: in single quarters of an hour, requests may have been in
+time by luck.
+"""
 _QUIET = 1e-9
 LONGEST_REFILL_SECONDS = 3600.0
 
@@ -42,8 +47,8 @@ class Carried:
 
 
 def carried_by(record: DemandRecord, percentile: float) -> Mapping[Role, Carried] | None:
-    """Return what instances served while at least `percentile` percent of the requests were in time; None if there are
-    too few such quarters.
+    """Return the demand that an instance of each role served while at least `percentile` percent of the requests were
+    in time; None if too few quarters of an hour were like that.
     """
     met = np.nan_to_num(record.in_time, nan=0.0) * 100 >= percentile
     found: dict[Role, Carried] = {}
@@ -84,6 +89,8 @@ def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
 
 
 def ahead(values: Series, quarters: int) -> Series:
-    """Return, for each quarter of a week, the largest value from then until `quarters` later; the week repeats."""
+    """Return, for each quarter of an hour of a week, the largest value from that quarter until `quarters` later. After
+    the week's end, the week begins again.
+    """
     found: Series = np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
     return found

@@ -1,7 +1,7 @@
 """Forecasts a pool's coming week, proposes schedules that cover it, and computes what they would have done last week.
 
-Everything begins at the last local midnight, so the answer stays the same for a day and in every process. If no
-forecast can be made, a sentence gives the reason.
+The forecast begins at the last local midnight, so it stays the same for a day and in every process. If no forecast can
+be made, a sentence gives the reason.
 """
 
 import re
@@ -29,11 +29,15 @@ from fairlead.schemas.reading import read
 from fairlead.tables import SloFacts
 
 FEWER_LATE = 0.85
-"""A proposal is worth it if it has at most this share of the late requests under the present schedules …"""
+"""Largest share of the late requests under the present schedules that a proposal may have to be worth it for fewer late
+requests.
+"""
 LESS_HOURS = 0.9
-"""… or at most this share of the instance hours under the present schedules."""
+"""Largest share of the instance hours under the present schedules that a proposal may have to be worth it for fewer
+hours.
+"""
 _MORE_HOURS = 1.2
-"""Largest share of the present instance hours that a proposal with fewer late requests may cost."""
+"""Largest multiple of the present instance hours that a proposal with fewer late requests may cost."""
 _AS_LATE = 0.001
 """Share of all requests by which the number of late requests may grow if a proposal saves hours."""
 _DATED = re.compile(rf"{PREFIX}([0-9]{{8}})-[0-9]{{4}}")
@@ -60,7 +64,7 @@ class Forecasted:
 
     @property
     def others(self) -> tuple[ScheduleSpec, ...]:
-        """The schedules that people wrote."""
+        """The spec's schedules that do not follow a forecast: people wrote them."""
         return tuple(one for one in self.schedules if not one.name.startswith(PREFIX))
 
 
@@ -71,8 +75,8 @@ class Week:
     requests: Band
     loads: Mapping[Role, Band]
     wanted: Wanted
-    """Instances by role, in the order of `draft.roles`, and by quarter of an hour from `requests.start` on, each with
-    the lead.
+    """Wanted instances: a row per role, in the order of `draft.roles`, and a column per quarter of an hour from
+    `requests.start` on. Each number is wanted early enough for the instances to start (`Lead`).
     """
 
 
@@ -129,7 +133,9 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
 
 
 def week_of(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], start: datetime, *, usual: bool = False) -> Week:
-    """Return the forecast of a week from the data known at its start."""
+    """Return the forecast of the week from `start`, based on the demand recorded in `past`. With `usual`, the special
+    days of the calendar are ignored.
+    """
     bands = {name: forecast(_known(past, pool, name), start, usual=usual) for name in _MEASURES}
     loads = {role: _load(of, bands) for role, of in carried.items()}
     covered = {role: band.middle if pool.scaling.mode is ScalingMode.SLO else band.high for role, band in loads.items()}
@@ -154,7 +160,7 @@ def _drafted(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carrie
 
 
 def _odd_days(week: Week, pool: Forecasted) -> dict[date, Wanted]:
-    """Return the wanted numbers of instances for the calendar's days within the week."""
+    """Return the wanted numbers of instances for those special days of the calendar that are within the week."""
     calendar, found = by_date(pool.forecast.calendar), dict[date, Wanted]()
     for place, (day, quarter) in enumerate(local_quarters(week.requests.start, PER_WEEK, pool.forecast.time_zone)):
         if day in calendar:
@@ -207,7 +213,7 @@ def departed(record: DemandRecord, pool: Forecasted, now: datetime) -> Departure
 
 
 def setting_of(pool: Forecasted) -> Setting:
-    """Return a pool as a back-test needs it."""
+    """Return the facts about a pool that a back-test needs."""
     return Setting(
         declared=tuple(_declared(one) for one in pool.roles),
         scaling=pool.scaling,

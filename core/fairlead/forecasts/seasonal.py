@@ -46,7 +46,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The recorded days of one series by their local dates, without days of the calendar."""
+    """The recorded days of one series, by local date, without the special days of the pool's calendar."""
 
     days: Mapping[date, Series]
     calendar: Mapping[date, CalendarDay]
@@ -164,7 +164,9 @@ def _day(past: Known, day: date, by: Forecaster, calendar: Mapping[date, Calenda
 
 
 def _floor(known: Known) -> float:
-    """Return a tenth of the mean demand: near zero, errors do not shrink in proportion to demand."""
+    """Return a tenth of the mean demand. It is added to a forecast before an error is divided by it, because near zero
+    errors do not shrink in proportion to demand.
+    """
     values = np.concatenate(list(known.days.values())) if known.days else np.zeros(1)
     return 0.1 * float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
 

@@ -1,5 +1,5 @@
-"""Detects whether demand is within the band of its forecast. Demand departs after it was outside for some time, and
-returns after it was inside for as long.
+"""Detects whether demand is within the band of its forecast. Demand counts as outside once it has been outside the band
+for some time, and as inside again once it has been inside for an equal time.
 """
 
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ class Departure:
 
 
 def departure(bands: Mapping[Role, Band], loads: Mapping[Role, Series], leave_after_seconds: float) -> Departure | None:
-    """Return the departure that lasts at the end of `loads`, which begin where the bands do; None while demand is
-    within.
+    """Return the first role's departure that lasts at the end of `loads`; None while the demand of all roles is within
+    its band.
 
-    A quarter of an hour without a record changes nothing.
+    `loads` begin at the same time as `bands`. A quarter of an hour without a record changes nothing.
     """
     most = max(1, ceil(leave_after_seconds / QUARTER.total_seconds()))
     found = [_of_role(role, bands[role], of, most) for role, of in loads.items()]

@@ -1,10 +1,10 @@
-"""The blocks that each instance holds, updated by the instance's own events.
+"""An index of the blocks that each instance holds, updated by the instance's own events.
 
-There are two keys: an event names a block by the engine's hash, a prompt is looked up by `block_keys`. The index keeps,
-for each holding, the key that each hash stands for, and for each key a mask of the holdings that have it. The scheme
-(engine hash → request key) is llm-d's, with two differences: a stored block whose parent is unknown is left out, where
-llm-d gives it the key of a first block, and copies of one block are counted, because an engine stores and evicts each
-copy on its own.
+An event names a block by the engine's hash, but a prompt is looked up by `block_keys`. So the index keeps, for each
+holding (the blocks of one source in one tier), the key that belongs to each hash, and for each key a bit mask of the
+holdings that have it. The scheme (engine hash → request key) is llm-d's, with two differences: a stored block whose
+parent is unknown is left out, where llm-d gives it the key of a first block, and copies of one block are counted,
+because an engine stores and evicts each copy on its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ from fairlead.plausibility import MOST_GROUPS
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
-"""Maximum number of blocks in a holding. An H200's cache holds some 100,000 blocks of 16 tokens, a node's memory some
-millions.
+"""Maximum number of blocks that one source holds in one tier. An H200's cache holds some 100,000 blocks of 16 tokens, a
+node's memory some millions.
 """
 
 SWEPT_AT_ONCE = 1_000
@@ -57,17 +57,17 @@ class IndexCounts:
     blocks.
     """
     unnamed: int = 0
-    """Blocks stored without token ids under a hash that no other tier of the source has explained."""
+    """Blocks stored without token ids under a hash that the source has stored with token ids in no other tier."""
     unknown_medium: int = 0
     """Blocks stored in a medium that no known engine has."""
     forgotten: int = 0
-    """Blocks dropped because a holding or a key reached its bound."""
+    """Blocks forgotten because a source held too many blocks in one tier, or too many sources held one block."""
 
 
 class BlockIndex:
-    """The blocks that every source holds.
+    """An index of the blocks that every source holds.
 
-    `most_blocks` bounds each holding (a source's blocks in one `Tier`; a source has at most four): the oldest blocks
+    `most_blocks` bounds the blocks of a source in one `Tier` (a holding; a source has at most four): the oldest blocks
     are dropped first. `most_holders`, if given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`):
     the holding that was added longest ago is dropped first, and is then unknown for this key until the engine stores
     the block again.
@@ -84,18 +84,21 @@ class BlockIndex:
         self._added: dict[int, list[Holding]] = {}
         """Request key → holdings in order of adding; kept only if `most_holders` is given."""
         self._cleared: list[Holding] = []
-        """Cleared blocks that are not swept yet; no source has their bits, so no prompt finds them."""
+        """Holdings that were cleared and whose blocks are not swept yet. No source has their bits any more, so no
+        prompt finds their blocks.
+        """
         self.slots_version = 0
-        """Grows when a source takes or leaves a slot."""
+        """A counter that increases whenever a source gets or gives up a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
-        """The bits of sources that have exactly one holding."""
+        """A mask of the bits of all sources that hold blocks in one tier only."""
         self._together: tuple[int, ...] = ()
-        """The masks of the other sources that hold nothing outside the GPU, one mask per source."""
+        """One mask for each source that has several holdings, none of them outside the GPU."""
         self._tiered: tuple[TieredSource, ...] = ()
-        """Sources that hold blocks outside the GPU too."""
+        """An entry for each source that may hold blocks outside the GPU."""
         self._shared: Holding | None = None
-        """The blocks in a store that all engines read; no source has the store's bit."""
+        """The blocks in a store that all engines read; None without such a store. The store's bit belongs to no source.
+        """
         self._shared_medium: str | None = None
         self._most_shared = 0
         self._slots_of_version = 0
@@ -104,8 +107,8 @@ class BlockIndex:
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """Return the number of distinct blocks that some source holds or is expected to hold, including cleared ones
-        not swept yet.
+        """Return the number of distinct blocks that any source holds or is expected to hold, including cleared ones not
+        swept yet.
         """
         return len(self._masks)
 
@@ -121,15 +124,15 @@ class BlockIndex:
 
     @property
     def shared_blocks(self) -> int:
-        """Blocks that the shared store is known to hold; 0 while no event has named one."""
+        """Number of blocks that the shared store is known to hold; 0 until an event has named one of its blocks."""
         return 0 if self._shared is None else len(self._shared.keys)
 
     def share(self, most_blocks: int, medium: str | None = None) -> None:
-        """Record that all engines read one store of this many blocks; 0 blocks = there is no such store. Events name
-        the store by this medium or, if it is None, by the locality `REMOTE`.
+        """Record that all engines read one store of `most_blocks` blocks; 0 = there is no such store. Events of the
+        store's blocks have this `medium` or, if `medium` is None, the locality `REMOTE`.
 
-        The store's blocks belong to no source: they stay when an instance leaves or is cleared. As stores need not
-        report what they evict, the blocks stored longest ago are forgotten beyond the store's size.
+        The store's blocks belong to no source: they stay when an instance leaves or is cleared. A store need not report
+        what it evicts, so the blocks stored longest ago are forgotten once there are more than `most_blocks`.
         """
         if most_blocks and self._shared is None:
             self._shared = Holding(self._holders.take_bit(), Tier.REMOTE)
@@ -235,8 +238,8 @@ class BlockIndex:
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """Expect the source to hold these blocks before its events report them, because a request with a new id was
-        sent to it.
+        """Expect the source to hold these blocks before its events report them, because a request was sent to it.
+        `request` is a new id of that request.
 
         When an event stores such a block, the block is no longer expected but held until an event removes it.
         """
@@ -251,7 +254,9 @@ class BlockIndex:
                 requests.add(request)
 
     def no_longer_expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """Stop expecting the blocks that are still expected because of this request; unknown requests are ignored."""
+        """Stop expecting the blocks that are expected because of this request and not yet stored; an unknown request is
+        ignored.
+        """
         cache = self._caches.get(source)
         if cache is None:
             return
@@ -319,7 +324,7 @@ class BlockIndex:
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
     def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
-        """Return the holding outside the GPU that an event is about; None for a holding that is not kept."""
+        """Return the holding outside the GPU that an event is about; None if none is kept for the event's medium."""
         if self._is_shared(medium, event.locality):
             return self._shared
         tier = tier_of(medium, event.locality)
@@ -377,7 +382,7 @@ class BlockIndex:
             self._shrink(holding, self._most_blocks)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """Stop merely expecting the block: it was stored, or will not be stored."""
+        """Mark the block as no longer expected: it was stored, or will not be stored."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 
@@ -397,8 +402,8 @@ class BlockIndex:
         return self._shared.keys.get(block_hash) if key is None and self._shared is not None else key
 
     def _store_shared(self, shared: Holding, hashes: Sequence[BlockHash], keys: Sequence[int]) -> None:
-        """Record blocks in the shared store, each as its newest block. A store keeps one copy of a block, whichever
-        engine stores it.
+        """Record blocks in the shared store as its most recently stored blocks. A store keeps one copy of a block,
+        whichever engine stores it.
         """
         held, masks, bit = shared.keys, self._masks, shared.bit
         for block_hash, key in zip(hashes, keys, strict=True):

@@ -1,8 +1,8 @@
 """Computes how many tokens of a prompt an instance holds, from its engine's events or else from the router's own
 requests.
 
-Events update the index; the code that follows the events says which instances' events count. For an instance without
-events, and for a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
+Events update the index; `hear` and `ignore` say which instances' events count. For an instance without events, and for
+a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,9 @@ ASSUMED_BLOCK_TOKENS = 16
 
 
 class KnownPrompt(Protocol):
-    """A prompt as far as its tokens are known. `RoutingRequest` implements this protocol."""
+    """A prompt: its length, and the keys of those leading blocks whose tokens are known. `RoutingRequest` implements
+    this protocol.
+    """
 
     @property
     def prompt_tokens(self) -> int: ...
@@ -33,13 +35,15 @@ class KnownPrompt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """The positions of the sources of some instances in vectors."""
+    """For a list of instances, the position of each in vectors, and whether its events count."""
 
     instances: Sequence[str]
     version: tuple[int, int]
     """Version of the index's slots and of the set of followed instances."""
     places_of_slots: SlotPlaces
-    """Slot → position of its instance; one more position stands for slots of other instances."""
+    """Slot → position of the slot's instance. All slots of instances that are not in the list have one further
+    position.
+    """
     heard: npt.NDArray[np.bool_]
     incomplete: npt.NDArray[np.bool_]
 
@@ -57,7 +61,7 @@ class EngineCaches:
         self.block_tokens = 0
         """Tokens per block; 0 before an engine has reported it."""
         self.heard: dict[str, Source] = {}
-        """The instances whose events count, each with its event source; read only."""
+        """The instances whose events count, each with its event source. Callers only read it."""
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
@@ -111,7 +115,9 @@ class EngineCaches:
         return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
+        """Use the instance's events from now on. Unless `complete`, the instance may hold blocks whose events were
+        missed.
+        """
         if self.heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
@@ -122,13 +128,13 @@ class EngineCaches:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """Stop counting the instance's events; the router's own history is used instead."""
+        """Stop using the instance's events; the router's own history is used instead."""
         self._heard_version += 1
         self.heard.pop(instance, None)
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Return whether `hit_tokens` includes blocks that are only expected."""
+        """Return whether `hit_tokens` counts blocks that no event has reported and that are only expected."""
         source, keys = self.heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
@@ -142,7 +148,7 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
+        """Return `hit_tokens` for every instance that has events or is in the router's own history; it may be 0."""
         if not self.heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
@@ -152,8 +158,8 @@ class EngineCaches:
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """Return `hit_tokens` of each of the instances, in their order. Pass the same list object as long as its
-        content is unchanged.
+        """Return `hit_tokens` of each of the instances, in their order. `remembered` is the vector of tokens according
+        to the router's own history. As long as `instances` has not changed, pass the same list object.
         """
         keys = prompt.engine_blocks
         if not self.heard or not keys:
@@ -191,9 +197,9 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Return how much of the prompt the instance holds. Events take precedence. The router's own history may add
-        what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the router
-        subscribed.
+        """Return how many of the prompt's tokens the instance holds. Events take precedence. The router's own history
+        may add what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the
+        router subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)

@@ -1,6 +1,6 @@
-"""The events of an engine about its prefix cache, as vLLM publishes them; the attribute names are those on the wire.
+"""The events of an engine about its prefix cache, as vLLM publishes them; attributes have the names of the wire format.
 
-The types are protocols, so that an adapter can decode the wire into its own classes and pass these on without a copy.
+The types are protocols, so that an adapter can decode messages into its own classes and pass these on without a copy.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,9 @@ A batch takes effect at the time when the engine made it, since the index is not
 arrival. The engine's timestamps give that time if they follow the recorder's clock; otherwise the time of arrival is
 used.
 
-As a router does, the playing also uses two facts besides events. A request that was sent and not answered holds its
-prompt's blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them
-until the next batch arrives, since its last events are still on their way.
+Like a router, a playing uses two facts besides events. A request that was sent and not answered holds its prompt's
+blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them until the
+next batch arrives, since its last events are still on their way.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ two clocks is not constant.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index; `segment` is the number of the gapless stretch of its source."""
+    """A batch for the index; `segment` is the index of the gapless stretch of its source's batches that contains it."""
 
     time: float
     """Time when the engine made the batch, in the recorder's time in s."""
@@ -44,7 +44,7 @@ class Feed:
 
 
 class _Kind(IntEnum):
-    """Kinds of moments, in the order in which simultaneous ones happen."""
+    """The kinds of steps of a playing, in the order in which simultaneous steps are played."""
 
     BATCH = 0
     DONE = 1
@@ -80,8 +80,8 @@ class Playing:
     """One recording, played once to an index of its own.
 
     `feeds` are each source's batches, `sizes` each source's tokens per block, and `unseen` the blocks that each source
-    held at each segment's beginning. `placed` maps requests, by their position in the list, to their source. A request
-    that is missing from it is assigned to the source that holds most of its prompt.
+    held at the beginning of each segment. `placed` gives the source of each request, by the request's position in the
+    list. A request that is not in `placed` is assigned to the source that holds most of its prompt.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class Playing:
                     self._release(sent.pop(number))
 
     def _sources(self, request: RecordedRequest) -> list[Source]:
-        """Return the sources that may have the request: any rank of its instance, or all sources if the recording names
-        no instance.
+        """Return the sources to which the request may have been sent: all ranks of its instance, or all sources if the
+        recording names no instance.
         """
         return [source for source in self._sizes if request.instance is None or source.instance == request.instance]
 

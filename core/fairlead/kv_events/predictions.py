@@ -28,15 +28,15 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """A recording's predictions, and the irregularities met while playing it."""
+    """The predictions for a recording, and the irregularities found while playing it."""
 
     predictions: tuple[Prediction, ...]
     sources: int
     hashing: EngineHashing | None
-    """The engine's hashing, if it could be determined."""
+    """The engine's hash algorithm and seed; None if they could not be determined."""
     unseen_blocks: int
-    """Number of blocks held at the recording's beginning, or stored in batches that the recording lacks, as later
-    events show.
+    """Number of blocks that no recorded event stored but that, as later events show, the cache held at the recording's
+    beginning or stored in batches that the recording lacks.
     """
     sequences: SequenceCounts
     index: IndexCounts
@@ -61,7 +61,9 @@ class Agreement:
 
     @property
     def error(self) -> float:
-        """The difference of the two sums divided by the reported sum or, if that is 0, by the predicted sum."""
+        """The difference between the predicted and the reported sum of cached tokens, divided by the reported sum or,
+        if that is 0, by the predicted sum.
+        """
         difference = abs(self.predicted_cached_tokens - self.reported_cached_tokens)
         return difference / (self.reported_cached_tokens or self.predicted_cached_tokens or 1)
 
@@ -99,7 +101,7 @@ def predict(batches: Iterable[RecordedBatch], requests: Sequence[RecordedRequest
 def _in_order(batches: Iterable[RecordedBatch]) -> tuple[dict[Source, list[Feed]], SequenceCounts]:
     trackers: dict[Source, SequenceTracker[RecordedBatch]] = {}
     taken: dict[Source, list[tuple[RecordedBatch, int]]] = defaultdict(list)
-    """Batches, each with the number of its segment."""
+    """Per source, its batches, each with the index of its segment."""
     for batch in sorted(batches, key=lambda each: each.arrived):
         tracker = trackers.setdefault(batch.source, SequenceTracker(can_replay=False, first=None))
         step = tracker.live(batch.number, batch.stamp, batch)
@@ -123,7 +125,9 @@ def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
 
 
 def _block_size(fed: Sequence[Feed]) -> int | None:
-    """Return the block size as the index determines it: that of the first block stored with tokens."""
+    """Return the block size that a `BlockIndex` would determine: the size of the first block stored with tokens; None
+    without such a block.
+    """
     for feed in fed:
         for event in feed.batch.events:
             if event.kind is EventKind.STORED and event.token_ids:

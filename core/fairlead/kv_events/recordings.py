@@ -1,4 +1,4 @@
-"""The content of an engine's recording: its batches of events and its answered requests, in the recorder's time."""
+"""The content of an engine's recording: its batches of events and its finished requests, in the recorder's time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class RecordedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that was answered. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
+    """A request that the engine finished. Times are the recorder's, in s; `cached_tokens` is the engine's own count."""
 
     name: int | str
-    """The instance's name in the recording."""
+    """The request's name in the recording."""
     sent: float
     done: float
     prompt_token_ids: Sequence[int]

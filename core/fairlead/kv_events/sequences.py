@@ -61,8 +61,8 @@ class SequenceTracker(Generic[Batch]):
     """Puts the batches of one source in order.
 
     Without `can_replay`, a gap is final at once. `most_waiting` bounds the batches kept during a replay. `first` is the
-    source's first number; for a recording that begins in the middle it is None, and the first batch may have any
-    number.
+    number of the source's first batch; with None, the first batch may have any number, as in a recording that begins in
+    the middle.
     """
 
     def __init__(self, *, can_replay: bool, first: int | None = 0, most_waiting: int = MOST_WAITING) -> None:
@@ -78,12 +78,14 @@ class SequenceTracker(Generic[Batch]):
         self._asked_stamp: float | None = None
         """Timestamp of the batch before `_asked_at`."""
         self._recognised = True
-        """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
+        """Whether the replay contained the batch before `_next` exactly as it was applied; if it did not, the engine
+        has restarted.
+        """
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """The next expected number and the timestamp before it, from a replay that did not contain the batch before
-        `_next`. Unless the engine turns out to have restarted, the batches before that number were applied and are not
-        lost.
+        """Set if a replay did not contain the batch before `_next`: the number expected before that replay, and the
+        timestamp of the batch before that number. Unless the engine turns out to have restarted, the batches below that
+        number were applied and are not lost.
         """
         self.counts = SequenceCounts()
 
@@ -96,8 +98,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """Return whether a published batch is the next one while no batch waits; if so, count it as applied. This is
-        the fast path of `live` for the usual case.
+        """Return whether this published batch is the next one and no other batch waits; if so, count it as applied.
+        This is the fast path of `live` for the usual case.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -217,7 +219,9 @@ class SequenceTracker(Generic[Batch]):
         return Step(replay_from=max(0, self._next - 1))
 
     def _give_up(self) -> Step[Batch]:
-        """Continue after the last hole. Batches between the holes are as uncertain as those before them."""
+        """Give up all missing batches: continue after the last hole, and have the source cleared. Waiting batches
+        between two holes are not used either, as they are as uncertain as those before them.
+        """
         assert self._next is not None
         batches: tuple[Batch, ...] = ()
         applied_below, self._taken = 0 if self._taken is None else self._taken[0], None

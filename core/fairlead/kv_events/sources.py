@@ -1,4 +1,4 @@
-"""The sources of KV events, the blocks that each holds, and for each block a bit mask of its holders."""
+"""The sources of KV events, the blocks that each source holds, and for each block a bit mask of its holders."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,19 @@ from typing import Final
 from fairlead.kv_events.events import BlockHash
 
 EXPECTED = "expected"
-"""The holding of blocks that a source is expected to hold soon and that its events have not reported yet."""
+"""The key, in place of a tier, of the blocks that a source is expected to hold soon and that its events have not
+reported yet.
+"""
 
 
 class Tier(StrEnum):
-    """The places where a cache keeps a block, fastest first. An engine reads blocks of its GPU at once and loads all
-    others.
+    """The tiers of memory in which a cache keeps blocks, fastest first. An engine uses blocks in its GPU's memory
+    directly, and loads blocks from all other tiers.
     """
 
     GPU = "GPU"
     HOST = "host"
-    """The processor's memory."""
+    """The host's main memory."""
     DISK = "disk"
     REMOTE = "remote"
     """Another machine's memory or disk, or an object store."""
@@ -88,8 +90,8 @@ class Cache:
 
 
 class TieredSource:
-    """The bits of a source that also holds blocks outside the GPU: the bit of its slot, of the blocks that need no
-    load, and of each tier of `SLOW` (0 = no blocks in that tier).
+    """The bits of a source that also holds blocks outside the GPU: `slot` is the bit of its slot, `fast` the bits of
+    blocks that need no load, and `slow` the bit of each tier of `SLOW` (0 = no blocks in that tier).
     """
 
     __slots__ = ("fast", "slot", "slow")
@@ -130,7 +132,7 @@ class Holders:
         self._bits_in_use &= ~bits
 
     def release(self, key: int, bit: int) -> None:
-        """Record that the holding no longer has the block."""
+        """Record that the holding with this bit no longer has the block."""
         mask = self.masks.get(key, 0) & ~bit
         if mask:
             self.masks[key] = mask

@@ -74,7 +74,9 @@ class UnseenBlocks:
         self._parents: dict[int, int | None] = {}
         """Key → the key before it in its sequence; None for a first block."""
         self._places: dict[int, list[tuple[TokenSequence, int]]] = {}
-        """Hash of a block's own tokens → its positions in the sequences, without first blocks."""
+        """Hash of a block's own tokens → the positions of the blocks with these tokens in the sequences; the first
+        blocks of sequences are left out.
+        """
         self._stored_at: dict[int, list[float]] = {}
         self._segments: list[_Segment] = []
         for sequence in sequences:
@@ -86,7 +88,7 @@ class UnseenBlocks:
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:
-        """Record the names that a batch's stored blocks give."""
+        """Record the keys of the hashes of the blocks that the batch stores."""
         for event in batch.events:
             if event.kind is EventKind.STORED:
                 self._name_stored(event, batch.arrived)
@@ -180,8 +182,8 @@ class UnseenBlocks:
             segment.unseen.append(UnseenBlock(key=key, block_hash=self._hashes.get(key)))
 
     def _key_by_tokens(self, event: BlockStored, arrived: float) -> int | None:
-        """Return the key of the event's parent, if the event's tokens follow only one prefix among the requests of that
-        moment.
+        """Return the key of the event's parent block, if among the requests in flight at that time the event's tokens
+        follow only one prefix; else None.
         """
         digests = self._digests(event.token_ids)
         found = {
@@ -200,7 +202,7 @@ class UnseenBlocks:
 
 
 def _follow(recorded: Sequence[int], stored: Sequence[int]) -> bool:
-    """Return whether two token lists start alike; a recorded answer may end before the tokens that the engine
-    stored.
+    """Return whether one token list is the beginning of the other: a recorded answer may end before the tokens that the
+    engine stored.
     """
     return all(one == other for one, other in zip(recorded, stored, strict=False))

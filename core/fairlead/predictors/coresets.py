@@ -41,7 +41,7 @@ def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
 
 
 def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
-    """Return the rows of `count` samples, ascending; all rows if there are no more."""
+    """Return the rows of `count` samples, ascending; all rows if there are at most `count` samples."""
     total = len(sizes)
     if total <= count:
         return np.arange(total)

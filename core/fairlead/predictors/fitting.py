@@ -54,7 +54,7 @@ class Adam:
         self._steps = 0
 
     def step(self, found: list[Floats], rate: float, largest_gradient: float) -> None:
-        """Move the parameters, in place."""
+        """Update the parameters in place, by the gradients `found` at the learning rate `rate`."""
         norm = sqrt(sum(float(np.vdot(one, one)) for one in found))
         shortened = np.float32(min(1.0, largest_gradient / (norm + 1e-6)))
         self._steps += 1
@@ -67,7 +67,8 @@ class Adam:
 
 
 def fit(network: Network, inputs: Floats, targets: Floats, settings: FitSettings, dice: np.random.Generator) -> Network:
-    """Return a copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
+    """Return a copy of `network` trained to predict `targets` [n] from `inputs` [n, d]; `network` itself is not
+    changed.
 
     The same arguments give the same result on one kind of processor; other kinds may round matrix products differently.
     """

@@ -19,9 +19,9 @@ HELD_OUT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
-    """How many samples a learner uses, and when. The first round comes after `first_samples`, each further round after
-    `round_samples` new ones. Samples above `longest_ttft_seconds` are left out, as they reflect an overload rather than
-    an instance.
+    """The settings of a learner. The first training round comes after `first_samples` samples, each further round after
+    `round_samples` new samples. Samples above `longest_ttft_seconds` are left out, as they reflect an overload rather
+    than an instance.
     """
 
     feature_names: tuple[str, ...]
@@ -65,12 +65,14 @@ class Learner:
 
     @property
     def due(self) -> bool:
-        """Return whether enough new samples have arrived for a round."""
+        """Return whether enough new samples have arrived for a training round."""
         return self._new >= (self.settings.first_samples if self.model is None else self.settings.round_samples)
 
     @property
     def remembered(self) -> Samples:
-        """The samples that the next round would train on, the replay first."""
+        """The samples that the next training round would use: first the replay (chosen older samples), then the newest
+        samples.
+        """
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
@@ -78,7 +80,7 @@ class Learner:
         return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:
-        """Run a round. Raises ValueError without any sample."""
+        """Run a training round and return the new model. Raises ValueError without any sample."""
         settings, before = self.settings, self.model
         number = 1 if before is None else before.round + 1
         dice = np.random.default_rng((self._seed, number))
@@ -111,7 +113,7 @@ thinned out first.
 
 
 class TwoPools:
-    """The `recent_limit` newest samples, and a replay of at most `replay_limit` older ones."""
+    """Two sets of samples: the `recent_limit` newest, and a replay of at most `replay_limit` older ones."""
 
     def __init__(self, width: int, recent_limit: int, replay_limit: int, selection: Selection) -> None:
         self._recent_limit = recent_limit
@@ -121,7 +123,9 @@ class TwoPools:
         self.recent = Samples.none(width)
         self.replay = Samples.none(width)
         self.leaving = Samples.none(width)
-        """Samples that have left the newest samples since a replay was last chosen: candidates for the next replay."""
+        """Samples that have become too old for the set of newest samples since a replay was last chosen: candidates for
+        the next replay.
+        """
 
     def add(self, samples: Samples) -> None:
         """Take newer samples, oldest first."""
@@ -133,8 +137,8 @@ class TwoPools:
             self.leaving = leaving.at(slice(max(0, len(leaving) - self._candidates), None))
 
     def choose_replay(self, model: Model | None, dice: np.random.Generator) -> None:
-        """Choose a new replay from the old replay and the samples that have left the newest since: by `model`'s
-        gradients, or at random without a model.
+        """Choose a new replay from the old replay and from the samples that have since become too old for the set of
+        newest samples. Samples are chosen by `model`'s gradients, or at random without a model.
         """
         candidates = self.replay.followed_by(self.leaving)
         self.leaving = self.leaving.at(slice(0, 0))
@@ -149,5 +153,5 @@ class TwoPools:
         self.replay = candidates
 
     def everything(self) -> Samples:
-        """Return the samples that a round trains on."""
+        """Return the samples that a training round uses."""
         return self.replay.followed_by(self.recent)

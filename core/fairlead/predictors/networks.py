@@ -51,7 +51,7 @@ class Network:
         return hidden
 
     def outputs(self, inputs: Floats) -> Floats:
-        """Return the answer for each row [n, inputs]: [n]."""
+        """Return the network's output for each row [n, inputs]: [n]."""
         answers: Floats = (self.last_hidden(inputs) @ self.weights[-1])[:, 0] + self.biases[-1]
         return answers
 

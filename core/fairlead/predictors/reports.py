@@ -1,5 +1,5 @@
-"""The report of a learning policy about itself: how it decided, what its model is, and how wrong its predictions were
-recently.
+"""The report of a learning policy about itself: how often its model decided, which model it uses, and how wrong its
+predictions were recently.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,13 @@ from fairlead.predictors.models import Model
 
 
 class HeuristicReason(StrEnum):
-    """Why the heuristic chose and not the model.
+    """Why the policy's heuristic, and not its model, chose the instance for a request.
 
-    `cold-start` no model yet · `stale-model` samples arrived, but the trainer delivered no new model ·
-    `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
-    answer was not a number · `unproven` it was not compared with the router's own formula yet · `losing` it errs more
-    than the formula on the same requests, by a margin that depends on the policy · `shadow` the policy only observes.
+    `cold-start` there is no model yet · `stale-model` samples arrived, but the trainer delivered no new model ·
+    `out-of-distribution` the request or the instances are outside the range of the training samples · `not-finite` the
+    model's output was not a number · `unproven` the model was not compared with the router's own formula yet · `losing`
+    the model errs more than the formula on the same requests, by a margin that depends on the policy · `shadow` the
+    policy only observes.
     """
 
     COLD_START = "cold-start"
@@ -35,7 +36,7 @@ class LearningReport:
 
     samples: int
     dropped_samples: int
-    """Samples lost because they were not taken in time."""
+    """Samples that were dropped because the learner did not collect them in time."""
     waiting_samples: int
     """Samples that the learner has not taken over yet."""
     learned_choices: int
@@ -44,10 +45,13 @@ class LearningReport:
     samples_behind: int = 0
     """Samples that arrived since the model in use was adopted."""
     error_seconds: float | None = None
-    """Mean absolute difference between the TTFT predicted for a request and its actual TTFT."""
+    """Mean absolute difference between the TTFT that the model predicted for a request and the request's actual TTFT.
+    """
     formula_error_seconds: float | None = None
-    """The same error for the router's own formula, which includes the instance's pace, over the same requests."""
+    """Mean absolute error of the router's own formula, which includes the instance's pace, for the requests of
+    `error_seconds`.
+    """
     mean_ttft_seconds: float | None = None
-    """Mean actual TTFT of the same requests."""
+    """Mean actual TTFT of the requests of `error_seconds`."""
     drift: float | None = None
-    """How far recent features have moved from those of the training; see `Model.drift`."""
+    """How far the features of recent samples have moved from those of the training samples; see `Model.drift`."""

@@ -1,4 +1,4 @@
-"""Samples: what an instance and a request looked like when the request was placed, and the TTFT that resulted."""
+"""Samples: the features of an instance and a request when the request was placed, and the TTFT that resulted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

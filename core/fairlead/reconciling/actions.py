@@ -12,9 +12,11 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and no instance is leaving or has just gone."""
+    """The role has fewer instances than desired, and no instance is being removed or has just ended."""
     REPLACING = "Replacing"
-    """The instance replaces another one that has gone, is leaving now, or leaves once this instance serves."""
+    """The instance replaces another instance that has ended, is being removed now, or will be removed once this
+    instance serves.
+    """
     ROLLOUT = "Rollout"
     """The instance has the new template and takes over from an instance with an old template."""
 
@@ -51,11 +53,9 @@ class DrainReason(StrEnum):
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
-    """A person asked for the drain. Another instance takes the drained one's place, except that of an adopted
-    instance.
-    """
+    """A person asked for the drain. Another instance replaces the drained instance, unless it is adopted."""
     STALLED = "EngineStalled"
-    """Routers see that the instance's engine makes no progress; another instance takes its place."""
+    """Routers see that the instance's engine makes no progress; another instance replaces it."""
     NOT_SELECTED = "NotSelected"
     """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
     instead.
@@ -81,7 +81,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordState:
-    """Write an instance's new state on its pod, with now as the time it began."""
+    """Write the new state of an instance on its pod; the state begins now."""
 
     instance: str
     before: InstanceState
@@ -93,10 +93,10 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now.
+    """Mark an instance as draining from now on. Only a drain that a person asked for can be ended (`EndDrain`).
 
-    Only a drain that a person asked for can be ended (`EndDrain`). The instance gets no new requests and its sessions
-    move away. Once the instance is empty, its pod is deleted or, with `flip_to`, continues in that role.
+    The instance gets no new requests and its sessions move away. Once the instance is empty, its pod is deleted or,
+    with `flip_to`, continues in that role.
     """
 
     instance: str
@@ -112,8 +112,8 @@ class Drain:
 class FlipRole:
     """Give a drained instance's pod this role and let the pod warm up in it, in one write.
 
-    The role may be the pod's present one: while the instance drained for the other role, that role stopped needing it
-    and its own role needs it again.
+    The role may be the pod's present role: the instance drained for another role, but by now that role no longer needs
+    an instance and the pod's own role needs one.
     """
 
     instance: str

@@ -50,7 +50,9 @@ def _leaves(instance: ObservedInstance) -> bool:
 
 
 def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: Sequence[ObservedInstance], surplus: int) -> None:
-    """Drain the pods to be removed: the highest ordinals, or else those that are not ready, then the coldest."""
+    """Drain the pods to be removed: in an ordered workload those with the highest ordinals; otherwise first those that
+    are not ready, then those that are cheapest to remove.
+    """
     free = [one for one in staying if one.id not in plan.actions]
     costs = plan.victims(desired, free)
     if workload.ordered:
@@ -84,7 +86,9 @@ def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int)
 
 
 def _is_through(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Return whether a draining pod has nothing left to wait for; False without the control API's answer."""
+    """Return whether a draining pod may go: it is empty, or the drain timeout has passed. False without the control
+    API's response.
+    """
     if plan.observations is None or instance.id in plan.actions:
         return False
     since = instance.draining_since if instance.draining_since is not None else plan.now

@@ -2,9 +2,9 @@
 
 Only the pod records a flip in progress, so the flip continues after a restart. Each round decides again what happens to
 the drained instance: it continues in the role that it was drained for if that role still lacks an instance, else in its
-own role if that role lacks one; otherwise it is deleted like any other drained instance. If its requested drain is
-withdrawn, an instance returns to its own role at once, provided that the role lacks an instance that was ready before,
-or can release one for it in this round.
+own role if that role lacks one; otherwise it is deleted like any other drained instance. An instance whose requested
+drain is withdrawn returns to its own role at once, if that role lacks an instance, or has an instance that never served
+and can be removed instead.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """The flips in progress, and the places reserved for the next flips."""
+    """The flips in progress, and the numbers of instances reserved for the next flips."""
 
     destinations: Mapping[str, Role]
     """The next role of each draining instance; the instance already counts in that role."""
     moving: Mapping[Role, int]
-    """By role, the number of instances that planned flips will take from the role or give to it; their places are
-    reserved. Empty while the control API does not answer, because no flip can begin then and the places are filled in
-    another way.
+    """By role, the number of instances that planned flips will take from the role or give to it, so that nothing else
+    removes or creates them. Empty while the control API does not answer, because no flip can begin then, and the
+    missing instances are created.
     """
 
     def arriving(self, role: Role) -> int:
@@ -79,7 +79,7 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Change the roles of drained instances, and return instances whose drain was withdrawn to service.
+    """Change the roles of drained instances, and put instances whose drain was withdrawn back into service.
 
     At the drain timeout an instance changes its role while requests still run on it: its pod stays, so no request is
     cut off.
@@ -98,7 +98,8 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
     """Return how many instances move from one role to the other by flips.
 
-    Donor instances that do not serve are given up instead, and during a rollout instances are replaced, not flipped.
+    Instances of the donor role that do not serve are removed instead, and during a rollout instances are replaced, not
+    flipped.
     """
     if donor.spec_hash != taker.spec_hash or any(outdated(role, plan.live(role.role)) for role in (donor, taker)):
         return 0

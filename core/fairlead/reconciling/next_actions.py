@@ -1,9 +1,9 @@
 """`next_actions`: the next actions for a pool. Each role is brought to its number of instances.
 
 When a role scales up while instances drain, new instances are created and the drains go on. A draining instance has
-lost its sessions and its place in the rings, so reviving it would save nothing of value, and without revival there is
-one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose requested
-drain is withdrawn.
+lost its sessions and its position on the rings, so reviving it would save nothing of value, and without revival there
+is one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose
+requested drain is withdrawn.
 """
 
 from collections.abc import Mapping
@@ -43,10 +43,10 @@ def next_actions(
 
     Total: every combination of arguments has a plan, and a settled pool has an empty plan. `desired` None = no valid
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
-    API's answer to the states of exactly these instances; it is None if the API did not answer, and then no action is
-    taken that needs the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest ordinal
-    known to have been given; it is needed if that instance is already gone. `gone` are instances that went and have no
-    successor yet.
+    API's response to the states of exactly these instances; it is None if the API did not respond, and then no action
+    is taken that needs the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest
+    ordinal known to have been given; it is needed if that instance is already gone. `gone` are instances that went and
+    have no successor yet.
     """
     plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal, gone=gone)
     _record_states(plan, weights(desired, observed, now))
@@ -135,8 +135,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """Return the spec's terms for a role. For a role that the pool does not have, no instances are desired; the other
-    terms are taken from another role.
+    """Return the spec's desired state of a role. For a role that the pool does not have, no instances are desired;
+    everything else is taken from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -221,12 +221,12 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""The divisor that limits drains of stalled instances: at most one in this many instances of a role may be away."""
+"""At most one in this many instances of a role may be out of service when a stalled instance is drained."""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 
 def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Begin the drains of stalled instances that may begin.
+    """Drain the stalled instances that may be drained now.
 
     Their engines make no progress. Routers see this but no probe does, because the engines' HTTP servers answer. A
     stalled instance is drained, which takes no time because its requests are already lost, and a new instance is

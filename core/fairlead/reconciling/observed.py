@@ -22,15 +22,15 @@ class PodHealth(StrEnum):
 
 
 class EngineSleep(StrEnum):
-    """The answer of an instance's engine to the question whether it sleeps."""
+    """Whether an instance's engine sleeps, as the engine itself reports it."""
 
     UNASKED = "Unasked"
     AWAKE = "Awake"
     ASLEEP = "Asleep"
     SILENT = "Silent"
-    """The engine did not answer in time."""
+    """The engine did not respond in time."""
     UNABLE = "Unable"
-    """The engine has no such endpoint, or refused to sleep."""
+    """The engine has no endpoint for sleeping, or refused to sleep."""
 
 
 WAKING = "Waking"
@@ -64,7 +64,7 @@ class ObservedInstance:
     drained_as_surplus: bool = False
     """Whether the instance drains because fewer instances are desired."""
     ordinal: int = 0
-    """The instance's number in the pool, counted from 1; 0 = created before instances were numbered."""
+    """The instance's ordinal in the pool, counted from 1; 0 = created before instances had ordinals."""
     failures: int = 0
     """Number of consecutive instances that failed before this instance, which replaces the last of them."""
     health_reason: str = ""
@@ -87,7 +87,7 @@ class ObservedInstance:
 
     @property
     def counts(self) -> bool:
-        """Whether the instance counts as one of its role's instances: it neither leaves nor sleeps."""
+        """Whether the instance counts as one of its role's instances: it is neither being removed nor asleep."""
         return self.draining_since is None and not self.terminating and self.state is not InstanceState.ASLEEP
 
     @property
@@ -99,7 +99,7 @@ class ObservedInstance:
 
     @property
     def loss_reason(self) -> str:
-        """Return in one word why the instance is lost, if it is."""
+        """Return one word for why the instance would be lost; meaningful only if it is lost."""
         return self.health_reason or _LOSSES.get(self.health, "NotReady")
 
 
@@ -117,12 +117,14 @@ class Halt:
     """A rollout that a person paused or a regression stopped: no outdated instance is replaced.
 
     Lost instances are still replaced, and new ones are still created when more are desired. While a rollout is paused,
-    each template keeps its number, as each ReplicaSet of a paused Deployment does. After a regression the new template
-    gets no more instances.
+    each template keeps its number of instances, as each ReplicaSet of a paused Deployment does. After a regression the
+    new template gets no more instances.
     """
 
     former_hash: str | None = None
-    """Hash of the template that all instances had before; None = unknown, and the present hash is used instead."""
+    """Hash of the template that all instances had before the rollout; None = unknown, and the present hash is used
+    instead.
+    """
     updated: int = 0
     """Number of instances that keep the present template; 0 after a regression."""
     regressed: bool = False
@@ -250,8 +252,8 @@ class ReplicaLimits:
     lost_timeout_seconds: float = 60.0
     """Seconds for which an instance must have been lost before it is replaced."""
     longest_backoff_seconds: float = 300.0
-    """Maximum of both backoffs in seconds, which double with each failure in a row; the first value of a backoff
-    applies if it is longer.
+    """Upper limit in seconds of the backoffs `failed_backoff_seconds` and `lost_timeout_seconds`, which double with
+    each failure in a row. A backoff that is configured longer than this limit stays as it is.
     """
     stable_seconds: float = 600.0
     """Seconds that an instance must have lived to reset the count of failures in a row, as in the kubelet's crash

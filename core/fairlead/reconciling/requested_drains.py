@@ -12,10 +12,10 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Begin the drains that may begin.
+    """Begin those requested drains that may begin now.
 
-    Returns the number of successors that the other drains wait for. While the routers' reports are missing, no drain
-    begins and no successor is created, but existing successors stay.
+    Returns the number of successors to create first, for the requested drains that may not begin yet. While the
+    routers' reports are missing, no drain begins and no successor is created, but existing successors stay.
     """
     asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
     for instance in asked:
@@ -47,7 +47,7 @@ def is_withdrawn(instance: ObservedInstance) -> bool:
 
 
 def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
-    """Return whether enough other instances of the role go on serving."""
+    """Return whether enough instances of the role go on serving without this instance."""
     others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
     serving = sum(1 for one in others if one.state is InstanceState.SERVING)
     return serving >= max(1, desired.least_serving, desired.replicas - 1)

@@ -1,9 +1,9 @@
 """Watches a rollout: whether it progresses, is paused, or is worse than the version it replaces. The facts about the
-past (start, attainment at the start, since when something is wrong) are a record in the pool's status, so a restarted
-operator reaches the same verdict.
+past (when the rollout began, the attainment at that time, how long something has been wrong) are a record in the pool's
+status, so a restarted operator reaches the same verdict.
 
-A record belongs to one revision and one `spec.rollout`; a change of either starts a new record. A stopped rollout is
-resumed in this way too.
+A record belongs to one revision and one `spec.rollout`; a change of either starts a new record, which also resumes a
+stopped rollout.
 """
 
 from collections import Counter
@@ -38,12 +38,12 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """The revision, and the `spec.rollout` by which it is judged."""
+    """A key of the revision and of the `spec.rollout` by which it is judged."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment (0-1) when the rollout began; None = nothing was measured then."""
     updated: Mapping[Role, int] = field(default_factory=dict)
-    """By role, the largest number of updated instances that ever served at once."""
+    """By role, the largest number of updated instances that have served at the same time."""
     updated_at: float
     """Time when one of the numbers in `updated` last grew."""
     worse_since: float | None = None
@@ -53,13 +53,13 @@ class Rollout:
     step: int = 0
     """The step of the rollout's canary, counted from 0; beyond the last step all instances are replaced."""
     step_since: float | None = None
-    """Time since when all instances of the step have served; None = not yet."""
+    """Time from which all instances of the step have served (Unix seconds); None = not all of them serve yet."""
     rejected: bool = False
     """Whether the rollout regressed by the verdict of the canary's judge."""
 
     @property
     def step_name(self) -> str:
-        """The step's name in records."""
+        """The name of the present canary step, by which records and verdicts refer to it."""
         return f"{self.key}/{self.step}"
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
@@ -130,8 +130,8 @@ def watch(
 
 
 def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance, ...], live: list[ObservedInstance]) -> bool:
-    """Return whether a rollout without outdated instances is still in progress: one of them still drains, or successors
-    do not serve yet.
+    """Return whether a rollout without outdated instances is still in progress: an outdated instance still drains, or
+    successors do not serve yet.
 
     Without room for a surge, the last outdated instance goes before its successor is created.
     """
@@ -177,7 +177,7 @@ def step_in_force(rollout: Rollout | None, spec: RolloutSpec) -> CanaryStepSpec 
 
 
 def updated_in(step: CanaryStepSpec, replicas: int) -> int:
-    """Return how many of the instances have the new template in the step."""
+    """Return how many of a role's `replicas` instances have the new template during the step."""
     return min(replicas, ceil(step.share * replicas / 100))
 
 

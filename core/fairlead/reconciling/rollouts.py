@@ -24,10 +24,10 @@ class Room:
 
 
 def room(desired: DesiredRole) -> Room:
-    """Return the margin by the spec's bounds, limited by the role's minimum and maximum.
+    """Return the margin that the spec's bounds allow, limited by the role's minimum and maximum.
 
-    If this leaves no margin at all, one instance goes before its successor is created; if the minimum forbids that, the
-    successor is created first, above the maximum.
+    If this leaves no margin at all, one instance is removed before its successor is created; if the minimum forbids
+    that, the successor is created first, above the maximum.
     """
     surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
     spare = max(0, desired.replicas - desired.least_serving)
@@ -112,7 +112,7 @@ def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
 def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
     """Drain outdated instances within the bounds, once all current instances serve.
 
-    A cordoned instance serves no new requests, so it may always go.
+    A cordoned instance serves no new requests, so draining it never reduces the number of serving instances.
     """
     if desired.rollout.halt is not None:
         return

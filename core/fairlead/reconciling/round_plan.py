@@ -56,8 +56,8 @@ class RoundPlan:
         return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
 
     def live(self, role: Role) -> list[ObservedInstance]:
-        """Return a role's instances that are useful or will be again: they do not leave the role, and this plan does
-        not delete them.
+        """Return a role's instances that are useful now or will be: they are not being removed from the role, and this
+        plan does not delete them.
         """
         return [
             instance
@@ -82,8 +82,9 @@ class RoundPlan:
         ]
 
     def replaced(self, role: Role, most: int) -> list[str]:
-        """Return the instances of a role that the next `most` new instances replace: the last of those that leave,
-        because the first have successors already, and those that have gone.
+        """Return the instances of a role that the next `most` new instances replace. Candidates are instances whose
+        pods are being deleted and instances that are gone without a successor; if there are more than `most`, the last
+        ones are returned, because the others already have successors.
         """
         names = [instance.id for instance in self.leaving(role)] + sorted(name for name, of in self.gone.items() if of is role)
         return names[max(0, len(names) - most) :] if most > 0 else []
@@ -126,8 +127,8 @@ class RoundPlan:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
     def create(self, role: Role, hashes: Sequence[str], reason: CreationReason, replaced: Sequence[str] = ()) -> None:
-        """Create an instance of a role from each of these templates, or as many as the pace allows now, as replacements
-        of the instances `replaced`.
+        """Create an instance of a role from each of these templates, or fewer if the limit of creations per second
+        allows only fewer. The new instances replace the instances `replaced`, in this order.
         """
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
         failures = self.failures.get(role, [])
@@ -143,24 +144,26 @@ class RoundPlan:
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """Return how many more failed instances may be replaced at the present pace."""
+        """Return how many more failed instances may be replaced now, given the limit of creations per second."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
-        """Return how many more pods the pace allows to create now."""
+        """Return how many more pods may be created now, given the limit of creations per second."""
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """Return the best known speed: a wrong speed only changes the order of the instances."""
+        """Return the best known prefill speed. It need not be exact, because it only affects the order in which
+        instances are removed.
+        """
         capability = self.observations.capability if self.observations is not None else None
         seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """Return the candidates with their costs, in the order in which to drain them: first those that a person wants
-        drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
-        group the cheapest first.
+        """Return the candidates with their costs of removal, in the order in which to drain them: first those that a
+        person wants drained, then cordoned ones, then those whose template is not the one to keep, then all others;
+        within each group the cheapest first.
 
         Empty if the routers' reports are missing.
         """

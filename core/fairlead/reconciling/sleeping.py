@@ -21,8 +21,8 @@ _SURPLUS = "ScaledDown"
 
 def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
     """Have a drained instance sleep instead of deleting it. Return False if the instance must be deleted: it is not
-    merely surplus, its template is an old one, enough others sleep, its engine cannot sleep, or takes too long to fall
-    asleep.
+    merely surplus, its template is an old one, enough other instances sleep already, or its engine cannot sleep or
+    takes too long to fall asleep.
     """
     is_surplus = instance.drained_as_surplus and not (instance.drain_requested or instance.cordoned or instance.adopted)
     late = plan.elapsed(instance) >= desired.drain_timeout_seconds + PATIENCE_SECONDS
@@ -45,16 +45,16 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Ask again the engines that should wake up and still sleep, because an operator may have ended before it asked
-    them.
-    """
+    """Ask engines that should wake up but still sleep to wake up: an operator may have stopped before it asked them."""
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
             plan.wake(instance)
 
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
-    """Let instances sleep on that are being woken and are no longer needed; return how much of the surplus is left."""
+    """Put instances back to sleep that are to wake up, still sleep and are surplus by now; return how much of `surplus`
+    is left.
+    """
     waking = [one for one in plan.live(desired.role) if one.waking and one.sleep is EngineSleep.ASLEEP and one.id not in plan.actions]
     for instance in waking[: max(0, min(surplus, _room(plan, desired)))]:
         plan.record(instance, InstanceState.ASLEEP, _SURPLUS)

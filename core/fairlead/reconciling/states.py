@@ -6,7 +6,8 @@ from fairlead.reconciling.observed import EngineSleep, ObservedInstance, PodHeal
 BACK_WHILE_DRAINING = "BackWhileDraining"
 """The reason of a state: the instance was lost while it drained, has returned, and drains again."""
 WOKEN_BY_OTHERS, SLEPT_BY_OTHERS = "WokenByOthers", "PutToSleepByOthers"
-"""Reasons of states: the engine was woken, or put to sleep, by somebody else or by a restart."""
+"""Reasons of states: the engine was woken, or put to sleep, not by the operator but by somebody else or by a restart.
+"""
 _IDLE = frozenset({InstanceState.CORDONED, InstanceState.ASLEEP})
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
 _NOT_YET = frozenset({EngineSleep.ASLEEP, EngineSleep.SILENT})
@@ -14,11 +15,11 @@ _AWAKE = frozenset({EngineSleep.AWAKE, EngineSleep.UNABLE})
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
-    """Return the instance's state, and why.
+    """Return the instance's next state, and the reason.
 
     `in_every_table` = every live router routes by a table that contains the state last reported; `warm` = the instance
-    has its full weight there. The result is always a legal next step from the recorded state, one step at a time, or
-    the recorded state itself when nothing changed.
+    has its full weight in these tables. The result is either the recorded state, if nothing changed, or a state to
+    which a single legal transition leads.
     """
     recorded = instance.state
     # A pod that was deleted ends, and its last phase says so before it goes: that is no loss.

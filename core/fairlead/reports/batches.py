@@ -34,7 +34,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAddress:
-    """The address at which other routers may ask a router to decide for them, and the secret they need.
+    """The address at which other routers may ask a router to decide for them, and the secret that they need for that.
 
     Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
     Routers with different `protocol` versions do not ask each other.
@@ -67,18 +67,18 @@ class RouterState:
 
 
 class Cargo(StrEnum):
-    """The kind of records in a batch, which decides the batches that are dropped first."""
+    """The kind of records in a batch. It decides which batches are dropped first when space runs out."""
 
     HISTORY = "history"
     SAMPLES = "samples"
 
 
 class RowTime(StrEnum):
-    """How the time of a row is checked when it arrives.
+    """How the API checks a row's time when the row arrives.
 
-    A row of the `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a
-    `MOMENT` (`at`), a `SECOND` or a `MINUTE` are dropped if they are too old or in the future. Rows of kind `NONE` have
-    no time.
+    Rows of `HISTORY` are kept whatever their age, and an impossible `at` is replaced by the time of arrival. Rows of
+    `MOMENT` (with a time `at`), `SECOND` or `MINUTE` are dropped if they are too old or in the future. Rows of `NONE`
+    have no time.
     """
 
     HISTORY = "history"
@@ -90,10 +90,11 @@ class RowTime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """How the rows in one field of a report are handled: routers batch them by it, and the API checks and stores them.
+    """How the rows in one field of a report are handled: how routers batch them, and how the API checks and stores
+    them.
 
-    `kept` names the setting of the retention in days: older rows are not stored. `table` is partitioned by days and
-    stores the rows as they are; empty = the rows are stored differently.
+    `kept` names the setting of the retention in days: older rows are not stored. `table` is the table, partitioned by
+    days, that stores the rows unchanged; empty = the rows are stored differently.
     """
 
     cargo: Cargo
@@ -101,7 +102,8 @@ class RowKind:
     kept: str = ""
     table: str = ""
     of_schedulers: bool = True
-    """Whether schedulers record such rows, each for its pool; the router itself records the others."""
+    """Whether the scheduler of each pool records these rows for its own pool; False = the router itself records them.
+    """
     of_pools: bool = True
 
 
@@ -140,7 +142,7 @@ class ReportBatch:
 
 
 ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIND] for one in fields(ReportBatch) if _KIND in one.metadata})
-"""By name, each field of ReportBatch that contains rows, with the kind of the rows."""
+"""The kind of the rows in each field of ReportBatch that contains rows, by the field's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ class Report(ReportBatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReceipt:
-    """The API's answer.
+    """The API's response to one batch of reports.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among

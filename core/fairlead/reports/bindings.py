@@ -96,15 +96,15 @@ def told_reason(stored: str) -> BindingReason:
 
 @value
 class BindingChange:
-    """The first or a new home of a session.
+    """A session's first home, or its move to a new home.
 
     The change says exactly which binding it replaces, and loses the race if the session no longer has that binding.
     `based_on` is the newest version that this router has from the API (0 = none). `after` is the id of this router's
-    previous change if the API has not answered it yet, else None. `id` is globally unique; the MigrationRecord of the
-    same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None if an
-    instance has a single rank or the rank is unknown. A change that names the previous home again is only a sign of
-    life of a session that stays. With `shared`, it says that several conversations use the session's name, so the name
-    identifies no session and is no longer bound.
+    previous change if the API has not acknowledged it yet, else None. `id` is globally unique; the MigrationRecord of
+    the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None if
+    an instance has a single rank or the rank is unknown. A change that names the previous home again only confirms that
+    the session is in use. With `shared`, the change reports that several conversations use the session's name, so the
+    name identifies no session and is no longer bound.
     """
 
     id: str = ""
@@ -123,7 +123,7 @@ class BindingChange:
 
     @property
     def stays(self) -> bool:
-        """Whether the change is only a sign of life."""
+        """Whether the change only confirms that the session is in use at its present home."""
         return (self.previous, self.previous_rank) == (self.instance, self.rank)
 
 

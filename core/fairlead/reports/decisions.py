@@ -61,10 +61,10 @@ class CandidateScore:
 
 @value
 class Weighing:
-    """How a policy came to its choice.
+    """How a policy arrived at its choice.
 
     It holds the rule that decided, the chosen candidate and the next best, the number of instances considered, the
-    instance that another rule would have given (`passed_over`), and the thresholds and weights in force (`limits`).
+    instance that another rule would have chosen (`passed_over`), and the thresholds and weights in force (`limits`).
     """
 
     rule: str
@@ -106,7 +106,7 @@ class RequestOutcome(StrEnum):
     CANCELLED = "cancelled"
     """The client cancelled the request."""
     DECLINED = "declined"
-    """The engine answered 4xx."""
+    """The engine responded with a status 4xx."""
 
 
 @value
@@ -122,15 +122,17 @@ class Attempt:
 
 
 HANDED_OVER = "drained"
-"""Why an answer moved to another instance although its own had not failed: it was draining."""
+"""Value of `Continuation.why` for an answer that moved to another instance because its instance was draining, not
+because it had failed.
+"""
 UNREACHED = frozenset({"refused", "unreachable"})
 """Failures, as routers name them, of instances that accepted no connection and so never received the request."""
 
 
 @value
 class Continuation:
-    """An answer that continued at another instance, in the same stream, after the client had received its beginning,
-    with the cost.
+    """An answer that continued on another instance (the target), in the same stream, after the client had received its
+    beginning from the source, and the cost of this.
 
     `why` is the router's name of the source's failure, or `HANDED_OVER`. By then the client had received
     `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
@@ -146,9 +148,9 @@ class Continuation:
     computed_tokens: int
     gap_seconds: float | None = None
     unlike: str | None = None
-    """Why the rest may differ from what the source would have generated: `seed` (the state of its sampling is lost), or
-    `penalties` (for presence and frequency; the target counts the earlier part of the answer as prompt). None if no
-    reason is known.
+    """Why the answer after the move may differ from what the source would have generated: `seed` (the state of its
+    sampling is lost), or `penalties` (for presence and frequency; the target counts the earlier part of the answer as
+    prompt). None if no reason is known.
     """
     source_rank: int | None = None
     target_rank: int | None = None
@@ -235,12 +237,14 @@ class SampledDecision(Generic[Pool, Time]):
 
     @property
     def target(self) -> str:
-        """The chosen instance or rank, named as in `candidates`."""
+        """The chosen instance or data-parallel rank, named as in `candidates`."""
         return target_of(self.chosen, self.chosen_rank)
 
     @property
     def served_target(self) -> str | None:
-        """The target that computed the prompt, named in the same way."""
+        """The instance or data-parallel rank that computed the prompt, named as in `candidates`; None if no instance
+        did.
+        """
         return None if self.served_by is None else target_of(self.served_by, self.served_by_rank)
 
 

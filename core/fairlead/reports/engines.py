@@ -1,4 +1,6 @@
-"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and speeds."""
+"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and measured figures
+such as speeds.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,9 +25,9 @@ class EngineTrouble(StrEnum):
     used.
     """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave the
-    engine are recomputed, and decode instances compute its prompts themselves. For a while the engine is not asked
-    again.
+    """When routers asked the engine to compute a prompt for another instance, its response named no KV blocks to fetch.
+    So sessions that leave the engine are recomputed, and decode instances compute its prompts themselves. For a while
+    the engine is not asked again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
@@ -36,8 +38,7 @@ class EngineTrouble(StrEnum):
     ENGINE_SLOW = "EngineSlow"
     """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
-    """The engine has work and makes no progress, though its HTTP server answers: it gets no requests
-    and is replaced.
+    """The engine has work and makes no progress, though its HTTP server responds: it gets no requests and is replaced.
     """
 
     ENGINE_ASLEEP = "EngineAsleep"
@@ -45,12 +46,12 @@ class EngineTrouble(StrEnum):
 
 
 PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
-"""Troubles that come and go: they are shown at the instance and do not make the pool Degraded."""
+"""Troubles that come and go: they are shown on the instance's page and do not make the pool Degraded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledEngine:
-    """An instance whose engine is not as a router expects, and the difference in words."""
+    """An instance whose engine is not as a router expects, and the difference as a sentence."""
 
     pool: PoolKey
     instance: str
@@ -58,7 +59,7 @@ class TroubledEngine:
     """An `EngineTrouble`, or the name of a trouble that only newer routers know."""
     words: str
     seconds: float = 0.0
-    """Seconds since the router first saw the trouble, where that matters."""
+    """Seconds since the router first saw the trouble; 0 for troubles whose duration does not matter."""
     ranks: tuple[int, ...] = ()
     """The affected data-parallel ranks, while the engine's other ranks are well; empty if all are affected."""
 
@@ -80,8 +81,8 @@ class KnownCache:
     state: str
     blocks: int = 0
     lag_seconds: float | None = None
-    """Seconds from the creation of its newest batch of events, by the engine's clock, to its arrival,
-    by the router's.
+    """Seconds from the creation of the instance's newest batch of events, by the engine's clock, to the batch's
+    arrival, by the router's clock.
     """
     gaps: int = 0
     batches_lost: int = 0
@@ -120,7 +121,7 @@ class LearntFigure:
 
     pool: PoolKey
     instance: str | None
-    """The instance of the figure; None = over all of the pool's instances."""
+    """The instance for which the figure was measured; None = for all of the pool's instances."""
     quantity: str
     """A `Quantity`, or the name of a quantity that only newer routers know."""
     learnt: float

@@ -1,4 +1,4 @@
-"""The types in which a record differs between a report and the public API."""
+"""Type variables for the attributes whose types differ between a report and the public API."""
 
 from typing import TypeVar
 

@@ -7,19 +7,21 @@ from fairlead.tables import PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSample:
-    """One instance, or one of its data-parallel ranks, in one second as this router saw it.
+    """The load of one instance, or of one of its data-parallel ranks, in one second as this router saw it.
 
-    Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold every first token and
-    every finished request of the second, at most 64 each by uniform sampling, so that percentiles can be computed over
-    several routers and longer buckets. `kv_usage` (0-1) comes from the engine's metrics, None if unknown.
+    Counts cover that second; gauges hold its last value. `ttft_seconds` and `tpot_seconds` hold the latencies of all
+    first tokens and of all finished requests in the second, or a uniform sample of 64 of them, so that percentiles can
+    be computed over several routers and longer times. `kv_usage` (0-1) comes from the engine's metrics, None if
+    unknown.
 
-    A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO when its TTFT
-    and its TPOT were in time (an answer of one token has no TPOT). A request whose client left is judged by what it had
-    received, and counts as late if the target had passed without a first token. `prefilled_tokens` are the uncached
-    tokens of the prompts that were computed in the second; `prefilling_seconds` is the time in which at least one was
-    being computed, since the instance's last sample. `generated_tokens` are the output tokens that came in the second,
-    including those of unfinished answers; if a stream does not show its tokens, all count when it ends. The last seven
-    fields are None from an older router: not known, not zero.
+    A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO if its TTFT
+    and its TPOT were in time (a response of one token has no TPOT). A request that its client cancelled is judged by
+    the tokens that the client had received; it counts as late if the TTFT target had passed without a first token.
+    `prefilled_tokens` are the uncached tokens of the prompts whose computation ended in the second.
+    `prefilling_seconds` is the time since the instance's last sample in which at least one prompt was being computed.
+    `generated_tokens` are the output tokens that arrived in the second, including those of unfinished responses; if a
+    stream does not show its tokens, all of them count when it ends. An older router does not report the last seven
+    fields; they are then None, which does not mean zero.
     """
 
     pool: PoolKey

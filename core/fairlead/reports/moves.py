@@ -14,17 +14,17 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why something moves: the trigger, and the figure that decided, which was above `threshold`; None if no figure
-    did.
+    """Why a session or request moves: the trigger, the figure that decided, and the `threshold` that this figure
+    exceeded. Both numbers are None if no figure decided.
 
     Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
     `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an
     instance is hot · `prefix-equal`: the pending work (or cost) at the source, and at the target · `prefix-affinity`:
-    the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of going ·
+    the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of moving ·
     `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
     TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit ·
-    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer with the
-    least gain.
+    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer time with
+    the least gain.
     """
 
     trigger: BindingReason
@@ -34,7 +34,9 @@ class MoveCause:
 
 
 class MoveOutcome(StrEnum):
-    """The outcome of the request that carried a move; `underway` until it got its first token or ended without one."""
+    """The outcome of the request that carried a move; `underway` until that request got its first token or ended
+    without one.
+    """
 
     UNDERWAY = "underway"
     COMPLETED = "completed"
@@ -52,9 +54,9 @@ class CacheFate(StrEnum):
     UNNAMED = "unnamed"
     """The source computed the prompt and did not say where its blocks are: no connector is configured there."""
     REFUSED = "refused"
-    """The source or the target answered with an error."""
+    """The source or the target responded with an error."""
     LOST = "lost"
-    """The source or the target did not answer, or broke the transfer off."""
+    """The source or the target did not respond, or broke the transfer off."""
     LATE = "late"
     """The transfer took longer than the allowed time."""
 
@@ -79,10 +81,10 @@ class CacheTransfer:
 class Move(Generic[Pool, Time]):
     """The fields that a session migration and a re-route share, in routers' reports and in the public API.
 
-    TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
-    difference, negative when leaving was predicted to cost time. All are None if nothing could be predicted,
-    because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
-    None until it has one.
+    `predicted_source_ttft_seconds` and `predicted_target_ttft_seconds` were predicted at decision time for the request
+    that carried the move; `benefit_seconds` is their difference. All three are None if nothing could be predicted,
+    because the source is gone or no request carried the move. `actual_ttft_seconds` is the real TTFT of that request,
+    None until it is known.
 
     `trigger` is the reason for the move, and `crossed` (with `threshold`, in `crossed_unit`) the figure that decided:
     see `MoveCause`. The hits are prompt tokens that source and target were assumed to hold at decision time, None if
@@ -90,9 +92,10 @@ class Move(Generic[Pool, Time]):
     None if it required none.
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
-    request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
-    and those that did not. `transfer_bytes` is None where engines have not counted any yet. `handed_over`: no client's
-    request carried it; the router itself asked the target for the session's last prompt, as the source was leaving.
+    request waited for the transfer; None if no transfer was tried. `tokens_moved` counts the tokens of these blocks
+    that were transferred, `tokens_recomputed` those that were not. `transfer_bytes` is None if engines have not counted
+    any bytes yet. With `handed_over`, no client's request carried the move; the router itself sent the session's last
+    prompt to the target, as the source was being removed.
 
     `source_rank` and `target_rank` are data-parallel ranks, None for instances with a single one; a session may move
     from one rank of an instance to another. Subclasses declare `pool` and `at` again with their types, since the
@@ -110,7 +113,7 @@ class Move(Generic[Pool, Time]):
     predicted_source_ttft_seconds: float | None
     predicted_target_ttft_seconds: float | None
     benefit_seconds: float | None
-    """Predicted TTFT for staying minus that for moving: negative when the move was predicted to cost time."""
+    """TTFT predicted for staying minus TTFT predicted for moving; negative if the move was predicted to cost time."""
     actual_ttft_seconds: float | None = None
     tokens_moved: int = 0
     tokens_recomputed: int = 0
@@ -131,12 +134,14 @@ class Move(Generic[Pool, Time]):
 
     @property
     def origin(self) -> str:
-        """Where the session or request came from: an instance, or one of its ranks by name (`fairlead.targets`)."""
+        """The instance from which the session or request came, or one of the instance's ranks by name
+        (`fairlead.targets`).
+        """
         return target_of(self.source, self.source_rank)
 
     @property
     def destination(self) -> str:
-        """Where the request went, named in the same way."""
+        """The instance or rank to which the session or request went, named as in `origin`."""
         return target_of(self.target, self.target_rank)
 
 

@@ -12,11 +12,12 @@ MAX_CELLS = 1000
 class SloSample:
     """The requests of one pool and priority class that ended in one second at this router.
 
-    A request is judged when it is finished and its first token was seen, as in `LoadSample`: by the targets of the
-    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not contain it). A
-    request whose client left is judged by what it had received, and counts as late if the target had passed without a
-    first token. Refused requests and those that failed for good are counted separately. `cells` are the cells of the
-    judged requests' latencies (`fairlead.latency_cells`), ascending, `counts` the requests in each.
+    A request is judged when it is finished and its first token was seen, as in `LoadSample`. It is judged by the
+    targets of the routing table at that moment; `slo_version` is the version of these targets, None if the table does
+    not contain it. A request that its client cancelled is judged by the tokens that the client had received, and counts
+    as late if the TTFT target had passed without a first token. Refused requests and requests that failed permanently
+    are counted separately. `cells` are the latency cells of the judged requests (`fairlead.latency_cells`), ascending;
+    `counts` has the number of requests in each cell.
     """
 
     pool: PoolKey

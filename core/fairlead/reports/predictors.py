@@ -1,4 +1,4 @@
-"""Models of learning policies as routers report them: the figures of each, its content, and how well the previous model
+"""Models of learning policies as routers report them: each model's figures and content, and how well the previous model
 predicted.
 """
 
@@ -11,14 +11,15 @@ LARGEST_MODEL_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFigures:
-    """The figures that a router had when it began to predict with a model.
+    """The figures that a router had when it began to predict with a new model.
 
-    `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on, and
-    `spread_seconds` the error of a constant prediction, the samples' mean. The other fields are about the previous
-    model: `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's
-    own formula for the same requests (None from a router that does not report it), the requests' mean TTFT, `drift` of
-    their features from its training in deviations, the number of choices by the model, and by the heuristic for each
-    reason. None if nothing was observed.
+    `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on; `spread_seconds`
+    is the error that the samples' mean would have as a constant prediction. All other errors and counts describe the
+    previous model, over the last few hundred requests: `error_seconds` is its mean absolute error,
+    `formula_error_seconds` that of the router's own formula (None from a router that does not report it), and
+    `mean_ttft_seconds` the requests' mean TTFT. `drift` is how far, in standard deviations, their features have moved
+    from the training samples. `learned_choices` counts the choices by the model, `heuristic_choices` those by the
+    heuristic for each reason. Errors are None if nothing was observed.
     """
 
     router: str
@@ -51,7 +52,9 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedModel:
-    """The newest model of a pool, trained by any router; version 0 and None without a model."""
+    """The newest model of a pool, whichever router trained it. If the pool has no model, the version is 0 and the model
+    None.
+    """
 
     version: int = 0
     content: bytes | None = None

@@ -1,4 +1,4 @@
-"""Refused requests, counted by cause and second, and for each cause the words that routers, advice and pages use."""
+"""Refused requests, counted by cause and second, and for each cause the texts that routers, advice and pages show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonFacts:
-    """How routers answer a refusal, how pages show it and how advice words it.
+    """The facts about one reason for refusals: the router's response to the client, and the texts of pages and of
+    advice.
 
     `short` is the role that has too few instances: prefill, decode, or None for neither. `by_estimate` says that the
     router estimated or counted too little time or room; if False, no instance serves the model, or none is allowed to
@@ -29,7 +30,7 @@ class ReasonFacts:
 
 
 class RejectionReason(StrEnum):
-    """Why a request was refused; used as metric label, header and audit word."""
+    """Why a request was refused; the values are used as metric labels, in a header and in the audit log."""
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
@@ -45,7 +46,7 @@ class RejectionReason(StrEnum):
 
     @property
     def facts(self) -> ReasonFacts:
-        """The facts of the reason."""
+        """The texts and properties of this reason."""
         return _FACTS[self]
 
 
@@ -130,7 +131,9 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Refusals caused by too few prefill instances, and by too few decode instances. Other reasons are in neither list."""
+"""Reasons for refusals that too few decode instances cause. FOR_PREFILL has the reasons that too few prefill instances
+cause; all other reasons are in neither set.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

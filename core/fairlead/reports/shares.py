@@ -20,11 +20,13 @@ class Apart(StrEnum):
     not sent an address yet.
     """
     NO_ANSWER = "no-answer"
-    """Other routers are listed, but none of them answers."""
+    """Other routers are listed, but none of them responds."""
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
-    """The pool refuses requests after their prefill, and so its routers need each answer at once."""
+    """The pool refuses requests after their prefill. For such a refusal its routers need each decision at once, so they
+    do not ask another router.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,8 @@ class InstanceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPrompt:
-    """Where a prompt was placed: its blocks at depths 1, 2, 4, ... and its last block, at depth `length`, each as
-    `told_block`.
+    """A sketch of a prompt and the instance on which it was placed: the prompt's blocks at the depths 1, 2, 4, ..., and
+    its last block, at depth `length`. Each block is a hash as `told_block` returns it.
     """
 
     instance: str

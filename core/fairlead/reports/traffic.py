@@ -13,7 +13,9 @@ ID_BITS = 53
 
 
 def salt_of(uid: str) -> bytes:
-    """Return the key for the ids of a pool with this uid, so that they mean nothing in another pool."""
+    """Return the key with which the ids of a pool with this uid are hashed, so that the ids mean nothing in another
+    pool.
+    """
     return uid.encode()[:64]
 
 
@@ -41,8 +43,8 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that arrived for a pool, with any outcome: its time, its length, and the prompts whose beginning it
-    shares.
+    """A request that arrived for a pool, with any outcome: its time, its length, and ids that show which prompts begin
+    alike.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so

@@ -8,8 +8,8 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBounds:
-    """Bounds that a schedule's open window sets for a role; None leaves that side free. `schedule` is the schedule's
-    name.
+    """Bounds that a schedule's open window sets for a role; None = the window does not set that bound. `schedule` is
+    the schedule's name.
     """
 
     role: Role
@@ -20,7 +20,7 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRole:
-    """What the pool, or the InferencePoolRole, declares for a role."""
+    """The number of instances and the bounds that the pool, or its InferencePoolRole, declares for a role."""
 
     role: Role
     replicas: int
@@ -40,7 +40,7 @@ class BoundsInForce:
     upper_by: str | None = None
 
     def clamp(self, replicas: int) -> int:
-        """Return the number within the bounds that is nearest to `replicas`."""
+        """Return the number of instances within the bounds that is nearest to `replicas`."""
         return min(max(replicas, self.lower), self.upper)
 
     def set_by(self, replicas: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A recommendation as it is stored: in the pool's status, as a row of history and in the public API.
+"""A scaling recommendation as it is stored: in the pool's status, as a row of history and in the public API.
 
 Each recommendation is recorded once. Its id is derived from the memory from which it was made, so a round repeated
 after a crash makes the same row, which is stored once. The reason is a sentence with the figures stored beside it.
@@ -98,8 +98,8 @@ def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, no
 
 
 def sentence(found: Recommendation) -> str:
-    """Return the reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them
-    cached; only 4 instead of 6: this period's steps are used up`.
+    """Return the reason for a recommendation as one sentence. Example: `5.4 instances are needed to prefill 8000 prompt
+    tokens/s, 25% of them cached; only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
     if found.hold is not None:

@@ -1,4 +1,6 @@
-"""What a cache in engines' host memory would add to a pool's hits, and whether a simulation confirms the prediction."""
+"""The share of hits that a cache in engines' host memory would add to a pool, and whether a simulation confirms the
+prediction.
+"""
 
 from dataclasses import dataclass
 
@@ -22,7 +24,7 @@ class HostCache:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the simulation adds as much as predicted, within the error."""
+        """Return whether the simulation adds at least the predicted share of hits, within the prediction's error."""
         return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
 
     def size_words(self, kv_bytes: float | None) -> str:

@@ -1,9 +1,9 @@
 """The state that scaling keeps from one round to the next, also over a restart of the operator.
 
 The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. The memory changes only at a comparison
-(every `period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it
-is empty while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. The memory is
-then rebuilt from the present numbers (`rebuilt`).
+(every `period` of `spec.scaling` and `spec.ratio`) or a step, so that the status need not be written in every round,
+and it is empty while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. The memory
+is then rebuilt from the present numbers (`rebuilt`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
-    """When a role was started from zero (Unix seconds), and the prompt tokens that were held then."""
+    """A start of a role from zero instances: its time (Unix seconds), and the prompt tokens of the requests that
+    routers held then.
+    """
 
     at: float
     held_prompt_tokens: int
@@ -60,13 +62,13 @@ class RoleMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioMemory:
-    """The ratio controller. Loads are predicted latencies over their SLO."""
+    """The memory of the ratio controller. Loads are predicted latencies over their SLO."""
 
     shift: int = 0
     """Instances moved from decode to prefill since the numbers were declared; negative = from prefill to decode."""
     compared_at: float | None = None
     comparisons: int = 0
-    """Number of comparisons smoothed in the figures below."""
+    """Number of comparisons that are contained in the smoothed figures."""
     prefill_load: float | None = None
     decode_load: float | None = None
     """The smoothed load of decode; None before the first comparison after a start or a move."""
@@ -74,9 +76,11 @@ class RatioMemory:
     decode_work: float | None = None
     """Instances kept busy by arriving decode work, smoothed; None if that is not known."""
     beyond: int = 0
-    """Number of comparisons in a row that found too few prefill instances; negative = too few decode instances."""
+    """Number of consecutive comparisons that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """Number of the latest of these comparisons that all found a move worth it for the measured work."""
+    """Number of the latest comparisons in a row, among those that `beyond` counts, that found a move worth it for the
+    measured work.
+    """
     moved_at: float | None = None
     told: str = ""
     """The key of the last recommendation that was recorded, so that only changes are recorded."""
@@ -84,7 +88,7 @@ class RatioMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """Everything that scaling remembers of all roles."""
+    """Everything that scaling remembers of a pool: the memory of each role, and that of the ratio controller."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)

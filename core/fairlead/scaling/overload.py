@@ -37,7 +37,7 @@ class Demand:
     window_seconds: float = 0.0
 
     def error(self, seconds: float) -> float:
-        """Return the standard error of a role's work measured over this many seconds, as a share of it; 0 if
+        """Return the standard error of a role's work measured over this many seconds, as a share of the work; 0 if
         unknown.
         """
         if not self.requests_per_second or seconds <= 0:

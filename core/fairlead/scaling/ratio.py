@@ -4,16 +4,17 @@ Every period the loads (predicted latencies over their SLO) and the arriving wor
 move one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
 smoothed and in the newest comparison, and is above `receiver_load` while the other is below `donor_load`. Or the work
 is more than the instances of a role can do, and a move would serve more of it (`overload`); loads do not show this if
-excess requests are refused. The move is made after `periods` comparisons in a row that call for it; then nothing moves
-for `cooldown_seconds`, and smoothing restarts. A comparison does not count while the receiver has an instance that does
-not serve yet: its effect is not yet in the figures.
+excess requests are refused.
 
-If the loads oscillate, as prefill and decode do under early rejection, the row is interrupted unless half an
-oscillation outlasts it. And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that
-is unknown, the pool must serve more requests after it, or as many with its busier role less busy. This must hold in
-each comparison of the row, and for the smoothed work even if that is wrong by its standard error, which shrinks with
-the length of the row. At most one of two neighbouring splits is better, so under constant work no move is ever
-reverted.
+The move is made after `periods` comparisons in a row that call for it; then nothing moves for `cooldown_seconds`, and
+smoothing restarts. A comparison does not count while the receiver has an instance that does not serve yet, because the
+figures do not include its effect yet. If the loads oscillate, as prefill and decode do under early rejection, they call
+for opposite moves in turn, so no move is made unless half an oscillation is longer than these comparisons.
+
+And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that is unknown, the pool
+must serve more requests after it, or as many with its busier role less busy. This must hold in each of these
+comparisons, and for the smoothed work even if that is wrong by its standard error, which shrinks with the number of
+comparisons. At most one of two neighbouring splits is better, so under constant work no move is ever reverted.
 """
 
 from collections.abc import Mapping
@@ -27,12 +28,13 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure, once there are many. Each older figure has half the weight of the next one, and so does
-the first figure, so that figures from before the traffic began are soon forgotten.
+"""Weight of the newest figure in a smoothed figure, once there are many figures. Each older figure has half the weight
+of the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
+forgotten.
 """
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
-"""For each sign in the memory, the role that receives an instance and the role that gives one."""
+"""For each sign of `RatioMemory.beyond`, the role that receives an instance and the role that gives one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ Shares = Mapping[Role, RoleShare]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move that the figures call for; `hold` says why it is not made."""
+    """A move that the figures call for; `hold` says why it is not made, None if it is made."""
 
     receiver: Role
     hold: Hold | None
@@ -174,8 +176,8 @@ def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
-    """Return whether the pool does better after the move, even if the measured works err by `error` to its
-    disadvantage.
+    """Return whether the pool serves more after the move, even if the measured works are wrong by `error` to the
+    disadvantage of the move.
     """
     before, after = _outlooks(shares, receiver, donor, demand, error)
     return before is not None and after is not None and after.is_better_than(before)

@@ -1,4 +1,6 @@
-"""A controller's recommendation, its cause and its outcome: a row of history, with every figure of its sentence."""
+"""A controller's recommendation, its cause and its outcome: a row of history that contains every figure of the sentence
+about it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +21,9 @@ class Controller(StrEnum):
 
 
 class Cause(StrEnum):
-    """The reason for the number: the largest part of the need, or a comparison of the two roles."""
+    """The main reason for a recommended number of instances: the largest part of the need, or a comparison of the two
+    roles.
+    """
 
     PROMPTS = "Prompts"
     QUEUE = "Queue"
@@ -113,8 +117,9 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A recommended number for a role that differs from the present one; for the ratio controller, the role is the
-    receiver. `replicas` is the number after this round, or in mode Advise the number it would be.
+    """A recommended number of instances for a role that differs from the present one; for the ratio controller, the
+    role is the receiver. `replicas` is the number in force after this round, or in mode Advise the number that would be
+    in force.
     """
 
     controller: Controller
@@ -135,8 +140,8 @@ class Recommendation:
     speed: Figure = UNKNOWN
     """When starting from zero: the prefill speed of an instance, from which the first number was computed."""
     start: Figure = UNKNOWN
-    """When starting from zero: how long an instance takes to start, if further ones are needed for the requests that
-    arrive until then.
+    """When starting from zero: how long an instance takes to start; only if further instances are needed for the
+    requests that arrive until then.
     """
     expected_prompt_tokens: int | None = None
     """Prompt tokens that will be held when an instance has started, if requests keep arriving as they have since the
@@ -145,8 +150,8 @@ class Recommendation:
 
     @property
     def line(self) -> str:
-        """A key that is equal for recommendations that say the same. While a recommendation is held, only its direction
-        is in the key, not its number.
+        """A key that is equal for recommendations that need not be recorded twice. While a recommendation is held, the
+        key contains only its direction, not its number.
         """
         said = f"{self.controller} {self.role} {self.verdict} {self.hold or '-'} {self.bounds.lower}..{self.bounds.upper} "
         if self.verdict is Verdict.HELD:

@@ -19,21 +19,21 @@ LEAST_GAIN = 0.02
 _PLATEAU = 0.01
 """A number counts as good as the best if it serves in time at most this share of requests less."""
 _ONE_OF_TWENTY = 1.645
-"""Standard deviations that a normal variable exceeds in one of twenty cases."""
+"""Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The recorded requests that no number of instances serves in time, and what would help them.
+    """How many recorded requests no number of instances serves in time, and what would help these requests.
 
     `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
-    an idle instance with every earlier prefix cached; `refused` requests got no answer; `refused_beyond` requests are
-    both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed can
-    change; they are included in `beyond`. With a TTFT target of `ttft_seconds`, or with engines `speed` times as fast,
-    the share of requests beyond would be no larger than the percentile allows. `tokens` is the longest prompt, or
+    an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond` requests
+    that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed
+    can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows with a TTFT
+    target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest prompt, or
     uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
-    similar requests brings more work than these by more than `swing` (0.2: a fifth).
+    similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
     """
 
     requests: int
@@ -52,8 +52,8 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether, with certainty, more than this share of such requests is beyond any number of instances: by two
-        standard deviations of the share.
+        """Return whether more than the share `allowed` of such requests is, with certainty, beyond any number of
+        instances: by two standard deviations of the share.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
@@ -65,12 +65,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A value that simulations tried (instances of a role, or a TTFT target in seconds), and the shares of all requests
-    in time; refused requests count as late.
+    """The simulated result of one value (a number of instances of a role, or a TTFT target in seconds): the share of
+    all requests that is in time. Refused requests count as late.
 
-    Shares are given by seed at the recorded rate, and with fewer and more requests. In one of twenty cases, an equal
-    number of similar requests has a share that is lower by more than `error`. `unknown` says why the result cannot be
-    relied on.
+    `attainments` are the shares for each seed at the recorded rate, `fewer` and `more` the shares with fewer and more
+    requests. In one of twenty cases, an equal number of similar requests has a share that is lower by more than
+    `error`. `unknown` says why the result cannot be relied on; None if it can.
     """
 
     value: float
@@ -93,10 +93,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The results of simulating one stretch of a pool's recorded requests: one snapshot for sentence, button and plan.
+    """The results of simulating one stretch of a pool's recorded requests. The finding's sentence, button and plan all
+    use these same results.
 
-    `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number. `held`
-    is the number that was offered before; it stays as long as it is within the new range.
+    `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number of
+    instances. `held` is the number that was offered before; it stays as long as it is within the new range.
     """
 
     simulation: str
@@ -114,7 +115,7 @@ class Simulated:
     ttfts: tuple[Tried, ...]
     reach: Reach
     unlike: str | None = None
-    """Why the simulated pool is not like the real one: nothing is confirmed then."""
+    """Why the simulated pool is not like the real one, so that its results confirm nothing; None if it is like it."""
     host_cache: HostCache | None = None
     """What a cache in host memory would add to the hits of the same requests."""
     held: int | None = None
@@ -159,8 +160,8 @@ def enough_time(found: Simulated) -> Confirmed | None:
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """Return the least value from which on all tried values reach the goal; if none does, the least that is about as
-    good as the best.
+    """Return the smallest tried value from which on all larger tried values reach the goal too; if there is none, the
+    smallest value that is about as good as the best. None if no value helps.
     """
     known = [one for one in tried if one.unknown is None]
     if not known:
@@ -189,8 +190,8 @@ def reach_of(
     speed: float | None,
     sessions: Sequence[str | None] = (),
 ) -> Reach:
-    """Return the reach, computed from the seconds that each request takes alone (None: too long for an engine's KV
-    memory) and from whether it was refused.
+    """Return the `Reach` of requests, computed from the seconds that each request takes alone (None: too long for an
+    engine's KV memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
     Half of the lateness that the percentile allows is reserved for queueing.
@@ -244,14 +245,17 @@ def nice(seconds: float) -> float:
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Return numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
+    """Return the numbers of instances above the present number to try first: each at least half larger than the one
+    before, and the estimate.
+    """
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Return numbers between those already tried, around the least that is enough or about as good as the best, and one
-    above them in case that does not hold. `first` has the share in time of each.
+    """Return the numbers of instances to try next: some below the smallest tried number that is enough (or about as
+    good as the best), that number itself, and one above it in case it turns out not to be enough. `first` has the share
+    in time of each tried number.
     """
     numbers = sorted(first)
     if not numbers:

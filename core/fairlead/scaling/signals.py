@@ -49,8 +49,8 @@ class RoleSignals:
     requests_per_second: float | None = None
     """Requests per second that arrived for the pool, refused ones included."""
     finished_requests: int | None = None
-    """Finished requests from which `cached_share` and the mean output were computed. None: the control API does not
-    report it.
+    """Number of finished requests from which `cached_share` and the mean output were computed. None: the control API
+    does not report it.
     """
     prompt_variation: float | None = None
     """Standard deviation of the requests' prompt tokens over their mean, during the last minutes."""

@@ -56,8 +56,8 @@ class Capacity:
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
-    """Return the need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is
-    not measured is None.
+    """Return the need of a role; `refuses_late` says whether early rejection refuses requests by their predicted TTFT.
+    A part of the need that is not measured is None.
     """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load
@@ -114,8 +114,8 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Return the same need, computed from the current decodes and from the work that was refused because there were too
-    few decode instances. It is known sooner than `decode_work`: the output lengths of finished requests describe the
+    """Return the number of instances that the present decodes need, with the work that was refused because there were
+    too few decode instances. It reacts sooner than `decode_work`: the output lengths of finished requests describe the
     past, and long answers finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
@@ -141,8 +141,8 @@ class _Batch:
 
 
 def _fullest_batch(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> _Batch | None:
-    """Return the largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that
-    share.
+    """Return the largest batch whose steps take the share `target_load` of `slo.tpot` and whose contexts fill at most
+    that share of the KV cache.
     """
     model, context = signals.decode_step, signals.decode_context_tokens
     if model is None or context is None:

@@ -84,7 +84,7 @@ class ZeroSpec(HoldingFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingSpec:
-    """How the number of instances of each role is found."""
+    """How the number of instances of each role is determined."""
 
     mode: ScalingMode = text(
         (
@@ -145,7 +145,7 @@ RATIO_NEEDS_ROLES = Rule(
     field="ratio",
     message="ratio.mode Auto and Advise need the roles prefill and decode; declare them in roles or write ratio.mode Fixed",
 )
-"""A rule of the whole spec: modes of `ratio` other than Fixed need prefill and decode."""
+"""A rule of the whole spec: if the mode of `ratio` is not Fixed, the pool must have the roles prefill and decode."""
 
 ZERO_TOGETHER = Rule(
     cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1) || self.roles.all(role, role.minReplicas == 0)",
@@ -153,4 +153,4 @@ ZERO_TOGETHER = Rule(
     field="roles",
     message="with scaling.mode SLO or Advise either all roles have minReplicas 0 or none: prefill and decode go to zero together",
 )
-"""A rule of the whole spec: with automatic scaling, all roles can go to zero or none."""
+"""A rule of the whole spec: with automatic scaling, either all roles may go to zero or no role may."""

@@ -25,7 +25,9 @@ def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Return whether there is a gap between the remembered time and now."""
+    """Return whether comparisons were interrupted: there was none before, the last one was longer ago than a gap of
+    `GAP_PERIODS` periods, or the clock was set back.
+    """
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 
@@ -46,8 +48,8 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """Return the number to which the role may go now, and why it may not go to `recommended`, if so. The recommendation
-    must already be in the memory.
+    """Return the number of instances that the role may have now and, if that is not `recommended`, why not. The
+    recommendation must already be in the memory.
     """
     current = role.replicas
     if recommended == current:
@@ -75,7 +77,9 @@ def _stable(role: RoleMemory, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """Return the number beyond which this period's limit of steps would be exceeded; never against the direction."""
+    """Return the number of instances that the role may reach at most (or at least, when it shrinks) within this
+    period's limit of steps. The limit never forces a step in the opposite direction.
+    """
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
     if isinstance(rules, ScaleUpSpec):

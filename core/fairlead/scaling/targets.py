@@ -113,7 +113,8 @@ def step(
     demand: PoolDemand | None = None,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[ScalingMemory, ScalingOutcome]:
-    """Return one round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
+    """Compute one round at `now` (Unix seconds). Return the memory to keep, and the outcome: the targets, and the
+    recommendations to record.
 
     If signals are None, stale or without a role's figures, only declarations and bounds change that role's number.
     While both sections have mode Fixed the memory is empty. `demand` decides scaling to zero and from zero; None = not
@@ -297,7 +298,7 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """Return the role after this round, and the recommendation if it differs from the present number.
+    """Return the role's memory after this round, and the recommendation if it differs from the present number.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
     its number.

@@ -23,7 +23,7 @@ from fairlead.scaling.stabilization import steps_kept_seconds
 
 
 def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
-    """Return whether the pool has no instance by decision."""
+    """Return whether the pool has no instance because scaling decided so."""
     return all(role.replicas == 0 for role in roles.values())
 
 

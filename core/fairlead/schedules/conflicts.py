@@ -30,10 +30,10 @@ class Conflict:
 
 
 def conflicts(schedules: Sequence[ScheduleSpec], begin: datetime, end: datetime, limit: int = 100) -> list[Conflict]:
-    """Return the first `limit` conflicts that overlap [begin, end), in order; `end` is usually a week later.
+    """Return the first `limit` conflicts that overlap [begin, end), in order; `end` is usually a week after `begin`.
 
-    Windows are generated in order and only as far as `limit` needs: 32 schedules that start every minute meet five
-    million times in a week.
+    Windows are generated in order and only as far as `limit` needs: 32 schedules that start every minute have five
+    million conflicts in a week.
     """
     shared = {
         (one.name, other.name): both

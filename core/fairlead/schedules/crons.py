@@ -91,7 +91,7 @@ class Cron:
     months: frozenset[int] = field(compare=False)
     weekdays: frozenset[int] = field(compare=False)
     either_day: bool = field(compare=False)
-    """Whether a day needs to match only one of day of month and weekday, because neither is `*`."""
+    """Whether a day matches if either its day of month or its weekday matches, because neither field is `*`."""
 
     def __str__(self) -> str:
         return self.text
@@ -131,5 +131,5 @@ def parse_cron(text: str) -> Cron:
 
 
 def _is_any(word: str) -> bool:
-    """Return whether the field means "any" to CronJob; a field with a step larger than 1 does not."""
+    """Return whether a CronJob treats the field as "any"; a field with a step larger than 1 does not count as "any"."""
     return any(item.partition("/")[0] in {"*", "?"} and item.partition("/")[2] in {"", "1"} for item in word.split(","))

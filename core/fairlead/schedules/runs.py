@@ -14,7 +14,7 @@ MOST = 500
 
 
 class RunOutcome(StrEnum):
-    """The fate of a start."""
+    """The outcome of a start: whether it opened a window."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -22,10 +22,10 @@ class RunOutcome(StrEnum):
 
 
 class RunReason(StrEnum):
-    """Why a window closed, or why a start opened none.
+    """Why a window closed, or why a start opened no window.
 
-    `missed`: the control API got no state of the pool during the whole window, so it is unknown whether it was in
-    force.
+    `missed`: the control API got no state of the pool during the whole window, so it is unknown whether the window was
+    in force.
     """
 
     ENDED = "ended"
@@ -47,7 +47,7 @@ class SkippedStart:
 
 
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
-    """Yield the starts in (since, until] without one of the windows `opened` until then.
+    """Yield the starts in (since, until] that opened none of the windows `opened`, which are those known until `until`.
 
     `missed` are starts that were never reported: no state of the pool arrived during the whole window, because the
     operator, the control API or its database was unavailable. If only the API was, the operator applied the window

@@ -50,7 +50,8 @@ NO_SUCH_DAY = (
     "^ *[^ ]+ +[^ ]+ +((30|31|30,31|30-31) +(0*2|[fF][eE][bB])"
     "|31 +(0*[469]|11|[aA][pP][rR]|[jJ][uU][nN]|[sS][eE][pP]|[nN][oO][vV])) +[*?] *$"
 )
-"""The pattern of crons that never start, as far as a pattern can detect them; `parse_cron` finds the others."""
+"""The pattern of cron expressions that never start, as far as a pattern can detect them; `parse_cron` finds all others.
+"""
 
 
 def parse_instant(text_: str) -> datetime:
@@ -63,7 +64,7 @@ def parse_instant(text_: str) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRole:
-    """The bounds of one role while a window is open: at least one is given."""
+    """The bounds of one role while a window is open; at least one bound is given."""
 
     RULES: ClassVar = (
         Rule(

@@ -10,7 +10,9 @@ _UNLIKE = ("posix", "right", "localtime", "factory")
 
 @cache
 def known_zones() -> frozenset[str]:
-    """Return the names of all zones of this machine's database, read once, because that opens a thousand files."""
+    """Return the names of all zones in this machine's database. The database is read once, because reading it opens a
+    thousand files.
+    """
     return frozenset(available_timezones())
 
 

@@ -70,7 +70,7 @@ class AccessCalls(ApiCalls):
         return await self._call("POST", "/v1/gateway-keys", GatewayKey, body=request)
 
     async def change_gateway_key(self, key_id: str, change: GatewayKeyChange) -> GatewayKey:
-        """Change a key that is not revoked; its secret remains."""
+        """Change a gateway key that is not revoked; its secret stays the same."""
         return await self._call("PATCH", f"/v1/gateway-keys/{segment(key_id)}", GatewayKey, body=change)
 
     async def rotate_gateway_key(self, key_id: str, rotation: GatewayKeyRotation) -> GatewayKey:

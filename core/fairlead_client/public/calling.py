@@ -1,4 +1,4 @@
-"""How the public API is called; the result is a typed answer, a stream, or a problem."""
+"""How the public API is called: each call returns a typed response or a stream, or raises a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -146,7 +146,7 @@ def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
 
 def _of_kubernetes(content: bytes) -> str:
     """Return the message of a Kubernetes Status, which an API server sends if the server behind its proxy does not
-    answer; empty for another document.
+    respond; empty for another document.
     """
     try:
         found = decoded(content, dict[str, Any])

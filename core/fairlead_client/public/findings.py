@@ -8,7 +8,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 class FindingCalls(ApiCalls):
-    """Findings about all visible pools, or about one."""
+    """Calls about findings for all visible pools, or for one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
         """Return everything that has a page and whose name contains this text."""

@@ -28,7 +28,7 @@ from fairlead_client.resources.trees import SessionTree, TaskList, ThinkTimes
 
 
 class HistoryCalls(ApiCalls):
-    """Calls about the past. `filters` are query parameters (`from`, `pool`, …)."""
+    """Calls about the past. `filters` are the query parameters of the endpoint (`from`, `pool`, …)."""
 
     async def series(
         self,
@@ -130,14 +130,14 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
 
     async def cost(self, filters: Query | None = None) -> CostReport:
-        """Return what instances cost; `by` is a CostGroup."""
+        """Return what instances cost; the filter `by` is a CostGroup."""
         return await self._call("GET", "/v1/cost", CostReport, query=filters)
 
     async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
         return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
 
     async def audit_facets(self, filters: Query | None = None) -> AuditFacets:
-        """Return the values that occur in a range, with counts."""
+        """Return the values that occur in the audit entries of a range, each with its number of entries."""
         return await self._call("GET", "/v1/audit/facets", AuditFacets, query=filters)
 
     async def audit_entry(self, entry_id: int) -> AuditEntry:
@@ -161,7 +161,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("PATCH", f"/v1/audit-views/{segment(view_id)}", AuditView, body=change)
 
     async def comments(self, filters: Query | None = None) -> Comments:
-        """Return what people wrote; `filters` are pool, plan, from and to."""
+        """Return the comments that people wrote; `filters` are pool, plan, from and to."""
         return await self._call("GET", "/v1/comments", Comments, query=filters)
 
     async def add_comment(self, pool: PoolKey, request: CommentRequest) -> Comment:

@@ -76,7 +76,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
     async def slo_tasks(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> SloTasks:
-        """Return how well targets of whole tasks were met, on the last day if no range is given."""
+        """Return how well the pool's targets of whole tasks were met; default: the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks", SloTasks, query={"from": start, "to": end})
 
     async def slo_burn(self, pool: PoolKey) -> SloBurn:
@@ -93,14 +93,12 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """Return what requests of the range (default: the past day) would have met under other targets, such as
-        `5s`.
-        """
+        """Return how many requests of the range (default: the past day) would have met other targets, such as `5s`."""
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """Return the ring, with the effect of a change: added instances, removed instances, or another number of
+        """Return the hash ring, with the effect of a change: added instances, removed instances, or another number of
         anchors.
         """
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
@@ -146,8 +144,8 @@ class PoolCalls(ApiCalls):
     async def differences(
         self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
     ) -> Differences:
-        """Return the differences between the requests of these instances (separated by commas) from `start` to `end`,
-        and the other requests from `rest_start` to `rest_end`, at most a day.
+        """Return how the requests of some instances from `start` to `end` differ from the other requests from
+        `rest_start` to `rest_end`. `instances` are separated by commas; each time range is at most a day.
         """
         query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

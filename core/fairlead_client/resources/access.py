@@ -22,7 +22,7 @@ class AccessRole(StrEnum):
     SYSTEM_AUDIT = "system-audit"
 
     def reaches(self, needed: "AccessRole") -> bool:
-        """Return whether this role allows what the role `needed` allows."""
+        """Return whether this role includes everything that the role `needed` allows."""
         return self is needed or (self in RISING and needed in RISING and RISING.index(self) >= RISING.index(needed))
 
 
@@ -105,10 +105,10 @@ class LoginRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcProvider:
-    """Where a browser is sent to sign in, with the `client_id` and `scopes` to ask for.
+    """The identity provider to which a browser is sent to sign in, with the `client_id` and `scopes` of the request.
 
-    The parameter `iss` of the returned address must equal `issuer` if present, and must be present if `tells_issuer`
-    (RFC 9207).
+    The parameter `iss` of the address to which the provider returns must equal `issuer` if present, and must be present
+    if `tells_issuer` (RFC 9207).
     """
 
     issuer: str
@@ -120,8 +120,9 @@ class OidcProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcLoginRequest:
-    """The values that a browser brought back from the identity provider (`code`), and those with which it was sent
-    there: `redirect_uri`, `nonce`, and the `code_verifier` whose SHA-256 was the code challenge (PKCE, RFC 7636).
+    """The values of a completed OpenID Connect login: the `code` with which the identity provider sent the browser
+    back, and the `redirect_uri`, `nonce` and `code_verifier` of the login's beginning. The SHA-256 of `code_verifier`
+    was the code challenge (PKCE, RFC 7636).
     """
 
     code: str

@@ -12,7 +12,7 @@ from fairlead_client.resources.plan_kinds import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceEvidence:
-    """Where the figures of a finding can be looked at, and the time range to look at. `metric` is a heatmap metric."""
+    """The page that shows the figures of a finding, and the time range to look at. `metric` is a heatmap metric."""
 
     kind: EvidenceKind
     start: datetime
@@ -46,7 +46,7 @@ class AdviceReport:
     """Findings, ordered by harm: by level, then by unit in the order of `HarmUnit`, then by harm.
 
     Rates are over the last `window_seconds`. `pools` were examined; `complete` is false if there are more pools than
-    one answer covers.
+    one response covers.
     """
 
     at: datetime
@@ -60,11 +60,11 @@ class AdviceReport:
 class PoolTrend:
     """A pool's results step by step, oldest first; for all pools together, `pool` is empty.
 
-    `judged` requests were finished and met TTFT and TPOT (`in_time`) or not; `refused` and `failed` ones are counted
-    separately. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), with the two digits that
-    the histogram has; None in a step without requests. `instance_hours` are the hours that its instances existed in the
-    range, whether they served or not. `figures` are over the whole range; for all pools together, they include pools
-    that no longer exist.
+    `judged` counts finished requests, `in_time` those of them that met both TTFT and TPOT; `refused` and `failed`
+    requests are counted separately. `ttft_seconds` is the TTFT at the SLO's percentile (for all pools together, at the
+    95th), rounded to the two digits that the histogram resolves; None in a step without requests. `instance_hours` are
+    the hours that its instances existed in the range, whether they served or not. `figures` are over the whole range;
+    for all pools together, they include pools that no longer exist.
     """
 
     pool: str

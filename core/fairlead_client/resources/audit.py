@@ -58,9 +58,9 @@ OPERATOR_EVENT = "operator."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuditReceipt:
-    """The result of receiving a list of the Kubernetes API's audit events: the number of `changes` of pools, of which
-    `new` were not known yet; and the number of pool events that were `unusable`, because the policy's level is below
-    RequestResponse.
+    """The result of receiving a list of the Kubernetes API's audit events: the number of `changes` of pools, and how
+    many of them were `new`; and the number of pool events that were `unusable`, because the audit policy's level is
+    below RequestResponse.
     """
 
     changes: int
@@ -113,7 +113,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFacet:
-    """A value of a field of entries, and how many entries have it."""
+    """A value of a field of audit entries, and how many entries have it."""
 
     value: str
     entries: int

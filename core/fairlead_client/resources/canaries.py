@@ -1,4 +1,4 @@
-"""Canaries: the steps of rollouts, and the results of comparing their sessions with the others."""
+"""Canaries: the steps of rollouts, and how sessions on the new revision compare with all other sessions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,8 +27,9 @@ class CanaryEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLook:
-    """The judgement of a step at a time. Only sessions that counted are included; requests are those of both arms, and
-    `late_requests` further requests that were reported too late to count.
+    """The judgement of a canary's step at the time `at`. `canary_sessions` and `other_sessions` are the sessions that
+    counted. `requests` are those of both groups, `canary_requests` those of the canary; `late_requests` were reported
+    too late to count.
     """
 
     at: datetime

@@ -34,7 +34,9 @@ class Comment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comments:
-    """Comments by their range, the latest first; if not `complete`, there are more in the range."""
+    """The comments of a range, ordered by the time that they are about, the latest first. If not `complete`, the range
+    has more comments.
+    """
 
     comments: list[Comment]
     complete: bool

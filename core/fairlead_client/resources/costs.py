@@ -1,5 +1,5 @@
-"""The cost of instances over a range, and the users who caused it. Amounts are decimals with six places, as texts; they
-add up.
+"""The cost of instances over a range, and the clients whose requests caused it. Amounts are decimals with six places,
+as texts, and add up exactly.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class CostGroup(StrEnum):
 
 
 class CostPart(StrEnum):
-    """The kind of a line: the cost of requests, the time in which no request was at an instance, busy time without
-    known tokens, or all sessions without a line of their own.
+    """The part of the cost in a line. `used`: the cost of requests. `idle`: the time in which an instance had no
+    request. `unattributed`: busy time without known tokens. `others`: all sessions without a line of their own.
     """
 
     USED = "used"
@@ -78,7 +78,7 @@ class CostStep:
 
 
 class SavedBy(StrEnum):
-    """The reason for which cost was saved."""
+    """What saved cost."""
 
     SCHEDULES = "schedules"
     CACHING = "caching"

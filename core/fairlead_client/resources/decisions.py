@@ -12,9 +12,9 @@ from fairlead.routing.explanations.grounds import LimitValue
 class RoutingDecision(SampledDecision[str, datetime]):
     """A sampled decision: the router's record, and the fields that explain it.
 
-    `rule`, the candidates' values of its terms, and `limits` determine which candidate wins. `terms` say in which unit
-    and direction each term counts (`total` is one of them); `parts` name the terms that add up to the total.
-    `candidates` are the chosen one, the next best and the one passed over, out of `considered` instances.
+    The winning candidate follows from `rule`, the candidates' values of the rule's terms, and `limits`. `terms` say in
+    which unit and direction each term counts (`total` is one of them); `parts` name the terms that add up to the total.
+    `candidates` are the chosen candidate, the next best one and the one passed over, out of `considered` instances.
     """
 
     pool: str
@@ -28,12 +28,12 @@ class RoutingDecision(SampledDecision[str, datetime]):
     considered: int
     passed_over: str | None
     explanation: str = ""
-    """The choice in sentences, which are made from the other fields."""
+    """Sentences that explain the choice, made from the other fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCount:
-    """How many decisions had a reason."""
+    """A reason for decisions, and how many decisions had it."""
 
     reason: DecisionReason
     decisions: int

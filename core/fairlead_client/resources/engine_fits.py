@@ -121,8 +121,9 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
-    """The engine model with which a pool is simulated. `fit` None: a preset estimated from data sheets, named by
-    `engine`; `is_simulated`: the pool's engines are simulated ones, which are modelled as declared.
+    """The engine model with which a pool is simulated. If `fit` is None, it is a preset estimated from data sheets,
+    named by `engine`. `is_simulated`: the pool's engines are simulated engines, which are modelled as the spec declares
+    them.
     """
 
     pool: str
@@ -151,8 +152,8 @@ class ServedRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequests:
     """Requests that a pool's engines served, oldest first. `sample_rate` is the lowest share of sessions that was
-    recorded during that time, `unknown` the number of other recorded requests for which it is not known how they were
-    served.
+    recorded during that time. `unknown` counts the recorded requests of that time for which it is not known how they
+    were served.
     """
 
     pool: str

@@ -1,4 +1,4 @@
-"""The expected effect of a plan: found by simulating the pool's recorded traffic with and without the change."""
+"""The expected effect of a plan, computed by simulating the pool's recorded traffic with and without the change."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,9 +27,10 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFigure:
-    """A quantity without the change (`before`) and with the change (`after`): means over the seeds. `unknown` says why
-    the figures are not reliable; None = they agree within a quarter with both seeds, the other rates and the pool's
-    records, and in nine of ten cases with other samples of such requests.
+    """A quantity without the change (`before`) and with the change (`after`): means over the seeds.
+
+    `unknown` says why the figures are not reliable. It is None if they agree to within a quarter between both seeds,
+    with the other rates and with the pool's records, and in nine of ten cases with other samples of such requests.
     """
 
     quantity: Quantity

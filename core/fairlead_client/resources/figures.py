@@ -9,16 +9,16 @@ class RangeFigures:
     """All figures that are shown for one range, from one set of records.
 
     They cover the requests that ended from `start` to `end`: the requested range, widened to whole steps of the
-    records; the charts of the range draw the same steps. `judged` requests were finished and met TTFT (`ttft_in_time`),
-    both targets (`in_time`) or not; `tpot_judged` of them had a time per output token, and `tpot_in_time` of these met
-    TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances, and
-    `failed_sends` those that failed there, also where another instance then served them.
+    records; the charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
+    TTFT, and `in_time` of them met both targets. `tpot_judged` of them had a time per output token, and `tpot_in_time`
+    of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances,
+    and `failed_sends` those that failed there, even if another instance then served them.
 
-    Latencies are seconds, interpolated within the histogram's step, a tenth of the latency: two digits of them mean
-    something. `ttft_seconds` is the TTFT at the SLO's `percentile` (of all pools: 95). `seconds_won` is the TTFT
-    predicted for staying less the real one, summed over the `compared` migrations.
+    Latencies are in seconds, interpolated within a step of the histogram. A step is a tenth of the latency, so only two
+    digits are significant. `ttft_seconds` is the TTFT at the SLO's `percentile` (for all pools together: 95).
+    `seconds_won` is the TTFT predicted for staying minus the actual TTFT, summed over the `compared` migrations.
 
-    `complete_until`: what ended later is not counted yet, as the roll-ups lag; None = nothing is missing.
+    `complete_until`: requests that ended later are not counted yet, as the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime
@@ -48,12 +48,12 @@ class RangeFigures:
 
     @property
     def asked(self) -> int:
-        """All requests, whatever their outcome."""
+        """Number of all requests, whatever their outcome."""
         return self.judged + self.refused + self.failed
 
     @property
     def known(self) -> bool:
-        """Whether any part of the range is rolled up."""
+        """Whether the roll-ups cover any part of the range."""
         return self.complete_until is None or self.complete_until > self.start
 
     @property
@@ -68,7 +68,7 @@ class RangeFigures:
 
     @property
     def tpot_attainment(self) -> float | None:
-        """Share of requests with a time per output token that met TPOT."""
+        """Share of the requests with a time per output token that met the TPOT target."""
         return _share(self.tpot_in_time, self.tpot_judged)
 
     @property
@@ -91,12 +91,12 @@ class RangeFigures:
 class InstanceFigures:
     """All figures shown for one instance over one range, from the same records as its charts.
 
-    The range is the requested one, widened to whole minutes or longer steps, as in charts. `sent` counts requests sent
-    there and `failed_sends` those that failed there. `judged` requests got all of their tokens from the instance and
-    met both targets (`in_time`) or not; `first_tokens` are those that came from it, and `ttft_in_time` of them met
-    TTFT. `ttft_p95_seconds` and `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram
-    over longer times. `complete_until`: later requests are not counted yet, because the roll-ups lag; None = nothing is
-    missing.
+    The range is the requested range, widened to whole minutes or longer steps, as in charts. `sent` counts requests
+    sent to the instance and `failed_sends` those that failed there. `judged` counts requests that got all of their
+    tokens from the instance, and `in_time` those of them that met both targets. `first_tokens` counts first tokens that
+    came from the instance, and `ttft_in_time` those of them that met TTFT. `ttft_p95_seconds` and `tpot_p95_seconds`
+    are the highest p95 of a single second: an instance has no histogram over longer times. `complete_until`: later
+    requests are not counted yet, because the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime
@@ -116,7 +116,7 @@ class InstanceFigures:
 
     @property
     def known(self) -> bool:
-        """Whether any part of the range is rolled up."""
+        """Whether the roll-ups cover any part of the range."""
         return self.complete_until is None or self.complete_until > self.start
 
     @property
@@ -126,15 +126,16 @@ class InstanceFigures:
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of prompt tokens found in its prefix cache."""
+        """Share of the prompt tokens that were found in the instance's prefix cache."""
         return _share(self.hit_tokens, self.prompt_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiguresByInstance:
-    """Figures of the same range for every instance of a pool that existed in it, by name.
+    """Figures of one range for every instance of a pool that existed in the range, by name.
 
-    They sum the same records, so that a row of a list and the page of its instance have the same numbers.
+    They are sums over the same records as the figures on an instance's own page, so that the list and the page show the
+    same figures.
     """
 
     pool: str

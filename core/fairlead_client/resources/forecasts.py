@@ -31,8 +31,8 @@ class RecordedQuarter:
 
 
 class TrialOf(StrEnum):
-    """The schedules with which the last week was run again: no schedules but mode SLO, the present ones, or the
-    proposed ones.
+    """The schedules with which the last week is simulated again: in mode SLO without schedules, with the present
+    schedules, or with the proposed schedules.
     """
 
     REACTIVE = "reactive"
@@ -42,7 +42,9 @@ class TrialOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleTrial:
-    """The result of running the last week again: instance hours, and the numbers of late and of all requests."""
+    """The result of simulating the last week again: instance hours, the number of late requests, and the number of all
+    requests.
+    """
 
     schedules: TrialOf
     instance_hours: float
@@ -55,10 +57,11 @@ class PoolForecast:
     """A pool's forecast for seven days from the last midnight of its time zone; `unknown` says why there is none.
 
     Instances are requested `lead_seconds` before they are needed: the time of a start (measured, or else assumed) plus
-    the time until a new cache holds as much as the others. `schedules` are proposed; `request` plans them, None if the
-    pool has them already. `trials` run the last week again; they are empty until computed, which takes a while after
-    the first request. `worth_it` says whether the proposed schedules were clearly better in the trials. `departed` says
-    that demand is outside of the forecast, so that schedules which follow the forecast are suspended.
+    the time until a new instance's cache holds as much as the caches of all other instances. `schedules` are the
+    proposed schedules; `request` is the request for a plan with them, None if the pool has them already. `trials` are
+    simulations of the last week; they are empty until computed, which takes a while after the first request. `worth_it`
+    says whether the proposed schedules were clearly better in the trials. `departed` says that demand is outside of the
+    forecast, so that schedules which follow the forecast are suspended.
     """
 
     pool: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 SOFT_PERCENT = 80
-"""Default share of a budget, in percent, from which the budget's soft end is reached."""
+"""Default of `budget_soft_percent`: the share of a budget, in percent, from which a key is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class GatewayKeyRotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
-    """The use of a key during some time: requests that were sent to a pool, with their tokens, and `refused` requests
-    by the reason that the key gave.
+    """The use of a key during a period: requests that were sent to a pool, with their tokens, and the number of
+    `refused` requests for each reason.
     """
 
     requests: int = 0
@@ -107,7 +107,7 @@ class GatewayKey:
     budget_currency: str | None = None
     budget_soft_percent: int | None = None
     budget_soft_at: datetime | None = None
-    """Time since when the soft end of a budget is reached; None if it is not reached."""
+    """Time when the key reached the soft limit of a budget; None if it has not reached it."""
     budget_ends_at: datetime | None = None
     """Time until which the key's requests are refused because a budget is used up; None if no budget is used up."""
     last_used_at: datetime | None = None

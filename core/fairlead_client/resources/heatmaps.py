@@ -29,12 +29,14 @@ class HeatmapRow:
 class Heatmap:
     """One metric of a pool's instances over time.
 
-    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all of a `role` or `node`. Columns are
-    `step_seconds` wide from `start`; a cell is the maximum (or mean) of its seconds. `maximum` is the top of the scale:
-    the data's maximum, at least the limit; 1 for shares. `sort` is the order of the rows, never `auto`. `rows_total`
-    counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts all
-    migrations of the range; `migrations` leaves out those within one group, and holds only the busiest if there are
-    more pairs of rows and columns than can be shown.
+    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all instances of a `role` or `node`.
+    Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of the values in its seconds.
+    `maximum` is the top of the colour scale: the largest value or, if that is larger, the limit; 1 for shares. `sort`
+    is the order of the rows, never `auto`.
+
+    `rows_total` counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts
+    all migrations of the range. `migrations` leaves out those within one row, and holds only the most frequent if there
+    are more combinations of rows and columns than can be shown.
     """
 
     pool: str
@@ -82,15 +84,15 @@ METRICS = {
     "requests": "requests/s",
     "failed": "requests/s",
 }
-"""Metrics a heatmap can show, with their unit."""
+"""Metrics that a heatmap can show, each with its unit."""
 
 GOOD_WHEN_HIGH = frozenset({"hit_rate"})
 """Metrics for which a low value is bad."""
 
 GROUPS = ("instance", "role", "node")
-"""What a row of a heatmap can show."""
+"""The values of a heatmap's `group`: what one row shows."""
 
 SORTS = ("name", "max", "latest", "pain", "auto")
-"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit (`pain`); `auto`
-is `pain` above 16 rows, else role and name.
+"""Orders of rows: by role and name, by largest value, by newest value, or by how far and how long a row exceeded the
+limit (`pain`); `auto` is `pain` for more than 16 rows, else by role and name.
 """

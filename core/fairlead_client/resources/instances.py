@@ -1,4 +1,4 @@
-"""Instances: state, place on the ring and load."""
+"""Instances: state, position on the ring and load."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -101,10 +101,10 @@ class LearntOfEngines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCondition:
-    """The trouble that `routers` live routers see in the instance's engine now.
+    """A problem that `routers` live routers see in the instance's engine now.
 
-    `reason` is an `fairlead.reports.engines.EngineTrouble`, or a newer router's word; `seconds` is its duration, 0 if
-    unknown.
+    `reason` is a `fairlead.reports.engines.EngineTrouble`, or a name that only newer routers know; `seconds` is the
+    problem's duration, 0 if unknown.
     """
 
     reason: str

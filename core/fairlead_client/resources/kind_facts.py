@@ -29,7 +29,8 @@ class Input:
     """An entry of a request's `fields`, as forms and commands ask for it.
 
     `name` is the field's path, joined by dots: `zero.idleAfter`. `remedy` says what to write instead of text that
-    cannot be read. `told` is the template by which a closed form shows the present value; empty = it is not shown.
+    cannot be read. `told` is the template for the present value that a form shows while it is closed; empty = the value
+    is not shown.
     """
 
     name: str
@@ -56,14 +57,14 @@ class KindFacts:
     takes: tuple[str, ...] = ("fields",)
     """The fields that a request of this kind may have, the required ones first."""
     needs: int = 1
-    """How many of these fields, counted from the first, are required."""
+    """How many of the fields in `takes`, counted from the first, are required."""
     remedies: Mapping[str, str] = field(default_factory=dict)
-    """The remedy for a missing field, if the field's name does not say it."""
+    """By field, the remedy shown if the field is missing and its name does not say what to write."""
     section: str = ""
     """The section of the pool's spec that `fields` changes; empty = no section."""
     inputs: tuple[Input, ...] = ()
     more_fields: tuple[str, ...] = ()
-    """Fields of the section that may be changed, but not by forms."""
+    """Fields of `section` that a request may change, but that forms do not show."""
     says: Mapping[str, Any] = field(default_factory=dict)
     """Values that the form adds to `fields`, in addition to its inputs."""
     title: str = ""
@@ -73,26 +74,26 @@ class KindFacts:
     for_pairs: bool = False
     """Whether the form is shown only for pools with several roles."""
     advised: bool = False
-    """Whether advice recommends such changes from a simulation, which a request may name."""
+    """Whether advice recommends such changes on the basis of a simulation; a request may name that simulation."""
     deletes: bool = False
     """Whether the change deletes the object; undoing it creates the object again."""
     creates: bool = False
     """Whether the change creates the object; undoing it deletes the object."""
     file_refusal: str = ""
-    """Why this kind is impossible for engines from a file; empty = it is possible."""
+    """Why this kind of plan is impossible for a pool whose engines are listed in a file; empty = it is possible."""
     pods_refusal: str = ""
-    """Why this kind is impossible if instances are pods; empty = it is possible."""
+    """Why this kind of plan is impossible for a pool whose instances are pods; empty = it is possible."""
     workload_refusal: str = ""
-    """Why this kind is impossible for pods of a workload; empty = it is possible."""
+    """Why this kind of plan is impossible for a pool that adopts a workload's pods; empty = it is possible."""
     for_scale_targets: bool = False
-    """Whether this kind is nevertheless possible if the pool scales that workload."""
+    """Whether this kind of plan, in spite of `workload_refusal`, is possible for a pool that scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """A request for the API's documentation, without its kind, and the example's name."""
+    """For the API's documentation: an example of a request, without its kind, and the example's name."""
     example_title: str = ""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of the section that may be changed."""
+        """The fields of `section` that a request may change."""
         return (*dict.fromkeys(one.name.partition(".")[0] for one in self.inputs), *self.more_fields)
 
     @property

@@ -1,5 +1,5 @@
-"""The explanation of an instance's load over a time range: its figures compared with the other instances', the senders,
-and the sessions that moved.
+"""The explanation of an instance's load over a time range: its figures compared with the other instances', the sessions
+whose requests it received, and the sessions that moved.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigure:
-    """One metric in the range; None without measurements.
+    """One metric of the explained instance in the range; None without measurements.
 
-    `maximum` and `mean` are those of the per-second values, as a heatmap's cell shows them; `before` is the maximum in
-    the range of the same length before it. `others` is the median of the maximum of the `others_count` other instances
-    of the role, and `others_over` is how many of them were over the `limit`. For a metric whose low values are bad,
-    `before` and `others` are means, to be compared with `mean`.
+    `maximum` and `mean` are those of the per-second values, as in a heatmap's cell. `before` is the maximum in the
+    preceding range of equal length. `others` is the median of the maximums of the role's other instances;
+    `others_count` is the number of these instances, and `others_over` how many of them exceeded the `limit`. For a
+    metric whose low values are bad, `before` and `others` are means, to be compared with `mean`.
     """
 
     metric: str
@@ -31,7 +31,7 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """The figure with which `before` and `others` are compared."""
+        """The instance's own figure with which `before` and `others` are compared."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 
@@ -43,13 +43,13 @@ LEAST_SAMPLES = 30
 class SenderShare:
     """The recorded requests of one session; `session` None stands for all requests without a session.
 
-    `requests` and `prompt_tokens` count what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
-    exact if every request is recorded, else an estimate that weights each request by how rarely its kind is recorded,
-    and None if too few requests are recorded for an estimate (see `Senders`). `prefill_tokens` are the prompt tokens
-    that the router knew to be uncached when it chose the instance, and `prefill_share` is their share of all such
-    tokens. Both are None if no score of the instance was recorded. If all requests are recorded (`Senders.is_whole`),
-    they are the tokens that the engine computed, by its own count of cached tokens if it reports one. `is_unnamed`: the
-    row is one session whose name is not known any more.
+    `requests` and `prompt_tokens` count only recorded requests. `tokens_share` (0-1) is the session's share of all
+    prompt tokens. It is exact if every request is recorded, else an estimate that weights each request by how rarely
+    its kind is recorded, and None if too few requests are recorded for an estimate (see `Senders`). `prefill_tokens`
+    are the prompt tokens that the router knew to be uncached when it chose the instance, and `prefill_share` is their
+    share of all such tokens. Both are None if no score of the instance was recorded. If all requests are recorded
+    (`Senders.is_whole`), `prefill_tokens` are the tokens that the engine computed, by its own count of cached tokens if
+    it reports one. `is_unnamed`: the row is one session whose name is not known any more.
     """
 
     session: str | None
@@ -68,10 +68,9 @@ class Senders:
 
     Routers record every request that ends, with a number that stands for its session. If this record covers nearly all
     `sent` requests, it is used (`is_whole`), and shares are exact sums over the recorded requests; sessions whose names
-    are not known have `unnamed_share` of the prompt tokens. Otherwise sampled decisions are used.
-
-    In that case, shares are estimated if the decisions are worth at least `LEAST_SAMPLES` requests of one kind:
-    `recorded` requests of several kinds, some of which are always recorded, are worth fewer.
+    are not known have `unnamed_share` of the prompt tokens. Otherwise sampled decisions are used. Some kinds of
+    requests are always sampled and others rarely; shares are estimated only if the sample is as precise as one of
+    `LEAST_SAMPLES` requests of a single kind.
 
     The session is known of `recorded` requests, out of `sent` requests in all (None if that number is no longer
     stored). `sessions_seen` counts their sessions; `top` has at most ten, and `top_by_prefill` the ten with most tokens
@@ -96,7 +95,7 @@ class Senders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Moves between the instance and another one."""
+    """Moves between the explained instance and another instance."""
 
     instance: str
     count: int
@@ -118,7 +117,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowChange:
-    """A change that may be the cause: a revision of the pool's spec, or a change of an instance's state."""
+    """A change that may have caused the instance's load: a revision of the pool's spec, or a change of an instance's
+    state.
+    """
 
     at: datetime
     kind: str
@@ -130,8 +131,9 @@ class WindowChange:
 class LoadExplanation:
     """The explanation of an instance's load from `start` to `end`, both widened to whole samples.
 
-    `causes` are sentences made from the other fields, the most important first; empty if nothing stands out. `requests`
-    were sent to the instance within the range; tokens are those of requests that ended in it.
+    `causes` are sentences made from the other fields, the most important cause first; empty if nothing stands out.
+    `requests` counts requests sent to the instance within the range; token counts are of requests that ended in the
+    range.
     """
 
     pool: str
@@ -148,7 +150,7 @@ class LoadExplanation:
     hit_tokens: int
     output_tokens: int
     others_requests: float | None
-    """Median of the other instances' requests."""
+    """Median of the numbers of requests sent to the other instances."""
     senders: Senders
     arrived: Moved
     left: Moved
@@ -157,7 +159,8 @@ class LoadExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A value of the recorded requests whose share inside a region differs from its share outside.
+    """A property of requests that is more or less frequent among the recorded requests of some instances (inside) than
+    among the requests with which they are compared (outside).
 
     `about` is `session`, `class`, `reason` (of the routing decision), `prompt` (its length), `hits` (the part of the
     prompt that was cached), `node` or `revision` (of the pool's spec). `inside` and `outside` count recorded requests;
@@ -176,9 +179,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """The differences between the recorded requests of `instances` from `start` to `end` and the rest of the range, the
-    most certain first: only shares that differ by more than three standard errors. `enough` False: there are too few
-    requests on one side for any statement.
+    """The differences between the recorded requests of `instances` from `start` to `end` (inside) and the requests with
+    which they are compared (outside), the most certain difference first: only shares that differ by more than three
+    standard errors. `enough` is False if there are too few requests inside or outside for any statement.
     """
 
     instances: list[str]

@@ -11,15 +11,15 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(moves.Move[str, datetime]):
-    """The fields that migrations and re-routes share: the router's record, the router's id, and conclusions from the
-    record.
+    """The fields that migrations and re-routes share: the router's record, the router's id, and conclusions drawn from
+    the record.
     """
 
     pool: str
     at: datetime
     router: str
     explanation: str
-    """What moved, why, which gain was predicted and whether the gain was reached, in sentences made from the other
+    """Sentences that explain what moved, why, which gain was predicted and whether it was reached; made from the other
     fields.
     """
     paid_off: bool | None
@@ -42,9 +42,9 @@ class Migration(Move):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRoute(Move):
-    """A queued or unbound request went to another instance; no session's home moved.
+    """A queued or unbound request that went to another instance; no session's home moved.
 
-    `session` is just the session that the request named.
+    `session` is only the session that the request named.
     """
 
     request: str
@@ -59,10 +59,10 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesEffect:
-    """The effect of moves: how many were faster than staying, how many were not, and how many are unknown.
+    """The effect of moves: how many were faster than staying, how many were not, and for how many this is unknown.
 
-    `seconds_won` sums the TTFTs predicted for staying minus the actual ones, over the `compared` moves with both; below
-    zero the moves were slower.
+    `seconds_won` is the sum, over the `compared` moves with both figures, of the TTFT predicted for staying minus the
+    actual TTFT; below zero the moves were slower.
     """
 
     paid_off: int

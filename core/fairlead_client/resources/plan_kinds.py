@@ -69,7 +69,7 @@ class PlanKind(StrEnum):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the kind."""
+        """The facts about this kind of plan."""
         return _FACTS[self]
 
 
@@ -467,7 +467,7 @@ OF_INSTANCES = tuple(kind for kind in PlanKind if kind.facts.takes == ("instance
 """The kinds that need nothing but an instance's name."""
 
 OF_SESSIONS = tuple(kind for kind in PlanKind if kind.facts.takes[:1] == ("session",))
-"""The kinds that change a session's home."""
+"""The kinds that set or remove a session's home."""
 
 _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 

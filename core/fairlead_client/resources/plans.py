@@ -24,9 +24,9 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverForecast:
-    """What the sessions of leaving instances are expected to keep of their caches: the share (0-1) of the pool's hits
-    of the next five minutes, the extra seconds that the change takes for it, and the extra work as a share of what the
-    pool computes in that time. `unknown` says why they are not known; the figures are then None.
+    """The part of their caches that the sessions of removed instances are expected to keep: the share (0-1) of the
+    pool's hits of the next five minutes, the extra seconds that the change takes for it, and the extra work as a share
+    of what the pool computes in that time. `unknown` says why the figures are not known; they are then None.
     """
 
     hits_kept: float | None = None
@@ -37,11 +37,13 @@ class HandOverForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverResult:
-    """The result of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now; None
-    before it is applied. The counts are: sessions that moved since their instance left, those of them that a router
-    handed over before their next turn, and tokens that were transferred, that were computed ahead, and that next turns
-    had to compute again. `hits_kept` is the kept share (0-1) of the tokens that could have been hit, None if there were
-    no such tokens.
+    """How much of their caches the sessions of removed instances kept, beside the forecast `expected`.
+
+    The counts are up to `until`: ten minutes after the plan was applied, or now; None before it is applied.
+    `sessions_moved` counts sessions that moved after their instance left, and `sessions_handed_over` those of them
+    whose prompt a router brought to another instance before their next turn. `tokens_moved` were transferred,
+    `tokens_computed_ahead` computed in advance, and `tokens_lost` computed again in sessions' next turns. `hits_kept`
+    is the kept share (0-1) of the tokens that could have been hit, None if there were no such tokens.
     """
 
     plan: str
@@ -61,8 +63,8 @@ class HandOverResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Why a plan was proposed: the sentence of the advice, and the change that it asks for. The plan waits for somebody
-    to apply it, and is superseded when the advice is withdrawn or asks for another change.
+    """Why a plan was proposed: the sentence of the advice, and the change that the advice recommends. The plan waits
+    for a person to apply it, and is superseded when the advice is withdrawn or recommends another change.
     """
 
     because: str
@@ -86,7 +88,7 @@ class PlanEffect:
     sessions_moved: int = 0
     cache_tokens_lost: int = 0
     requests_in_flight: int = 0
-    """Requests in flight at the instances that leave; they finish there."""
+    """Requests in flight at the instances that are removed; they finish there."""
     key_share_moved: float = 0.0
     """Share (0-1) of the keys on the hash ring that change their owner, mean over both rings."""
     predicted_attainment: float | None = None
@@ -100,11 +102,11 @@ class PlanEffect:
     sessions_lost: int = 0
     prediction_basis: str | None = None
     for_admins: bool = False
-    """Whether the plan changes a schedule that sets SLO, early rejection or the ratio, before or after the change. Such
-    a plan needs an admin, like a direct change of these.
+    """Whether the plan changes a schedule that sets SLO, early rejection or the ratio, before or after the change.
+    Applying it needs an admin, like any change of these settings.
     """
     hand_over: HandOverForecast | None = None
-    """What is kept of the caches of leaving instances; None if no instance leaves."""
+    """How much of the caches of removed instances is kept; None if the plan removes no instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

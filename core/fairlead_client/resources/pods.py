@@ -6,9 +6,9 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLog:
-    """The last lines of a container's log, oldest first; with a `search`, only the lines that contain its text, in
-    either case. `read` is the number of last lines that were searched. `previous`: the log is that of the container
-    before the last restart.
+    """The last lines of a container's log, oldest first; with a `search`, only the lines that contain the searched
+    text, ignoring case. `read` is the number of last lines that were searched. `previous`: the log is that of the
+    container before its last restart.
     """
 
     instance: str

@@ -74,11 +74,11 @@ class PoolSummary:
     selector: str | None = None
     scale_target: str | None = None
     migrations: str = MIGRATIONS_MODES[0]
-    """Whether sessions and queued requests may move: `routing.migrations` of the spec."""
+    """The spec's `routing.migrations`: whether sessions and queued requests may move."""
 
     @property
     def runs_already(self) -> bool:
-        """Whether the pool's instances are started and ended elsewhere."""
+        """Whether the pool's instances are started and ended elsewhere, and not by Fairlead."""
         return self.engines_file is not None or self.selector is not None
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMeanwhile:
-    """A change by somebody else to an object that a plan was to change. `by` None = unknown person; `diff` has the
-    format of a plan's diff.
+    """A change that somebody else made to an object after a plan was made for it. `by` None = unknown person; `diff`
+    has the format of a plan's diff.
     """
 
     by: str | None
@@ -32,8 +32,8 @@ class PlanConflict:
 class Problem:
     """An RFC 9457 problem document.
 
-    `type` is a stable word (docs/api.md), `detail` one line that says what is wrong, `remedy` says what to do about it,
-    unless the detail already does. `field` and `value` are present if a person's input was wrong, `conflict` if
+    `type` is a stable code (docs/api.md), `detail` one line that says what is wrong, `remedy` what to do about it (if
+    the detail does not already say so). `field` and `value` are present if a person's input was wrong, `conflict` if
     somebody else changed the object of a plan.
     """
 

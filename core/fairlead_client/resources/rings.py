@@ -35,8 +35,8 @@ class KeyMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingChange:
-    """The effect of a change: the share of the keys that moves, from and to which instances, and the approximate number
-    of bound sessions.
+    """The effect of a change of the ring: the share of the keys that moves, from and to which instances, and the
+    approximate number of bound sessions that move.
 
     All sessions of a removed instance move. Otherwise sessions follow their keys only under a policy that places every
     request by the ring; since keys are not recorded, an instance's sessions are assumed to move in proportion to its
@@ -56,7 +56,7 @@ class Ring:
     """The ring of the pool's present routing table.
 
     `imbalance` is the excess of the largest share over its fair share (0.1 = a tenth), None if no instance is on the
-    ring. `change` answers the proposed change, None without one.
+    ring. `change` is the effect of the proposed change, None without one.
     """
 
     pool: str

@@ -19,10 +19,11 @@ class RoleRollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateRevision:
-    """An engine and templates that the pool has or had; a higher number is newer.
+    """An engine and templates that the pool has or had; a higher `number` is newer.
 
-    `in_force` = the spec has them now. `completed` = they were the last that all instances had. `diff` is the change of
-    the spec that a roll-back would make, like a JSON patch: a list of {op, path, before, after}.
+    `in_force` = the spec has them now. `completed` = the last rollout that all instances finished was to this revision.
+    `diff` is the change of the spec that a roll-back would make, like a JSON patch: a list of {op, path, before,
+    after}.
     """
 
     number: int

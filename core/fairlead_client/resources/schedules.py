@@ -14,9 +14,9 @@ from fairlead.schedules.windows import Window
 class ScheduleItem:
     """One schedule of a pool.
 
-    `subjects` are the subjects that it sets: roles it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the
-    schedule as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that
-    will happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
+    `subjects` name what it sets: the roles that it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the schedule
+    as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that will
+    happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
     """
 
     pool: str
@@ -54,8 +54,8 @@ class ScheduleDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsAt:
-    """The bounds of a role: its own, or those of a schedule. `replicas` = the number that would be desired, None for a
-    role whose number the pool does not declare.
+    """The bounds of a role at a point in time: its own, or those of `schedule`. `replicas` is the number of instances
+    that would be desired then, None for a role whose number the pool does not declare.
     """
 
     role: Role
@@ -67,8 +67,8 @@ class BoundsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForceAt:
-    """The values that a pool's present spec has in force at an instant. `next_change` None: no window opens or closes
-    later.
+    """The values that a pool's present spec puts in force at a point in time. `next_change` None: no window opens or
+    closes later.
     """
 
     pool: str
@@ -84,7 +84,7 @@ class InForceAt:
     """The mode of the ratio."""
     ratio_method: str
     deciding: dict[str, list[str]]
-    """For each subject, the schedules that decide it."""
+    """For each role's bounds, `slo`, `earlyRejection` and `ratio`, the schedules whose values are in force."""
     next_change: datetime | None
 
 

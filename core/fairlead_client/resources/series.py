@@ -44,7 +44,7 @@ class SeriesLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Lines from `start` to `end`, of a pool or an instance of it; of all pools if `pool` is None."""
+    """Lines from `start` to `end`, of one pool, of one of its instances, or of all pools together if `pool` is None."""
 
     pool: str | None
     instance: str | None
@@ -70,7 +70,7 @@ class AnnotationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """An event at `at`, or from `at` until `until`; in words, without the pool's name."""
+    """An event at the time `at`, or from `at` until `until`. `words` describe it without the pool's name."""
 
     at: datetime
     until: datetime | None

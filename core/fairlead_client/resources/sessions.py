@@ -23,7 +23,7 @@ class SessionSummary:
     context_tokens: int
     shared_at: datetime | None = None
     rank: int | None = None
-    """The data-parallel rank of the instance that holds it, if it has several."""
+    """The data-parallel rank of the instance that holds the session, if the instance has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

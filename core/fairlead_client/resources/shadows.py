@@ -32,7 +32,7 @@ class ShadowFigures:
 
 
 def with_error(change: float | None, error: float | None, unit: str, digits: int) -> str:
-    """Return a change in words, with its standard error if that is known: `+0.120 ± 0.030 s`; `-` if there is none."""
+    """Return a change as text, with its standard error if known: `+0.120 ± 0.030 s`; `-` if there is no change."""
     if change is None:
         return "-"
     beside = "" if error is None else f" ± {error:,.{digits}f}"

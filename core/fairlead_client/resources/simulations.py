@@ -19,8 +19,8 @@ MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines of which the simulator has a model, named by the hardware and the model that they were measured with;
-    and the model of simulated engines.
+    """The engines of which the simulator has a model. Each is named by the hardware and the language model with which
+    it was measured; one more stands for simulated engines.
     """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"
@@ -159,6 +159,6 @@ class Simulation(SimulationItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlanRequest:
-    """Which of a simulation's policies to plan, by its index; None = the winner."""
+    """The policy of a simulation for which to make a plan, by its index; None = the winner."""
 
     policy: int | None = None

@@ -20,9 +20,11 @@ class SloClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTask:
-    """A target of whole tasks of a priority class, as `spec.slo.task` has it: the share of tasks (`percentile`, in per
-    cent) whose turns may take `turn_time_seconds` together, and `wall_time_seconds` from first to last. A task is over
-    `idle_seconds` after its last turn.
+    """A target of whole tasks of a priority class, as in `spec.slo.task`.
+
+    At least `percentile` per cent of the tasks must be in time: their turns may take at most `turn_time_seconds`
+    together, and at most `wall_time_seconds` may pass from the first turn to the last. A time that is None does not
+    apply. A task is over `idle_seconds` after its last turn.
     """
 
     name: str
@@ -53,12 +55,12 @@ class SloVersion:
     revision: int | None = None
     changed_by: str | None = None
     task: list[SloTask] = field(default_factory=list)
-    """Targets of whole tasks."""
+    """The targets of whole tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloShare:
-    """Requests of one version and priority class, or of all if that is None.
+    """The requests of one version of the objectives and one priority class; None = of all versions, or of all classes.
 
     `attainment` is the share of the judged `requests` that was in time; `ttft_attainment` and `tpot_attainment` are
     about one target each. `served_in_time` is the share in time of all requests: judged, refused and failed. Shares are
@@ -157,11 +159,11 @@ class SloBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfShare:
-    """Recorded requests of one priority class (of all if None) under other targets.
+    """Recorded requests of one priority class (of all classes if None) under other targets.
 
-    `in_time_least` to `in_time_most` of `requests` had a TTFT and a TPOT below the targets: a single number if the
-    answer is exact. `attainment` is their attainment under the targets that applied. `met` compares with the
-    percentile; None if the answer is not exact enough, or there are no requests.
+    Between `in_time_least` and `in_time_most` of `requests` had a TTFT and a TPOT below the targets; the two are equal
+    if the number is exact. `attainment` is the requests' attainment under the targets that applied. `met` says whether
+    the percentile would have been reached; None if the number is not exact enough, or there are no requests.
     """
 
     priority_class: str | None
@@ -178,8 +180,8 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """How many recorded requests would have met other targets, with the latencies that they had. Under these targets
-    routers would have queued and refused differently.
+    """How many recorded requests would have met other targets, with the latencies that they had. This ignores that,
+    under other targets, routers would have queued and refused differently.
 
     `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """
@@ -197,12 +199,12 @@ class SloWhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskShare:
-    """Tasks of one priority class that one version's target judged.
+    """The tasks of one priority class that were judged by one version of its target.
 
-    `tasks` were over in the range and their last turn was answered; `in_time` of them met each time of the target, and
-    `attainment` is their share. `broken_off` are those whose last turn was refused or failed; `served_in_time` is the
-    share in time of them all. `turn_seconds` and `wall_seconds` are the times that the goal's share of the judged tasks
-    (`percentile`) did not exceed. Shares and times are None without tasks.
+    `tasks` were over in the range, and their last turn got a response; `in_time` of them met each time of the target,
+    and `attainment` is their share. The last turn of `broken_off` further tasks was refused or failed; `served_in_time`
+    is the share in time of all tasks, these included. `turn_seconds` and `wall_seconds` are the times that `percentile`
+    per cent of the judged tasks did not exceed. Shares and times are None without tasks.
     """
 
     version: int
@@ -220,16 +222,17 @@ class TaskShare:
 
     @property
     def met(self) -> bool | None:
-        """Whether as many tasks as wanted were in time; None without tasks."""
+        """Whether the share of tasks in time reached the target's percentile; None without tasks."""
         return None if self.attainment is None else self.attainment * 100 + 1e-9 >= self.percentile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTasks:
-    """How well a pool met its targets of whole tasks, of those that were over from `start` to `end`: each version and
-    class, the newest version first.
+    """How well a pool met its targets of whole tasks, for tasks that were over from `start` to `end`: each version of
+    the objectives and each class, the newest version first.
 
-    Of very many tasks the newest are judged; `since` is when the oldest of them ended its last turn, None if all are.
+    If there are very many tasks, only the newest are judged; `since` is then the time at which the oldest of them ended
+    its last turn, else None.
     """
 
     pool: str

@@ -52,9 +52,11 @@ class TaskFigures(TurnSums):
     moves: int
     tool_seconds: float | None = None
     priority_class: str = DEFAULT_CLASS
-    """The class of its first turn."""
+    """The priority class of the task's first turn."""
     verdict: TaskVerdict | None = None
-    """By the target of its class that was in force when its last turn ended; None without one."""
+    """The result of the task, judged by the target of its class that was in force when its last turn ended; None
+    without such a target.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,8 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSession(TurnSums):
-    """A session of a tree. `evidence` says how the session's parent is known; a session without a parent is the
-    root.
+    """A session of a tree. `evidence` says whether the client named the session's parent or its prompts show it; a
+    session without a parent is the root.
     """
 
     session: str
@@ -136,11 +138,12 @@ class SessionTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkTime:
-    """The times between the end of a session's answers and its next turn, of one tenant and one tool, as measured.
+    """Measured quantiles of the time between the end of a session's response and the session's next turn, over all such
+    times with one tenant and one tool.
 
-    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn, "" if
-    there was none: then somebody thought, or the client does not show its tools. `other_tools` counts the names that
-    are added up in one row because there are too many; then `tool` is "".
+    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result was in the next turn. It is
+    "" if there was none: then a person thought, or the client does not show its tools. If there are too many tools, one
+    row adds up the least frequent: `other_tools` counts them, and `tool` is "".
     """
 
     tenant: str

@@ -1,4 +1,4 @@
-"""Test requests: one request of a person to a pool, through a router, and its answer."""
+"""Test requests: one request of a person to a pool, through a router, and its response."""
 
 from dataclasses import dataclass
 
@@ -18,8 +18,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialAnswer:
-    """The answer of a router. `text` is the model's text, `body` the whole body, cut at 64 KiB. `decision` is the id of
-    the request's decision, which is kept if the router allows that (`x-fairlead-explain`), `trace` the id of its trace.
+    """The response of a router. `text` is the model's text, `body` the whole body, cut at 64 KiB. `decision` is the id
+    of the request's decision, which is kept if the router allows that (`x-fairlead-explain`), `trace` the id of its
+    trace.
     """
 
     pool: str

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NoticeKind(StrEnum):
-    """The subject of a notice. These words are stored, shown and sent on the wire."""
+    """The subject of a notice. The values are stored, shown and sent on the wire."""
 
     OUT_OF_SLO = "pool.out-of-slo"
     """The pool's condition SLOMet or TaskSLOMet became False."""
@@ -32,7 +32,7 @@ SUBSCRIBED = tuple(kind for kind in NoticeKind if kind is not NoticeKind.TEST)
 
 
 class NoticeForm(StrEnum):
-    """The form of a notice's body: JSON as the Standard Webhooks specification has it, or a message for Slack."""
+    """The format of a notice's body: JSON as the Standard Webhooks specification defines it, or a message for Slack."""
 
     JSON = "json"
     SLACK = "slack"
@@ -82,7 +82,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeAttempt:
-    """One attempt to deliver a notice. `status` is the receiver's, if it answered; `problem` says why it counts as
+    """One attempt to deliver a notice. `status` is the receiver's, if it responded; `problem` says why it counts as
     failed, None if the notice was delivered.
     """
 

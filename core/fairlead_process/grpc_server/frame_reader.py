@@ -21,8 +21,9 @@ _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
 class FrameReader:
-    """Reads one connection: `began` gets stream, flags and the whole block of headers, `came` each other frame. A
-    violation of the protocol raises ConnectionFailed, and nothing may be read after it.
+    """Reads the bytes of one connection. The callback `began` gets stream, flags and the whole block of headers; the
+    callback `came` gets each other frame. A violation of the protocol raises ConnectionFailed, and nothing may be read
+    after it.
     """
 
     __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")
@@ -36,7 +37,7 @@ class FrameReader:
         """Number of bytes that complete the frame in `_rest`."""
         self._turn: bytes | None = None
         self._place = 0
-        """Bytes that wait for their turn, and the position in them of the first unhandled frame."""
+        """Position in `_turn`, the bytes that wait for their turn, of the first frame that was not handled yet."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that continues in the next frame."""
         self.is_greeted = False

@@ -32,7 +32,7 @@ CLOSING_SECONDS = 5.0
 """Seconds that a closing connection may take to send its remaining bytes."""
 MOST_RESETS = 2 * MOST_STREAMS
 RESETS_SECONDS = 10.0
-"""Seconds in which the peer may reset at most MOST_RESETS streams: all of a connection's streams, and as many again."""
+"""Period in seconds in which the peer may reset at most MOST_RESETS streams."""
 MOST_REFUSED = 4096
 """Maximum number of streams that the peer may begin after a GOAWAY."""
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Uncounted:
-    """Memory that does not count, for connections whose messages are small."""
+    """A counter of memory that stays at 0, for connections whose messages are too small to be counted."""
 
     held = 0
 
@@ -70,17 +70,17 @@ class GrpcConnection(asyncio.Protocol):
         self._queued = 0
         """Number of bytes of streams' data in `_out`."""
         self._has_more = False
-        """Whether a stream has to wait because `_out` is full."""
+        """Whether a stream waits because `_out` is full."""
         self._reading = False
         self._flush_due = False
         self._frames = FrameReader(self._take, self._begin)
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
-        """The highest stream that may be served, as a GOAWAY reports it."""
+        """The highest stream number that may be served, as a GOAWAY reports it."""
         self._highest_stream = 0
-        """The highest stream that the peer began. After a GOAWAY the peer may begin more until it has read the
-        GOAWAY.
+        """The highest stream number that the peer has begun. After a GOAWAY the peer may begin more until it has read
+        the GOAWAY.
         """
         self._send_window = http2.DEFAULT_WINDOW
         self._peer_window = http2.DEFAULT_WINDOW
@@ -197,15 +197,15 @@ class GrpcConnection(asyncio.Protocol):
     # ── its door, and time ──
 
     def may_go(self) -> bool:
-        """Return whether the connection has been without a stream long enough for another connection to take its
-        place.
+        """Return whether the connection has been without a stream long enough to be closed in favour of another
+        connection.
         """
         if self._streams or self._transport is None:
             return False
         return self._loop.time() - self._idle_since >= (IDLE_SECONDS if self._highest_stream else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """Close, to give the place to another connection."""
+        """Close the connection in favour of another connection."""
         self.leave()
 
     def _look_whether_idle(self) -> None:
@@ -221,7 +221,7 @@ class GrpcConnection(asyncio.Protocol):
     # ── sending ──
 
     def push(self, data: bytes) -> None:
-        """Send these bytes, together with other bytes of the same moment."""
+        """Send these bytes in one write with other bytes that are sent at the same moment."""
         self._out.append(data)
         if not self._reading and not self._flush_due:
             self._flush_due = True
@@ -238,7 +238,9 @@ class GrpcConnection(asyncio.Protocol):
                     self._loop.call_soon(self._flush_streams)
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
+        """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data
+        was sent.
+        """
         size = len(data)
         if (
             size > self._peer_frame_size
@@ -255,7 +257,7 @@ class GrpcConnection(asyncio.Protocol):
         return True
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of the data as the windows allow now; returns how many bytes were sent."""
+        """Send as much of the data as flow control allows now; return the number of bytes sent."""
         sent = 0
         while sent < len(data) and not self._paused:
             if self._queued > MOST_QUEUED:
@@ -272,7 +274,7 @@ class GrpcConnection(asyncio.Protocol):
         return sent
 
     def forget(self, stream: GrpcStream) -> None:
-        """Forget a stream that has ended here."""
+        """Remove a stream that has ended on the server's side."""
         self._streams.pop(stream.id, None)
         if not self._streams:
             self._last_has_ended()

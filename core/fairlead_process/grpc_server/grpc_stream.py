@@ -1,7 +1,7 @@
-"""The server side of one gRPC call: messages both ways on a stream of an HTTP/2 connection, with flow control.
+"""The server side of one gRPC call: messages in both directions on a stream of an HTTP/2 connection, with flow control.
 
-A stream's answers wait here while its peer takes none. As long as too much waits, the peer gets no permission to send
-more on that stream, so memory stays bounded whichever side is slow.
+Messages to the peer wait here while the peer has no room for them. As long as too many bytes wait, the peer gets no
+permission to send more on that stream, so memory stays bounded whichever side is slow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from fairlead_process.grpc_server import http2
 STREAM_WINDOW = 512 * 1024
 """Number of bytes that a peer may send on a stream before it gets permission for more."""
 MOST_WAITING = 512 * 1024
-"""Number of waiting bytes of a stream's answers above which the peer gets no permission to send on it."""
+"""Number of waiting bytes of a stream's messages to the peer above which the peer gets no permission to send on the
+stream.
+"""
 
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
 RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 9, 12, 13, 14
@@ -28,8 +30,8 @@ class Listener(Protocol):
         """Handle a message of the peer."""
 
     def keeps(self, size: int) -> bool:
-        """Return whether `size` bytes of a message may be kept until the rest arrives. Called each time that the size
-        changes, at last with 0.
+        """Return whether `size` bytes of an incomplete message may be kept until the rest of the message arrives.
+        Called each time that the size changes, finally with 0.
         """
 
     def half_closed(self) -> None:
@@ -46,7 +48,7 @@ class Memory(Protocol):
 
 
 class Connection(Protocol):
-    """The part of its connection that a stream uses."""
+    """The calls that a stream makes to its connection."""
 
     body_bytes: int
 
@@ -55,16 +57,18 @@ class Connection(Protocol):
         """The counter of the bytes that the connection's streams wait to send."""
 
     def push(self, data: bytes) -> None:
-        """Send these bytes, together with other bytes of the same moment."""
+        """Send these bytes in one write with other bytes that are sent at the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of the data in one frame if that is allowed, which is the usual case; return whether it was sent."""
+        """Send all of the data in one frame if flow control allows it, which is the usual case; return whether the data
+        was sent.
+        """
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of the data as is allowed now; return the number of bytes sent."""
+        """Send as much of the data as flow control allows now; return the number of bytes sent."""
 
     def forget(self, stream: GrpcStream) -> None:
-        """Forget a stream that has ended here."""
+        """Remove a stream that has ended on the server's side."""
 
 
 Opener = Callable[["GrpcStream"], Listener | None]
@@ -72,7 +76,7 @@ Opener = Callable[["GrpcStream"], Listener | None]
 
 
 class GrpcStream:
-    """One call."""
+    """The server side of one gRPC call."""
 
     __slots__ = (
         "_begun", "_buffer", "_closing", "_connection", "_ended", "_kept", "_sent", "_unacknowledged", "_waiting", "_waiting_bytes",
@@ -89,7 +93,7 @@ class GrpcStream:
         self._buffer = bytearray()
         """The beginning of a message, which may arrive in many frames."""
         self._kept = 0
-        """Size of `_buffer` in bytes, as last reported to the listener."""
+        """Size of `_buffer` in bytes, as last reported to the listener's `keeps`."""
         self._sent: Callable[[], None] | None = None
         """The function to call when no bytes wait any more."""
         self._unacknowledged = 0
@@ -102,7 +106,7 @@ class GrpcStream:
 
     @property
     def connection(self) -> Connection:
-        """The stream's connection, whose streams share a part of the memory."""
+        """The stream's connection, which counts the bytes that wait in its streams."""
         return self._connection
 
     def send(self, message: bytes) -> None:
@@ -122,8 +126,8 @@ class GrpcStream:
         self.flush()
 
     def when_sent(self, then: Callable[[], None]) -> None:
-        """Call `then` as soon as no bytes wait here, because all were sent or none will be. Only the last function
-        given is called.
+        """Call `then` as soon as no bytes of this stream wait, because all were sent or the rest was discarded. Only
+        the last function given is called.
         """
         if self._waiting:
             self._sent = then
@@ -150,7 +154,7 @@ class GrpcStream:
         self.flush()
 
     def flush(self) -> None:
-        """Send the waiting bytes, as far as there is room."""
+        """Send the waiting bytes, as far as the peer has room for them."""
         waiting = self._waiting
         while waiting:
             piece = waiting[0]

@@ -1,4 +1,6 @@
-"""HTTP/2 (RFC 9113) as far as a gRPC server needs it: frames as bytes, and the header blocks that it sends."""
+"""The parts of HTTP/2 (RFC 9113) that a gRPC server needs: frames as bytes, and the header blocks that the server
+sends.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME_SIZE = 16_384
 
 HEAD = Struct(">HBBBL")
-"""Length (16 bits, then 8), type, flags, stream: nine bytes before each frame's payload."""
+"""The format of the nine bytes before each frame's payload: length (16 bits, then 8), type, flags, stream."""
 
 Headers = dict[bytes, bytes]
 
 
 class ConnectionFailed(Exception):
-    """The peer broke the protocol; the connection must end with this error code."""
+    """The peer violated the protocol; the connection must end with this error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -95,7 +97,7 @@ def _string(text: bytes) -> bytes:
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """Return a header field that changes no table of the peer's (RFC 7541 §6.2.2)."""
+    """Return an encoded header field that the peer does not add to its table (RFC 7541 §6.2.2)."""
     return b"\x00" + _string(name) + _string(value)
 
 
@@ -113,8 +115,8 @@ def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
 
 
 class HeaderBlocks:
-    """A decoder of a connection's header blocks. Blocks that change no table are cached, because each means the same
-    every time.
+    """A decoder of a connection's header blocks. A block that changes no table is cached, because it always decodes to
+    the same fields.
     """
 
     MOST_REMEMBERED = 256

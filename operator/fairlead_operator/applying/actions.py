@@ -98,10 +98,8 @@ class Applier:
         """Apply the actions. Returns whether all were done.
 
         Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
-        refused creation no other creation of that role is tried.
-
-        The other actions are still applied: an instance is lost, drained or deleted even while no instance can be
-        created.
+        refused creation of a role, no other creation of that role is tried. All other actions are still applied: an
+        instance is lost, drained or deleted even while no instance can be created.
 
         Raises ClusterUnavailable at once if the Kubernetes API cannot be reached: the remaining actions would fail too.
         """

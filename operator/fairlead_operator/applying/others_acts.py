@@ -1,7 +1,7 @@
-"""Handles what others do to the pool's pods: repairs it if possible, and records it in any case.
+"""Handles changes that others make to the pool's pods: records each change, and repairs it if possible.
 
 The record of the control API shows which instances a state lacks, so a restarted operator notices all instances that
-went while no operator ran. A pod that still exists has only lost its marks.
+went while no operator ran. A pod that still exists has only lost its labels and annotations (marks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,9 @@ _LONGEST_SECONDS = 3600.0
 
 
 class OthersActs:
-    """The acts of others on one pool. The memory only prevents that an act is recorded twice; it decides nothing."""
+    """The changes that others make to one pool's pods. The memory only prevents that a change is recorded twice; it
+    decides nothing.
+    """
 
     def __init__(self, cluster: Cluster, recorder: EventRecorder, retries: ActionRetries, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -36,27 +38,27 @@ class OthersActs:
         self._clock = clock
         self._marks = KnownMarks()
         self._told: set[str] = set()
-        """Instances whose leaving was already recorded by an event."""
+        """Instances about which an event has already recorded that they are being removed."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """When each mark of a pod was last restored, and the seconds until it is restored again: somebody else, such as
-        a webhook, may remove or change it at once.
+        """By pod and mark: when the mark was last restored, and the seconds until it may be restored again. A webhook,
+        for example, may remove or change a mark again at once.
         """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet, with their roles."""
 
     def told(self, instance: str) -> None:
-        """Note that an event has recorded that this instance leaves, so that its end is not recorded again."""
+        """Remember that an event has recorded the removal of this instance, so that its end is not recorded again."""
         self._told.add(instance)
 
     def is_told(self, instance: str) -> bool:
-        """Return whether an event has recorded that this instance leaves."""
+        """Return whether an event has recorded that this instance is being removed."""
         return instance in self._told
 
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore the marks that the pool's own pods lack or have with other values: pods among these, and pods that a
-        changed label keeps out of the list. Return whether there were any. Raises ClusterError.
+        """Restore marks that are missing or changed on the pool's own pods: those among `documents`, and those that a
+        changed label keeps out of that list. Return whether there were any. Raises ClusterError.
         """
         documents = tuple(documents)
         documents = [*documents, *await self._relabelled(identity, documents)]
@@ -64,7 +66,7 @@ class OthersActs:
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Record instances that ended without an event. Return whether one of them still exists, and was repaired.
+        """Record instances that ended without an event. Return whether one of them still exists and was repaired.
 
         Raises ClusterError.
         """
@@ -88,8 +90,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces; forget all of them if the plan creates no instance, because then
-        none is missing.
+        """Forget the instances that a plan replaces. If the plan creates no instance, forget all of them, because then
+        no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
@@ -98,12 +100,14 @@ class OthersActs:
             self._unreplaced.pop(action.replaces, None)
 
     async def _relabelled(self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the pods of the last reading that exist and are not among these."""
+        """Return the pool's own pods that the last reading contained and that still exist but are not among
+        `documents`, as after a change of their labels.
+        """
         names = sorted(self._marks.missing(documents) - self._told)
         return [found for name in names if (found := await self._own(identity, name)) is not None]
 
     async def _own(self, identity: PoolIdentity, name: str) -> Mapping[str, Any] | None:
-        """Return the pool's own pod of this name; None if it is gone or being deleted."""
+        """Return the pool's own pod of this name; None if it does not exist or is being deleted."""
         found = await self._cluster.get(Resource.PODS, identity.namespace, name)
         is_there = found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp")
         return found if is_there else None

@@ -1,4 +1,4 @@
-"""Creates and restores the objects that a pool owns, and adopts those an earlier pool left.
+"""Creates and restores the objects that a pool owns, and adopts objects that a deleted pool left behind.
 
 Objects of other owners are never touched.
 """
@@ -35,7 +35,7 @@ def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
 
 
 def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[Mapping[str, Any], ...]:
-    """Return pods that were instances of an earlier pool and can be adopted by this one."""
+    """Return the pods that were instances of a deleted pool of the same name and can be adopted by this pool."""
     return tuple(
         document
         for document in documents
@@ -93,14 +93,16 @@ async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
 
 
 async def adopt(cluster: Cluster, identity: PoolIdentity, resource: Resource, found: Mapping[str, Any]) -> None:
-    """Make the pool the owner of an orphan, if the orphan is unchanged since it was read. Raises ClusterError."""
+    """Make the pool the owner of an object that a deleted pool left behind, if the object is unchanged since it was
+    read. Raises ClusterError.
+    """
     await cluster.patch(resource, identity.namespace, found["metadata"]["name"], _guarded(found, _ownership(found, identity)))
 
 
 async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Mapping[str, Any], *, is_new: bool = False) -> None:
-    """Create a child, or restore the fields that the pool sets; a null removes a field.
+    """Create an owned object, or restore the fields that the pool sets; a null removes a field.
 
-    Fields that others added stay. `is_new` = the pool most likely has no children yet, so creating is tried before
+    Fields that others added stay. `is_new` = the pool most likely owns no objects yet, so creating is tried before
     looking. Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]
@@ -122,10 +124,12 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
 
 
 async def apply_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Create a child by server-side apply, or restore the fields that the pool sets; return the object afterwards.
+    """Create an owned object by server-side apply, or restore the fields that the pool sets; return the object
+    afterwards.
 
-    The existing object is read first, so that an object of another owner stays unchanged; an object that appears at
-    this moment conflicts. Raises ClusterError, with status 404 if the cluster does not know the kind, and NotOwned.
+    The existing object is read first, so that an object of another owner stays unchanged; if an object appears in
+    between, the call conflicts. Raises ClusterError, with status 404 if the cluster does not know the kind, and
+    NotOwned.
     """
     found = await cluster.get(resource, identity.namespace, wanted["metadata"]["name"])
     if found is None:
@@ -143,7 +147,7 @@ async def apply_owned(cluster: Cluster, identity: PoolIdentity, resource: Resour
 
 
 async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resource, name: str) -> None:
-    """Delete a child of this name, also a child that an earlier pool left; an object of another owner stays.
+    """Delete the owned object of this name, even if a deleted pool left it behind; an object of another owner stays.
 
     Raises ClusterError.
     """
@@ -153,7 +157,7 @@ async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resou
 
 
 async def delete_others(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Iterable[Mapping[str, Any]]) -> None:
-    """Delete the pool's children of a kind that are not among `wanted`, including children that an earlier pool left.
+    """Delete the pool's objects of a kind that are not among `wanted`, including those that a deleted pool left behind.
 
     Raises ClusterError.
     """
@@ -174,17 +178,18 @@ def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, An
 
 
 def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes with uid and resourceVersion, so that they apply only to the object and state that was
-    read.
+    """Return the changes with uid and resourceVersion of `found`, so that they are refused if the object has changed
+    since it was read.
     """
     guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
     return changes | {"metadata": changes.get("metadata", {}) | guards}
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that gives `found` all of `wanted`.
+    """Return the merge patch that sets all fields of `wanted` in `found`.
 
-    Only a selector must be equal, because an added label would select other pods.
+    Fields that `wanted` lacks stay, except in a selector, which must be equal, because an added label would select
+    other pods.
     """
     patch: dict[str, Any] = {}
     for name, value in wanted.items():

@@ -1,4 +1,4 @@
-"""Retries actions that the Kubernetes API refused, or that it answered with an error of its own.
+"""Retries actions that the Kubernetes API refused, or that failed because of an error of the API itself.
 
 Each refusal is recorded as one event, and the action is tried again after a growing pause.
 """
@@ -30,8 +30,8 @@ class ActionRetries:
     `clock`.
 
     An action's key is a tuple that begins with the action's kind and ends with its object and the change, so that a
-    corrected action has no pause. A round waits for at most one slow refusal: it then leaves its other actions of that
-    kind for the next round, and gives each action of another kind at most `SLOW_SECONDS`.
+    corrected action has no pause. After one slow refusal, a round leaves its other actions of the same kind for the
+    next round, and gives each action of another kind at most `SLOW_SECONDS`.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -45,8 +45,8 @@ class ActionRetries:
         """The first refusal of this round; None if no action was refused."""
 
     def begin_round(self, basis: Hashable) -> None:
-        """Begin a round in which no action was tried yet. If `basis` differs from the last round's, for example after
-        the spec was corrected, all pauses end.
+        """Begin a round, in which no action has been tried so far. If `basis` differs from the last round's, for
+        example after the spec was corrected, all pauses end.
         """
         if basis != self._basis:
             self._refusals.forget()
@@ -64,7 +64,9 @@ class ActionRetries:
         return self._refusals.due(self._clock())
 
     def problem_of(self, what: Hashable) -> ActionFailure | None:
-        """Return why this action was last refused, and when it is tried again; None if it was not refused."""
+        """Return why this action was last refused, and when it is tried again; None if the last attempt was not
+        refused.
+        """
         return self._refusals.problem(what)
 
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
@@ -136,7 +138,7 @@ def _is_conflict(error: Exception) -> bool:
 
 def _answers_others(error: ClusterUnavailable) -> bool:
     """Return whether other calls may succeed after this error. 429 and 5xx may concern only this call, for example if
-    an admission webhook fails and the server answers with a 500 of its own. So may a missing answer, as while a webhook
-    hangs.
+    an admission webhook fails and the server responds with a 500. So may a missing response, for example while a
+    webhook hangs.
     """
     return error.is_late or (error.status is not None and (error.status == 429 or error.status >= 500))

@@ -1,4 +1,4 @@
-"""Finds objects of kinds that may not exist in a cluster."""
+"""Finds objects of kinds that a cluster may not have."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ _OBJECTIVES = (Resource.OBJECTIVES, Resource.FORMER_OBJECTIVES)
 
 
 class FindsObjects(Protocol):
-    """The call that this module needs."""
+    """The call to the cluster that this module needs."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return all objects with these labels. Raises ClusterError."""

@@ -1,4 +1,4 @@
-"""Creates and removes the objects by which gateways find a pool, and reports gateways' statuses of the pool."""
+"""Creates and removes the objects by which gateways find a pool, and reads the statuses that gateways write on them."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ _NOBODY = ("Status", "default")
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
     """Return the gateways that route to the pool, in the order of their status entries.
 
-    A status about an earlier generation is left out: the gateway has not examined the present one yet.
+    A gateway's status about an earlier generation is left out: the gateway has not examined the present generation yet.
     """
     metadata = document["metadata"]
     found = []
@@ -56,7 +56,7 @@ _NO_DEFINITION = (
 
 
 class _NotShown(Exception):
-    """The pool cannot be announced to gateways; `facts` says why."""
+    """Raised if a pool cannot be announced to gateways; `facts` gives the reason."""
 
     def __init__(self, reason: GatewayProblemReason, message: str) -> None:
         self.facts = GatewayFacts(problem=GatewayProblem(reason=reason, message=message))
@@ -64,7 +64,7 @@ class _NotShown(Exception):
 
 
 class GatewayObjects:
-    """The objects of one pool for gateways. The memory only saves calls."""
+    """Creates and removes the objects by which gateways find one pool. The memory only saves calls."""
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, picker: PickerSettings) -> None:
         self._cluster = cluster
@@ -96,7 +96,9 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove the existing objects. They are searched once, and again as long as the status lists gateways."""
+        """Remove the pool's existing objects for gateways. They are searched for once, and again as long as the status
+        lists gateways.
+        """
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):
             return None
@@ -105,8 +107,8 @@ class GatewayObjects:
         return problem
 
     async def _try(self, what: Hashable, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
-        """Call `act`, unless the pause after its last refusal lasts; return the facts of the refusal, if it was
-        refused.
+        """Call `act`, unless `what` was refused and the pause after the refusal still lasts. Return the facts of the
+        refusal; None if `act` succeeded.
         """
         await self._retries.attempt(identity, ("gateway", what), act)
         refusal = self._retries.problem_of(("gateway", what))
@@ -126,7 +128,7 @@ class GatewayObjects:
             await self._apply_pool(identity, wanted, found)
 
     async def _lead_to_routers(self, identity: PoolIdentity) -> None:
-        """Make the pool's own Service lead to the routers. Raises ClusterError, NotOwned, _NotShown."""
+        """Make the pool's own Service route to the routers. Raises ClusterError, NotOwned, _NotShown."""
         place = self._picker.service
         if place is None:
             raise _NotShown(GatewayProblemReason.NO_PICKER, _NO_PICKER)

@@ -1,8 +1,8 @@
 """Builds the objects by which gateways find a pool's instances and their endpoint picker. Pure.
 
 A GAIE InferencePool names its picker as a Service in its own namespace. Each pool has its own Service, `<pool>-picker`,
-so that routers recognise the pool by the name that a gateway calls. It leads to the routers: in their own namespace by
-their labels, elsewhere by EndpointSlices with their addresses.
+so that routers recognise the pool by the name that a gateway calls. The Service selects the routers: in the routers'
+own namespace by their labels, in other namespaces by EndpointSlices with their addresses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[i
 
 def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: Mapping[str, Any] | None) -> dict[str, Any]:
     """Build the pool's own Service. `of_routers` is the routers' Service if that is in the same namespace; otherwise
-    `picker_slices` define the endpoints of the pool's Service.
+    `picker_slices` builds the endpoints of the pool's Service.
     """
     target: object = picker.port
     spec: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Reads gateways' statuses of pools, and objectives, and wakes the pools for which something changed.
+"""Reads the statuses that gateways write on pools, and the InferenceObjectives, and wakes the workers of pools for
+which something changed.
 
 It polls every two seconds instead of watching: kopf ends its process if it may not watch a kind, and a cluster may have
 no such kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
@@ -25,21 +26,21 @@ _NO_SUCH_KIND = "no such kind"
 
 
 class GatewayNews:
-    """The pools of this operator with `spec.gateway`, and the last known state of each."""
+    """The pools of this operator that have `spec.gateway`, each with what was last read about it."""
 
     def __init__(self) -> None:
         self._seen: dict[PoolKey, str | None] = {}
 
     def note(self, pool: PoolKey, *, wants: bool) -> None:
-        """Record after a pool's round whether the pool has `spec.gateway`."""
+        """Record, after a pool's round, whether the pool has `spec.gateway` (`wants`)."""
         if wants:
             self._seen.setdefault(pool, None)
         else:
             self._seen.pop(pool, None)
 
     async def look(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None]) -> None:
-        """Read the statuses once, and wake the pools for which something changed. `routers` is the routers' Service.
-        Raises ClusterError.
+        """Read gateways' statuses and objectives once, and wake the workers of pools for which something changed.
+        `routers` is the routers' Service. Raises ClusterError.
         """
         by_namespace: defaultdict[str, list[PoolKey]] = defaultdict(list)
         for pool in self._seen:
@@ -56,7 +57,7 @@ class GatewayNews:
                     wake(pool)
 
     async def watch(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Read forever, with pauses of `seconds`."""
+        """Call `look` forever, with pauses of `seconds`."""
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -73,7 +74,9 @@ async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
 
 
 async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
-    """Return the relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
+    """Return the relevant parts of a namespace's GAIE InferencePools, by pool name; None if the cluster has no such
+    kind.
+    """
     documents = await find_known(cluster, Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
     return None if documents is None else {one["metadata"]["name"]: _essence(one) for one in documents}
 

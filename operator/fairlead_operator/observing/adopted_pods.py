@@ -1,5 +1,5 @@
-"""Pods of workloads that a pool selects: which exist, which are the pool's instances, and which belong to other pools.
-Pure.
+"""Pods of workloads that a pool selects: which of them exist, which are the pool's instances, and which belong to other
+pools. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +22,8 @@ _ENDED = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A selected pod that is not an instance of the pool yet. `claimant` is the pool that already owns it: uid and
-    name, from the pod's owner reference.
+    """A selected pod that is not an instance of the pool yet. `claimant` is the pool that already owns the pod, as uid
+    and name from the pod's owner reference; None if no pool owns it.
     """
 
     pod: Mapping[str, Any]
@@ -54,7 +54,7 @@ def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | No
 
 def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None) -> Iterator[Claim]:
     """Yield the selected pods that are not the pool's instances yet, except terminating pods, workers of a group, and
-    groups that a pool made.
+    pods of groups that a pool created.
     """
     for document in documents:
         metadata = document["metadata"]

@@ -1,8 +1,8 @@
-"""Instances of several pods: a LeaderWorkerSet with one group, whose leader pod is the instance. Pure.
+"""Instances of several pods: a LeaderWorkerSet with one group, whose leader pod represents the instance. Pure.
 
 The leader is read as if it were a pod of the pool's own: the owner and the deletion of the LeaderWorkerSet count as the
 leader's. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then lost for a while
-and returns under the same name. Before the first pod exists, the set's template stands for it.
+and returns under the same name. Before the first pod exists, a document made from the set's template stands for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ _SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 _ENDED = frozenset({"Failed", "Succeeded"})
 _RESTARTS = "GroupRestarts"
 LEADERLESS_SECONDS = 30.0
-"""Seconds after creation from which a set without a leader pod counts as a trouble; its controller usually takes less
-than a second.
+"""Seconds after a set's creation from which a missing leader pod counts as a problem; the set's controller usually
+takes less than a second.
 """
 
 Document = Mapping[str, Any]
@@ -33,10 +33,10 @@ def has_groups(documents: Iterable[Document]) -> bool:
 
 
 def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Iterable[Document]) -> list[dict[str, Any]]:
-    """Return the pods of the pool, with a leader for each of its LeaderWorkerSets; `members` are all pods of its
-    groups.
+    """Return the pool's single pods, and one leader document for each of the pool's LeaderWorkerSets; `members` are all
+    pods of their groups.
 
-    A leader that remains from a deleted set is left out, because it needs no care.
+    A leader pod that remains from a deleted set is left out, because the operator need not act on it.
     """
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     members, leaders = list(members), {}
@@ -60,7 +60,7 @@ def is_leaderless(document: Document) -> bool:
 
 
 def no_leader(group: str) -> Trouble:
-    """Return the trouble of a set whose leader pod does not appear."""
+    """Return the problem of a set whose leader pod does not appear."""
     words = (
         f"LeaderWorkerSet {group} has no leader pod: look at its events and those of StatefulSet {group}, and whether its controller runs"
     )

@@ -41,15 +41,15 @@ _ANNOTATIONS = (
     STATE_REASON_ANNOTATION,
 )
 _ONCE = frozenset({HASH_ANNOTATION, CREATED_ANNOTATION, ORDINAL_ANNOTATION, FAILURES_ANNOTATION})
-"""Annotations that the operator never changes: another value was written by somebody else."""
+"""Annotations that the operator never changes; so somebody else has written any other value."""
 _BY_LETTER = {role.value[0]: role for role in Role}
 _LOOKED_AHEAD = 1000
-"""Number of ordinals beyond the last known one that are searched for a pod's own ordinal."""
+"""Number of ordinals after the last known ordinal that are tried when a pod's ordinal is searched from its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostMarks:
-    """The marks that a pod lacks or has with other values, by name, with the values to restore."""
+    """The labels and annotations (marks) that a pod lacks or that have been changed, with the values to restore."""
 
     pod: Mapping[str, Any]
     labels: dict[str, str]
@@ -57,12 +57,12 @@ class LostMarks:
 
     @property
     def names(self) -> str:
-        """The names of all these marks, for people."""
+        """The names of these marks, for people."""
         return ", ".join(sorted({**self.labels, **self.annotations}))
 
     @property
     def words(self) -> str:
-        """The marks in words for people, such as `lacked a label, which somebody had removed`."""
+        """A description of these marks for people, such as `lacked a label, which somebody had removed`."""
         metadata = self.pod["metadata"]
         there = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
         names = sorted({**self.labels, **self.annotations})
@@ -73,11 +73,15 @@ class LostMarks:
 
 @dataclass(slots=True)
 class KnownMarks:
-    """The marks of each pod, by uid, as last read. A new operator has read none, and restores what can be inferred."""
+    """The labels and annotations of each pod (its marks), by uid, as last read. An operator that has just started has
+    read none, and restores the values that can be inferred.
+    """
 
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    """The marks of the previous reading, for pods that the present one lacks because their label was removed."""
+    """The marks found by the reading before the last one. They serve pods that the last reading lacks because their
+    label was removed.
+    """
     _names: frozenset[str] = frozenset()
     """The names of the pods of the last reading."""
 
@@ -86,8 +90,8 @@ class KnownMarks:
         return self._names - {document["metadata"]["name"] for document in documents}
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
-        """Return the marks that the pool's own pods among these lack or have with other values. `last` is the highest
-        ordinal given.
+        """Return the missing or changed marks of those of these pods that are the pool's own. `last` is the highest
+        ordinal given so far.
         """
         seen, found, names = {}, [], set()
         for document in documents:
@@ -106,7 +110,7 @@ class KnownMarks:
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """Return the marks that this own pod lacks or has with other values."""
+        """Return the missing or changed marks of this pod, which is the pool's own."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
@@ -130,8 +134,9 @@ class KnownMarks:
 
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return which marks a pod has, the values of those that never change, and who owns the pod. A change of this is
-    news, because the operator itself never removes any of these marks.
+    """Return what shows a change of a pod's marks: the operator's labels with their values, the names of its
+    annotations, the values of those that never change, and the uids of the pod's owners. If this changes, the pod must
+    be examined, because the operator itself never removes any of these marks.
     """
     labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
     said = [annotations.get(name) for name in sorted(_ONCE)]
@@ -139,8 +144,8 @@ def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def pool_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the name of the pool to which a pod belongs, also as a worker of a group: by its owner, else by its label;
-    None for a pod of no pool.
+    """Return the name of the pool to which a pod belongs, even if the pod is a worker of a group: by the pod's owner,
+    else by its label; None for a pod of no pool.
     """
     owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("kind") == KIND), {})
     labels = metadata.get("labels") or {}

@@ -1,5 +1,5 @@
-"""Detects nodes that will be taken away, before their pods are evicted: their instances are drained as if a person had
-asked for it, successors first.
+"""Detects nodes that will be taken away, before their pods are evicted. Their instances are then drained as if a person
+had asked for it: each successor is created first.
 
 The sign is a taint or a condition that the program which removes the node writes on it: cluster-autoscaler, Karpenter,
 the termination handlers of clouds, Azure's scheduled events. A cordon counts only if configured, since nodes are
@@ -30,8 +30,9 @@ TAINTS: Mapping[str, str] = MappingProxyType(
         "cloudprovider.azure.microsoft.com/draining": "Azure takes its spot capacity back",
     }
 )
-"""By key of a taint, what the taint says of its node. `aws-node-termination-handler/rebalance-recommendation` and
-`DeletionCandidateOfClusterAutoscaler` decide nothing yet, so they are not listed.
+"""By the key of a taint that announces a node's removal, the sentence that describes it.
+`aws-node-termination-handler/rebalance-recommendation` and `DeletionCandidateOfClusterAutoscaler` decide nothing yet,
+so they are not listed.
 """
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,20 +42,24 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "RebootScheduled": "Azure restarts it",
     }
 )
-"""By type, the conditions of AKS's node problem detector."""
+"""By type, the sentence for a condition that announces a node's removal. AKS's node problem detector sets these
+conditions.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class ReadsNodes(Protocol):
-    """The one call to the cluster that this module needs."""
+    """The call to the cluster that this module needs."""
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         """Return the object. Raises ClusterError."""
 
 
 def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
-    """Return why the node will be taken away, in words; empty if nothing says so. `node` None: the node is gone."""
+    """Return why the node will be taken away, as a sentence; empty if nothing says that it will. `node` None: the node
+    no longer exists.
+    """
     if when == NO_NODES or node is None:
         return ""
     spec, status = node.get("spec") or {}, node.get("status") or {}
@@ -65,7 +70,7 @@ def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
 
 
 class LeavingNodes:
-    """The last known state of each node with instances, and the pools that have instances there."""
+    """The nodes with instances: why each of them will be taken away, if it will, and which pools use it."""
 
     def __init__(self, when: str = NO_NODES) -> None:
         self._when = when
@@ -73,16 +78,16 @@ class LeavingNodes:
         self._seen: dict[str, str] = {}
 
     def why(self, node: str | None) -> str:
-        """Return why this node leaves; empty if it is not known to leave."""
+        """Return why this node will be taken away; empty if nothing says that it will."""
         return self._seen.get(node or "", "")
 
     def forget(self, pool: PoolKey) -> None:
-        """Forget a pool that is gone."""
+        """Forget a pool that no longer exists."""
         self._pools.pop(pool, None)
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """Return the pool's pods; those on leaving nodes are marked as if a person wanted them drained. A drain begun
-        in this way continues at least until its node was read.
+        """Return the pool's pods; those on nodes that will be taken away are marked as if a person wanted them drained.
+        After a restart, such a drain continues at least until its node was read.
         """
         found = tuple(pods)
         if self._when == NO_NODES:
@@ -98,8 +103,8 @@ class LeavingNodes:
         return replace(pod, instance=replace(pod.instance, drain_requested=True))
 
     async def look(self, cluster: ReadsNodes, wake: Callable[[PoolKey], None]) -> None:
-        """Read each node with instances once, and wake the pools for whose nodes something changed. Raises
-        ClusterError.
+        """Read each node with instances once, and wake the workers of pools with instances on a node for which
+        something changed. Raises ClusterError.
         """
         nodes = {node for here in self._pools.values() for node in here}
         self._seen = {node: said for node, said in self._seen.items() if node in nodes}
@@ -111,7 +116,7 @@ class LeavingNodes:
                     wake(pool)
 
     async def watch(self, cluster: ReadsNodes, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Read forever, with pauses of `seconds`."""
+        """Call `look` forever, with pauses of `seconds`."""
         while self._when != NO_NODES:
             await asyncio.sleep(seconds)
             try:

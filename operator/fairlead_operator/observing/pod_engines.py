@@ -17,25 +17,29 @@ from fairlead_operator.pod_templates import PORT_NAME, SELECTED_HASH, spec_hash
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 _ASKED_OF_A_SIDECAR = "/app-health/"
-"""Istio turns a container's probes to a port of its side-car; their path begins so. They show nothing of the engine."""
+"""The beginning of the paths of probes that Istio redirects to a port of its side-car. Such probes show nothing about
+the engine.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPorts:
-    """The ports that a pod shows: those that its engine's container declares, those that its probes use, and the port
-    named `PORT_NAME`, by which a Service finds it.
+    """The ports that a pod's manifest shows: `declared` by its engine's container, `probed` by its probes, and `named`:
+    the port named `PORT_NAME`, by which a Service finds it.
     """
 
     declared: frozenset[int] = frozenset()
     probed: frozenset[int] = frozenset()
     named: int | None = None
     elsewhere: frozenset[int] = frozenset()
-    """The ports that any of its containers declares."""
+    """The ports that any of the pod's containers declares."""
 
     def own(self, wanted: int | None) -> int | None:
-        """Return the port of the pod's own engine; `wanted` is the port in the spec in force. None = the pod does not
-        show the port. A declared port with a probe is certainly open; a single port with a usual engine's name is
-        assumed to be the engine's.
+        """Return the port at which the pod's engine listens, according to its manifest; None if the manifest does not
+        show it. `wanted` is the port of the spec in force.
+
+        A port that is declared and probed is certainly the engine's; a single declared port with the usual name is
+        assumed to be.
         """
         if wanted in self.declared | self.probed | self.elsewhere:
             return wanted
@@ -48,8 +52,9 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """The known facts about a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: the port is
-    also taken from the spec, because neither a revision nor the pod names one.
+    """The known facts about a pod's engine: its port, and its own figures in `engine`, None if the figures of the spec
+    in force apply. `is_assumed`: the port is taken from the spec in force, because neither a revision nor the pod shows
+    it.
     """
 
     port: int | None

@@ -73,8 +73,8 @@ _MOST_DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod of a pool, as read. `reason` was recorded with the state; `trouble` says why the pod cannot run, if
-    so.
+    """One pod of a pool, as read from the cluster. `reason` was recorded on the pod together with the state; `trouble`
+    says why the pod cannot run, None if it can.
     """
 
     instance: ObservedInstance
@@ -87,11 +87,11 @@ class Pod:
     reason: str
     trouble: Trouble | None
     revision: str = ""
-    """The revision that decides whether this instance and another one can hand KV blocks to each other."""
+    """The KV revision: two instances with the same value can hand KV blocks to each other."""
     queued_as: str = ""
     """The uid of the object that Kueue queues: the pod, or the LeaderWorkerSet of a group."""
     is_leaderless: bool = False
-    """Whether its LeaderWorkerSet has no leader pod yet."""
+    """Whether the instance's LeaderWorkerSet has no leader pod yet."""
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
@@ -232,13 +232,15 @@ def waits_for_quota(pod: Pod) -> bool:
 
 
 def _refusal(status: Mapping[str, Any]) -> str:
-    """Return why a Workload is not admitted: for lack of quota or, with quota, because of a further check."""
+    """Return Kueue's message about why a Workload is not admitted: it has no quota, or it has quota but a further check
+    has not passed. Empty without such a message.
+    """
     conditions = (_condition(status, kind) for kind in ("QuotaReserved", "Admitted"))
     return next((str(one.get("message") or "") for one in conditions if one.get("status") == "False"), "")
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
-    """Return the health of a pod by its status."""
+    """Return the health of a pod, computed from its status."""
     phase = status.get("phase")
     if phase in _ENDED:
         return PodHealth.FAILED

@@ -1,4 +1,4 @@
-"""The workloads that a pool scales: their scale, their pods, and reasons that forbid scaling. Pure."""
+"""The workloads that a pool scales: their scale, their pods, and the reasons why they must not be scaled. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TEMPLATES = ("leaderworkerset.sigs.k8s.io/template-revision-hash", "controller-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadReading:
-    """The workload of a role; None with the problem if the workload is not scaled."""
+    """The workload of a role. If the workload is not scaled, `workload` is None and `problem` gives the reason."""
 
     role: Role
     workload: Workload | None
@@ -24,7 +24,7 @@ class WorkloadReading:
 
 
 def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
-    """Return the reading of a workload that could not be read from the Kubernetes API, with the reason."""
+    """Return the result for a workload that could not be read from the Kubernetes API. `words` give the reason."""
     message = f"{target.kind} {target.name} is not scaled, because the Kubernetes API refuses to show it: {words}"
     return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
 

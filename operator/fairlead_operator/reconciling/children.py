@@ -34,7 +34,7 @@ class Children:
         self._changes = 0
 
     def changed(self) -> None:
-        """Check the children next time, even if they were found correct a moment ago."""
+        """Check the children in the next round, even if they were found correct a moment ago."""
         self._changes += 1
 
     async def restore(
@@ -48,7 +48,7 @@ class Children:
         target: int | str,
         now: float,
     ) -> None:
-        """Create missing children, restore changed ones, and delete budgets and roles' objects that the pool should not
+        """Create missing children, restore changed ones, and delete budgets and role objects that the pool should not
         have.
 
         `leaving` counts the ready instances that drain; `target` is the target port of the Service. For a new pool no
@@ -85,9 +85,10 @@ class Children:
 def _role_objects(
     identity: PoolIdentity, spec: PoolSpec, declared: tuple[WantedReplicas, ...], objects: Mapping[Role, RoleObject]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects of prefill and decode.
+    """Yield the InferencePoolRoles of prefill and decode.
 
-    An existing object that is not pinned keeps its number, because somebody may be changing it at this moment.
+    An existing object that is not pinned keeps its number of instances, because somebody may be changing it at this
+    moment.
     """
     number = {item.role: item.replicas for item in declared}
     for role in spec.roles:

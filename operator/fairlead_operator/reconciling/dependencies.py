@@ -1,4 +1,4 @@
-"""Dependencies of every pool's reconciliation."""
+"""The objects that every pool's reconciliation uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,9 @@ from fairlead_operator.sleepers import Engines, NoEngines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Dependencies of a pool's reconciliation. `clock` gives Unix seconds; `post_event` posts Kubernetes Events."""
+    """The objects that every pool's reconciliation uses. `clock` gives Unix seconds; `post_event` posts Kubernetes
+    Events.
+    """
 
     settings: OperatorSettings
     cluster: Cluster

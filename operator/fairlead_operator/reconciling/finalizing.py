@@ -33,7 +33,8 @@ def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-    """Return the instances of a deleted pool to mark as draining; none if the children are to be kept.
+    """Return the actions that mark the instances of a deleted pool as Draining; none if the pool's children are to be
+    kept.
 
     Instances whose pods are already terminating are included, as in a foreground deletion: routers must stop sending to
     them, so that the requests in flight have the pod's whole grace period.
@@ -49,7 +50,7 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
 
 
 def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
-    """Return the releases of a deleted pool's adopted pods."""
+    """Return the actions that release the adopted pods of a deleted pool."""
     return tuple(
         ReleaseInstance(instance=pod.instance.id, reason=ReleaseReason.POOL_DELETED)
         for pod in pods
@@ -75,10 +76,11 @@ class Finalization:
         now: float,
         release: Callable[[], Awaitable[bool]],
     ) -> float | None:
-        """Wait for the instances, `release` those that are pods of a workload, then report the deletion to the control
-        API.
+        """Wait for the instances, call `release` for those that are pods of a workload, then report the deletion to the
+        control API.
 
-        A pool whose adopted pods cannot be released is not removed, because the pods would keep its marks.
+        A pool whose adopted pods cannot be released is not removed, because the pods would keep the pool's labels and
+        annotations.
 
         Instances whose pods are already terminating are waited for too: in a foreground deletion all pods terminate,
         with requests in flight. Returns the seconds until the next step, None if the pool may be removed.

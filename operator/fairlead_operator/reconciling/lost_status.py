@@ -23,7 +23,7 @@ NOTHING: Mapping[Role, int] = MappingProxyType({})
 
 
 def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
-    """Return whether the status lacks a number that every status has after the first round."""
+    """Return whether the pool's status was lost: it lacks a number that every status has after the first round."""
     if spec is None:
         return False
     roles = {role.name.value for role in spec.roles}
@@ -36,8 +36,8 @@ def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
 def standing_numbers(
     spec: PoolSpec, identity: PoolIdentity, budgets: Iterable[Mapping[str, Any]], instances: Iterable[ObservedInstance]
 ) -> Mapping[Role, int]:
-    """Return the present number of each role: from its own budget, else the number of its instances that are not being
-    removed; no entry for a role that has neither budget nor instances.
+    """Return the present number of instances of each role: from its own budget, else the number of its instances that
+    are not being removed; no entry for a role that has neither budget nor instances.
     """
     own = {item["metadata"]["name"]: item["metadata"] for item in budgets if is_owned(item["metadata"], identity.uid)}
     seen = tuple(instances)
@@ -53,17 +53,17 @@ def standing_numbers(
 
 
 def _stays(instance: ObservedInstance) -> bool:
-    """Return whether the instance counts among the desired instances. A drained instance has a successor unless it was
-    drained to reduce the number.
+    """Return whether the instance counts among the desired instances. A drained instance counts, because its successor
+    will replace it, unless it was drained to reduce the number.
     """
     is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
     return not is_over and not instance.drained_as_surplus
 
 
 def goes_on_from(spec: PoolSpec | None, previous: PoolSpec | None, standing: Mapping[Role, int]) -> Mapping[Role, int]:
-    """Return the numbers from which scaling continues if it remembers none: the present numbers, unless scaling had
-    nothing to remember, or another number has been declared since. `previous` is the spec in force before; None = it is
-    lost too.
+    """Return the numbers of instances from which scaling continues if its memory is empty: the present numbers. Return
+    no numbers if scaling had nothing to remember, or another number has been declared since. `previous` is the spec
+    that was in force before; None = it is lost too.
     """
     if spec is None or previous is None:
         return standing
@@ -76,8 +76,8 @@ def _declared(spec: PoolSpec) -> tuple[object, ...]:
 
 
 def ordinals_given(pool: Mapping[str, Any], limits: ReplicaLimits, now: float) -> int:
-    """Return the highest ordinal that can have been given since a pool was created, by the pace at which instances are
-    created.
+    """Return the highest ordinal that can have been given since a pool was created, by the limit of creations per
+    second.
     """
     created = parse_time(pool["metadata"].get("creationTimestamp"))
     return 0 if created is None else int(max(0.0, now - created) + 1) * limits.creations_per_second

@@ -30,7 +30,9 @@ from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_no
 from fairlead_operator.reconciling.specs import SpecInForce
 
 _ASKED_AT_ONCE = 32
-"""Maximum number of waiting pods about which Kueue is asked at once, so that the query stays short."""
+"""Maximum number of waiting pods whose Workloads are requested from Kubernetes in one query, so that the query stays
+short.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class PoolReading:
     workloads: tuple[WorkloadReading, ...] = ()
     objectives: Objectives = NO_OBJECTIVES
     revisions: tuple[str, ...] = ()
-    """The revisions of earlier templates that instances still have, the most frequent first."""
+    """The names of the revisions of earlier templates that instances still have, the most frequent first."""
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
@@ -59,20 +61,20 @@ class PoolReading:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status as last written."""
+        """The pool's status as it was last written."""
         status: dict[str, Any] = self.pool.get("status") or {}
         return status
 
     @property
     def current_revision(self) -> str:
-        """The revision that all instances last had; if the status lost it during a rollout, the revision that most
-        instances have.
+        """The name of the revision that all instances last had; if the status does not contain it, because it was lost
+        during a rollout, the revision of most instances with an earlier template.
         """
         return str(self.status.get("currentRevision") or "") or next(iter(self.revisions), "")
 
     @property
     def instances(self) -> tuple[ObservedInstance, ...]:
-        """The pool's instances, as the planner takes them."""
+        """The pool's instances, as input of the planner."""
         return tuple(pod.instance for pod in self.pods)
 
 
@@ -113,7 +115,7 @@ class PoolReader:
         return with_groups(pods, sets, members)
 
     async def _sets(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """Return the LeaderWorkerSets that have the pool's label; none in a cluster without that kind."""
+        """Return the LeaderWorkerSets that have the pool's label; an empty list in a cluster without that kind."""
         try:
             return await self._cluster.find(Resource.LEADER_WORKER_SETS, identity.namespace, identity.selector())
         except ClusterRefused as refused:
@@ -161,7 +163,7 @@ class PoolReader:
         return with_words_of_kueue(found, await self._queued(identity, found)), tuple(names)
 
     async def _queued(self, identity: PoolIdentity, pods: tuple[Pod, ...]) -> list[dict[str, Any]]:
-        """Return Kueue's Workloads of the pods that wait for quota; none if Kueue's objects cannot be read."""
+        """Return Kueue's Workloads of the pods that wait for quota; an empty list if Kueue's objects cannot be read."""
         waiting = sorted(pod.queued_as for pod in pods if waits_for_quota(pod))[:_ASKED_AT_ONCE]
         selector = f"{KUEUE_JOB_LABEL} in ({','.join(waiting)})"
         for resource in (Resource.QUEUED_WORKLOADS, Resource.FORMER_QUEUED_WORKLOADS) if waiting else ():
@@ -175,8 +177,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """Yield the workloads that the roles name, with other autoscalers of these workloads. A refusal to read one
-        workload affects only the scaling of that workload.
+        """Yield the reading of each workload that a role names, with the other autoscalers of these workloads taken
+        into account. A refusal to read one workload affects only the scaling of that workload.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None
@@ -223,7 +225,7 @@ class PoolReader:
 
 
 def _of_other_pools(identity: PoolIdentity, role: RoleSpec, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the pods that a role selects and another pool has."""
+    """Return the pods that a role selects but that belong to another pool."""
     return [
         document
         for document in documents

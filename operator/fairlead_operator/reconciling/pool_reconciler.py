@@ -58,8 +58,9 @@ from fairlead_operator.sleepers import Sleepers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledPool:
-    """The state sent, and the facts of the conditions, at a Unix time. They are valid before `until`: then a window
-    opens or closes, a lost instance is due for replacement, or the objects must be read even without an event.
+    """The state that was last sent, and the facts of its conditions, for a pool in which nothing is in progress. Valid
+    from `at` until just before `until` (Unix seconds): then a window opens or closes, a lost instance is due for
+    replacement, or the pool's objects must be read even without an event.
     """
 
     state: PoolState
@@ -68,18 +69,18 @@ class SettledPool:
     until: float
 
     def holds(self, now: float) -> bool:
-        """Return whether nothing is due at a Unix time; False if the clock was set back."""
+        """Return whether the pool can stay settled at this Unix time: nothing is due and the clock was not set back."""
         return self.at <= now < self.until
 
     def state_at(self, now: float) -> PoolState:
-        """Return the state to send at a Unix time."""
+        """Return the state to send to the control API at this Unix time."""
         schedules = self.state.schedules
         at = datetime.fromtimestamp(now, UTC)
         return replace(self.state, schedules=replace(schedules, at=at) if schedules is not None else None)
 
     def is_still(self, answer: PoolObservations) -> bool:
-        """Return whether a whole round with this answer would change nothing: routers have the table, every condition
-        stays.
+        """Return whether a whole round with this response would change nothing: routers use the same table, and every
+        condition stays the same.
         """
         known = self.facts.observations
         same_table = answer.table_acknowledged and known is not None and answer.table_version == known.table_version
@@ -88,7 +89,7 @@ class SettledPool:
 
 def is_settled(facts: PoolFacts) -> bool:
     """Return whether the facts are those of a pool with nothing in progress and nothing that depends on the next
-    answer. The number of a pool that scales depends on the figures of each answer.
+    response of the control API. The number of instances of a pool that scales depends on the figures of each response.
     """
     fixed = facts.scaling is not None and facts.scaling.is_fixed
     answered = facts.observations is not None and facts.api_problem is None
@@ -96,8 +97,8 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """Return the parts of a status that must be reported at once; figures in the messages of conditions other than
-    Ready may wait for a whole round.
+    """Return the parts of the conditions that must be reported at once when they change. Figures in the messages of
+    conditions other than Ready are left out: they may wait for the next whole round.
     """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
@@ -107,7 +108,9 @@ def _words(condition: Condition) -> str:
 
 
 def _asked_for(pool: dict[str, Any]) -> Hashable:
-    """Return the marks and fields in which people make requests of a pool: a change of them ends every pause."""
+    """Return the annotations and fields of a pool in which people make requests. When one of them changes, all pauses
+    after refused actions end.
+    """
     metadata = pool["metadata"]
     marks = [tuple(sorted((metadata.get(name) or {}).items())) for name in ("labels", "annotations")]
     return metadata["uid"], metadata.get("generation"), *marks
@@ -147,12 +150,12 @@ class PoolReconciler:
         self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
-        """Read the pool's objects next time, even if the pool was settled a moment ago."""
+        """Read the pool's objects in the next round, even if the pool was settled a moment ago."""
         self._changes += 1
         self._settled = None
 
     def children_changed(self) -> None:
-        """Check the Service, budgets and roles' objects next time, even if they were found correct a moment ago."""
+        """Check the Service, budgets and role objects in the next round, even if they were correct a moment ago."""
         self._writer.children_changed()
         self.changed()
 
@@ -217,7 +220,7 @@ class PoolReconciler:
         return due
 
     def _tell_leaving(self, reading: PoolReading) -> None:
-        """Record once for each instance that its node will be taken away."""
+        """Record an event for each instance, once, when its node will be taken away."""
         nodes, now = self._dependencies.nodes, self._dependencies.clock()
         leaving = {pod.instance.id: pod.node for pod in reading.pods if nodes.why(pod.node)}
         for instance in sorted(leaving.keys() - self._told_leaving):
@@ -257,8 +260,8 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool that the control API still knows, because the pool was deleted while the API was away
-        or without its finalizer. Nothing is reported if a pool of this name exists again.
+        """Report a deleted pool that the control API still knows, because the pool was deleted while the API could not
+        be reached or without its finalizer. Nothing is reported if a pool of this name exists again.
 
         Raises ClusterError.
         """
@@ -267,7 +270,9 @@ class PoolReconciler:
         return self._dependencies.settings.pace.settled
 
     async def _telling_faults(self, step: Callable[[], Awaitable[Step]]) -> Step:
-        """Wrap a step: an error that only a bug can raise is also written to the pool's status, and raised."""
+        """Run a step. If the step raises an error that only a bug can cause, write the error to the pool's status and
+        raise it again.
+        """
         try:
             return await step()
         except ClusterError:
@@ -283,7 +288,8 @@ class PoolReconciler:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
 
     async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]], spec: PoolSpec | None, given: int) -> bool:
-        """Adopt instances that an earlier pool of this name left running, and pods that a role selects.
+        """Adopt instances that a deleted pool of this name left running, and pods that a role selects. `given` is the
+        highest ordinal given so far.
 
         Returns whether any pod was adopted; everything must then be read again before planning.
         """
@@ -307,7 +313,7 @@ class PoolReconciler:
         return adopted
 
     async def _decide(self, reading: PoolReading) -> PoolRound:
-        """Send the state to the control API, and decide by its answer. Raises ClusterError."""
+        """Send the state to the control API, and make the round's decisions with the response. Raises ClusterError."""
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now, forecast_left=suspends_forecast(old.get("conditions") or ()))
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
@@ -359,7 +365,7 @@ class PoolReconciler:
         )
 
     def _planned(self, decided: PoolRound) -> PoolRound:
-        """Return the round with its actions."""
+        """Return the round with its actions planned."""
         instances, trusted, limits = decided.reading.instances, decided.answer.trusted, self._dependencies.settings.limits
         gone = self._others.unreplaced()
         actions = next_actions(decided.goal, instances, trusted, decided.now, limits, decided.highest_ordinal, gone)
@@ -367,7 +373,9 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Return the seconds until the next reconciliation, and its input if the pool is settled."""
+        """Return the seconds until the next reconciliation and, if the pool is settled, the state with which it stays
+        settled; else None.
+        """
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:
@@ -390,7 +398,8 @@ class PoolReconciler:
     def _due(self, decided: PoolRound, written: Written) -> float:
         """Return the seconds until work in progress is checked again.
 
-        The time is short while something is in progress; it grows while the API does not answer or actions are refused.
+        The time is short while something is in progress; it grows while the control API does not respond or actions are
+        refused.
         """
         pace, answer = self._dependencies.settings.pace, decided.answer
         retry = self._retries.end_round()

@@ -1,4 +1,4 @@
-"""One round of a pool: the objects read, the control API's answer, the decisions, and the events to record. Pure."""
+"""One round of a pool: the objects read, the control API's response, the decisions, and the events to record. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from fairlead_operator.reconciling.windows import Scheduled, window_events
 class PoolRound:
     """Everything decided in one round, at `now` (Unix seconds), before any of it is carried out.
 
-    `state` was sent to the control API and `answer` is its answer. `steps` are the changes of the desired numbers since
-    the last round; `former` is the spec whose instances a halted rollout keeps; `goal` is the state to which the
-    actions lead, and the actions are planned last; `highest_ordinal` is the highest ordinal given before.
+    `state` was sent to the control API and `answer` is its response. `steps` are the changes of the desired numbers
+    since the last round. `former` is the spec whose instances a halted rollout keeps. `goal` is the state to which
+    `actions` lead; the actions are planned last. `highest_ordinal` is the highest ordinal given before the round.
     """
 
     now: float
@@ -44,7 +44,7 @@ class PoolRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEvent:
-    """An event to record about the pool; `before` and `after` are the figures of the pool's history."""
+    """An event to record about the pool; `before` and `after` are the figures that the pool's history stores."""
 
     reason: str
     message: str
@@ -53,7 +53,9 @@ class RoundEvent:
 
 
 def round_events(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Yield the events of a round: windows, desired numbers, the spec, the rollout, and numbers outside all bounds."""
+    """Yield the events of a round about windows, desired numbers, the spec, the rollout, and requested numbers that are
+    beyond a role's bounds.
+    """
     for event in window_events(round_.reading.status, round_.schedules, round_.now):
         yield RoundEvent(reason=event.reason, message=event.message, after=event.figure)
     yield from _of_numbers(round_)
@@ -84,8 +86,8 @@ def _of_the_spec(round_: PoolRound) -> Iterator[RoundEvent]:
 
 
 def _of_bounds(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Yield an event if a role is scaled to another number than requested: once, because the status of the role's
-    object remembers it.
+    """Yield an event for each role whose requested number of instances is beyond the role's bounds. Each case yields
+    one event, because the status of the role's object contains the message once it was recorded.
     """
     objects = round_.reading.objects
     for item in round_.reading.declared:

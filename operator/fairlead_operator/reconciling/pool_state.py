@@ -38,11 +38,12 @@ def pool_state(
     leaving: frozenset[str] = frozenset(),
     canary: CanaryFacts | None = None,
 ) -> PoolState:
-    """Return the state that is sent to the control API.
+    """Return the state to send to the control API.
 
     The spec is that of the object, even if it is refused; `schedules` follow the spec in force. Conditions and desired
-    numbers are those of the status, since those of this round depend on the answer. `warming` has the share (0-1) of
-    its weight for each instance that does not have all of it yet; the instances `leaving` are drained soon.
+    numbers are taken from the status, since those of this round depend on the response. `warming` has the share (0-1)
+    of its weight for each instance that does not have all of its weight yet; the instances `leaving` will be drained
+    soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
     return PoolState(
@@ -85,14 +86,14 @@ def _desired(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the desired number of each role while no spec was ever in force. It is sent so that the refused spec's
-    numbers are not shown.
+    """Return 0 as the desired number of each role, for a pool for which no spec was ever in force. The numbers are sent
+    so that those of the refused spec are not shown.
     """
     return {role["name"]: 0 for role in spec.get("roles") or ({"name": Role.BOTH.value},)}
 
 
 def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
-    """Return the number of points on each ring of the table made from this state."""
+    """Return the number of points on each hash ring of the routing table made from this state."""
     each = in_force.spec.routing.anchors_per_instance if in_force.spec is not None else 0
     return sum(
         anchor_count(InstanceEntry(id=item.id, address=item.address, role=item.role, state=item.state, weight=item.weight, anchors=each))
@@ -116,16 +117,16 @@ def given_ordinal(pool: Mapping[str, Any]) -> int:
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
-    """Return the target of the pool's Service: the port name that all pods have, if they share one; else the port
-    number of the spec. None without a spec, because no Service is made then.
+    """Return the target port of the pool's Service: the port name, if that name leads to the engine's port in every
+    pod, or if no spec is in force; else the port number of the spec.
     """
     named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
     return PORT_NAME if named or spec is None else spec.engine.port
 
 
 def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...]:
-    """Return the ports at which instances of the pool listen: first the port at which most instances take requests, and
-    last the port of the spec in force, which the next instance will have.
+    """Return the ports at which instances of the pool listen: first the port at which most instances take requests;
+    last the port of the spec in force, at which new instances will listen.
     """
     found = Counter({pod.engine.port: 0 for pod in pods if pod.engine.port is not None})
     found.update(pod.engine.port for pod in pods if pod.instance.state in ACCEPTING and pod.engine.port is not None)
@@ -134,7 +135,7 @@ def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...
 
 
 def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
-    """Return the troubles that keep instances from running at a Unix time; instances that are being deleted are left
+    """Return the problems that keep instances from running at this Unix time; instances that are being deleted are left
     out.
     """
     late = (pod for pod in pods if pod.is_leaderless and now - pod.instance.created_at >= LEADERLESS_SECONDS)
@@ -144,7 +145,7 @@ def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
 
 
 def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str, ...]:
-    """Return the selectors of roles that have no instance."""
+    """Return the selectors of those roles that select pods but have no instance."""
     having = {pod.instance.role for pod in pods if not pod.instance.terminating}
     roles = spec.roles if spec is not None else ()
     return tuple(str(role.selector) for role in roles if role.selector is not None and role.name not in having)
@@ -153,8 +154,8 @@ def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str
 def is_busy(facts: PoolFacts, now: float) -> bool:
     """Return whether something is in progress whose end no watch event will announce.
 
-    That is the case while the routers' answer is awaited, or while the pace of creations delays further ones. The start
-    and the end of a pod are announced by events.
+    That is the case while routers have not acknowledged the table, or while the limit of creations per second delays
+    further creations. The start and the end of a pod are announced by events.
     """
     return any(
         instance.state is InstanceState.WARMING

@@ -1,4 +1,4 @@
-"""Carries out the decisions of a pool's round: records events, keeps revisions and children, acts on pods, writes
+"""Carries out the decisions of a pool's round: records events, keeps revisions and children, changes pods, writes
 statuses.
 """
 
@@ -50,7 +50,7 @@ class Written:
 
 
 class PoolWriter:
-    """Writes for one pool. The memory only saves calls."""
+    """Writes to the objects of one pool. The memory only saves calls."""
 
     def __init__(
         self,
@@ -104,7 +104,9 @@ class PoolWriter:
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
 
     async def tell_fault(self, identity: PoolIdentity, pool: Mapping[str, Any], error: Exception) -> None:
-        """Report once, by Degraded and an event, that a round failed and will fail again. Raises ClusterError."""
+        """Report, by Degraded and an event, that a round failed because of a bug and will fail again. The same error is
+        reported only once. Raises ClusterError.
+        """
         now = self._dependencies.clock()
         words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
@@ -134,7 +136,9 @@ class PoolWriter:
         return await applier.apply(actions, spec, former)
 
     def _tell_assumptions(self, identity: PoolIdentity, pods: tuple[Pod, ...], now: float) -> None:
-        """Report once for an instance that its engine's port is only assumed to be the spec's port."""
+        """Record an event, once for each instance, that its engine's port could not be found and is assumed to be the
+        port of the spec.
+        """
         assumed = {pod.instance.id for pod in pods if pod.engine.is_assumed and not pod.instance.terminating}
         for name in sorted(assumed - self._assumed):
             words = "neither a revision nor its containers show what it was created with; spec.engine as it is now is assumed"
@@ -167,8 +171,8 @@ class PoolWriter:
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:
-        """Write scaling's memory before anything is done by it, and return the resulting status; None if the write was
-        refused, so that nothing may be done.
+        """Write scaling's memory before anything is done that depends on it, and return the resulting status; None if
+        the write was refused, so that nothing may be done.
 
         An operator killed between two drains then continues with the same decision. Without the memory, it would
         replace instances that already drain.
@@ -182,7 +186,7 @@ class PoolWriter:
         return {**old, "scaling": round_.scaling.status}
 
     async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
-        """Write the status, which is `old` now. Return whether more than its figures changed.
+        """Write the status, of which `old` is the present content. Return whether more than its figures changed.
 
         Changes of figures alone are written no more often than a settled pool is reconciled; scaling's memory is
         written at once, because the next round continues from it.
@@ -236,8 +240,8 @@ class PoolWriter:
 
 
 def _leaving(round_: PoolRound) -> Mapping[Role, int]:
-    """Return, by role, the number of ready instances that drain or will drain in this round, because their budget must
-    cover them before they drain, and of instances that sleep or are being woken.
+    """Return, by role, the number of ready instances that the role's budget must cover in addition to the desired ones:
+    instances that drain or whose drain begins in this round, and instances that sleep or are being woken.
     """
     begun = {action.instance for action in round_.actions if isinstance(action, Drain)}
     return Counter(

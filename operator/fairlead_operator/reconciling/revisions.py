@@ -24,7 +24,7 @@ ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
-    """The spec in force, with engine and templates of the revision of this name."""
+    """The name of a former revision, and the spec in force with that revision's engine and templates."""
 
     name: str
     spec: PoolSpec
@@ -40,13 +40,13 @@ class Revisions:
         self._read: tuple[str, dict[str, Any]] | None = None
         """Name and data of the revision that was last read; a revision's data never change."""
         self._sources: tuple[object, Mapping[str, Former]] = (None, {})
-        """The last call of `made_from`, with its answer."""
+        """The arguments of the last call of `made_from`, and the result."""
         self._noted: tuple[str, str] | None = None
         """The last revision whose note was written, and the note."""
 
     async def keep(self, identity: PoolIdentity, in_force: SpecInForce, used: frozenset[str]) -> None:
-        """Store the spec in force as the newest revision, and keep at most the number of revisions that the spec
-        allows.
+        """Store engine and templates of the spec in force as the newest revision, and keep at most the number of
+        revisions that the spec allows.
 
         The revisions named in `used`, which instances may still have, are kept in addition.
         """
@@ -107,8 +107,8 @@ class Revisions:
             self._noted = name, note
 
     async def note_of_newest(self, identity: PoolIdentity, in_force: SpecInForce) -> str:
-        """Return the note about the rollout in the revision of the spec in force; empty without a note, or if another
-        revision is newer, because its note is about another rollout. Raises ClusterError.
+        """Return the note about the rollout in the revision of the spec in force. Empty without a note, or if another
+        revision is newer, because the note then is about an earlier rollout. Raises ClusterError.
         """
         metadata: Mapping[str, Any] = next((item["metadata"] for item in await self._newest_first(identity)), {})
         is_ours = metadata.get("name") == revision_in_force(identity, in_force)

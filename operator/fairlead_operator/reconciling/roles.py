@@ -1,4 +1,6 @@
-"""The desired numbers of a pool's roles, who asked for them, and their changes; the roles' own objects. Pure."""
+"""The desired numbers of instances of a pool's roles, who asked for them, and their changes; also the InferencePoolRole
+objects. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ _NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 class WantedReplicas:
     """The desired number of instances of a role, and where the number comes from: `spec.replicas set by kubectl`.
 
-    `least` is the lower bound in force: the role's own, or that of a schedule's open window.
+    `least` is the lower bound in force: the role's own bound, or that of a schedule's open window.
     """
 
     role: Role
@@ -47,7 +49,7 @@ class WantedReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleObject:
-    """An InferencePoolRole of the pool: its number, and who wrote the number."""
+    """An InferencePoolRole object of the pool: its number of instances, and who wrote the number."""
 
     document: Mapping[str, Any]
     replicas: int
@@ -65,17 +67,19 @@ class ScaleStep:
 
     @property
     def event(self) -> str:
-        """The reason of the event about it."""
+        """The reason code of the event about this step."""
         return "ScalingUp" if self.after > self.before else "ScalingDown"
 
     @property
     def message(self) -> str:
-        """Example: `Prefill instances wanted: 2 → 4 (roles[prefill].replicas set by kubectl)`."""
+        """The message of the event about this step. Example: `Prefill instances wanted: 2 → 4 (roles[prefill].replicas
+        set by kubectl)`.
+        """
         noun = "Instances" if self.role is Role.BOTH else f"{self.role.value.capitalize()} instances"
         return f"{noun} wanted: {self.before} → {self.after} ({self.reason})"
 
     def figure(self, replicas: int) -> dict[str, Any]:
-        """Return a number of instances in the form of the pool's history."""
+        """Return a number of the role's instances in the form in which the pool's history stores it."""
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 
@@ -86,8 +90,9 @@ def wanted_replicas(
     instances: Sequence[ObservedInstance] = (),
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
-    """Return the number of every role as the pool or the role's object declares it, before any bounds; for a role that
-    selects its pods, the number of pods, at least one. `standing` is used if the status lost its numbers.
+    """Return the number of instances of every role as the pool or the role's object declares it, before any bounds; for
+    a role that selects its pods, the number of pods, at least one. `standing` has the numbers to use for roles whose
+    number the status has lost.
     """
     if spec is None:
         return ()
@@ -98,8 +103,8 @@ def wanted_replicas(
 
 
 def is_declared(role: RoleSpec) -> bool:
-    """Return whether the number of a role is declared. A role that only selects pods declares none: its number is the
-    number of pods.
+    """Return whether somebody declares the number of instances of a role. A role that only selects pods has no declared
+    number: its number is the number of pods.
     """
     return role.selector is None or role.scale_target_ref is not None
 
@@ -138,7 +143,7 @@ def _declared(
 def desired_roles(
     spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], workloads: Mapping[Role, Workload | None] = _NO_WORKLOADS
 ) -> tuple[DesiredRole, ...]:
-    """Return the planner's input about every role by the spec in force, and about the workloads to scale."""
+    """Return the planner's input about every role, from the spec in force and from the workloads to scale."""
     if spec is None:
         return ()
     of = {item.role: item for item in wanted}
@@ -176,8 +181,8 @@ def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> Des
 def scale_steps(
     status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...], standing: Mapping[Role, int] = NONE_STANDING
 ) -> tuple[ScaleStep, ...]:
-    """Return the roles whose desired number differs from the status or, without a number there, from the present
-    number; not roles that have no number yet.
+    """Return a step for each role whose desired number differs from the number in the status or, if the status has
+    none, from its number in `standing`. Roles without an earlier number are left out.
     """
     told = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
     before = {role.value: number for role, number in standing.items()} | {
@@ -210,7 +215,8 @@ def role_object_status(
 ) -> dict[str, Any]:
     """Return the status of a role's object.
 
-    Its message is about the declared number; the number that results from schedules is in the pool's status.
+    Its message is about the number that the object or the pool declares; the number that results from schedules is in
+    the pool's status.
     """
     return {
         "observedGeneration": int(document["metadata"].get("generation") or 0),

@@ -1,4 +1,4 @@
-"""The rollout in progress: read from the pool's status, judged, and written back. Pure."""
+"""The rollout in progress: read from the pool's status, assessed, and written back. Pure."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from fairlead_operator.times import format_time, parse_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRound:
-    """A pool's rollout in one round: as read from the status, and its present state."""
+    """A pool's rollout in one round: the rollout as read from the status, and its present state."""
 
     before: Rollout | None
     now: Rollout | None
@@ -32,7 +32,7 @@ class RolloutRound:
 
     @property
     def keeps_former(self) -> bool:
-        """Whether instances are created with the former template."""
+        """Whether instances may be created with the former template: the rollout is halted or in a canary step."""
         return self.halted or self.step is not None
 
     @property
@@ -76,7 +76,7 @@ class RolloutRound:
         return Halt(former_hash=former.get(role), updated=updated, regressed=regressed)
 
     def news(self) -> tuple[str, str] | None:
-        """Return reason and message of the event to record; None if nothing happened that needs an event."""
+        """Return reason and message of the event to record about the rollout; None if no event is needed."""
         if self.now is not None and self.now.rejected and (self.before is None or not self.before.rejected):
             return RolloutTrouble.REJECTED.value, f"The canary goes back: {self.now.measured}"
         if self.now is not None and self.step is not None and not _same_step(self.before, self.now):
@@ -100,7 +100,7 @@ def rollout_round(
     observations: PoolObservations | None,
     now: float,
 ) -> RolloutRound:
-    """Judge the pool's rollout by the present observations and by `before`, its known progress."""
+    """Assess the pool's rollout by the present observations and by its recorded progress `before`."""
     if spec is None:
         return RolloutRound(before=before, now=before, trouble=None, halted=False)
     current = watch(before, _key(spec, desired), spec.rollout, desired, observed, observations, now)
@@ -117,9 +117,10 @@ def _same_step(before: Rollout | None, now: Rollout) -> bool:
 def present_canary(
     rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
 ) -> CanaryFacts | None:
-    """Return the canary for the routers; None without a canary. Its share of the sessions is that of the step, but no
-    more than its part of the instances that take requests, so that these do not have more work than the others; the
-    share is 0 while the rollout is halted.
+    """Return the canary as routers need it; None without a canary.
+
+    Its share of the sessions is that of the step, but at most the share of the instances that take requests, so that
+    the canary's instances do not have more work than all others. The share is 0 while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None

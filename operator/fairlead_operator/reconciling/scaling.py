@@ -1,7 +1,8 @@
-"""The numbers that scaling sets for this round: its memory in the status, its reports, and its next due time. Pure.
+"""The numbers of instances that scaling sets in this round: its memory in the status, its records, and the time of its
+next comparison. Pure.
 
 `fairlead.scaling` decides. All its memory is in `status.scaling`, so a restart between any two rounds changes nothing.
-While the control API does not answer there are no signals, and the numbers stay unchanged.
+While the control API does not respond there are no signals, and the numbers stay unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStep:
-    """A move of one instance from one role to the other. The figures are numbers of instances by role."""
+    """A move of one instance between prefill and decode. The figures are numbers of instances by role."""
 
     message: str
     before: dict[str, Any]
@@ -78,8 +79,8 @@ class RatioStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """The result of one round. `status` is the new `status.scaling`; `due_in` is the time in seconds to the next
-    comparison, infinite while nothing is compared.
+    """The result of scaling in one round. `status` is the new `status.scaling`; `due_in` is the time in seconds to the
+    next comparison, infinite while nothing is compared.
     """
 
     wanted: tuple[WantedReplicas, ...]
@@ -101,7 +102,7 @@ def scaled(
     """Turn the declared numbers of instances into the numbers desired now, within the bounds of open windows of
     `schedules`.
 
-    `answer` is the control API's answer of this round, None without one. `standing` has the present numbers of roles
+    `answer` is the control API's response of this round, None without one. `standing` has the present numbers of roles
     whose scaling memory is lost.
     """
     status = pool.get("status") or {}
@@ -162,8 +163,8 @@ def _newest(known: Iterable[ScalingDecisionRecord], fresh: Iterable[ScalingDecis
 
 
 def _wanted(item: WantedReplicas, target: RoleTarget, decisions: Sequence[ScalingDecisionRecord]) -> WantedReplicas:
-    """Return the number with the reason that set it; a declared number keeps its own reason, also beyond the role's
-    bounds.
+    """Return the target's number of instances with the reason that set it. If it is the declared number, the
+    declaration's own reason is kept, even if the number was beyond the role's bounds.
     """
     bounds = f"{target.bounds.lower} to {target.bounds.upper}"
     applied = [one.reason for one in decisions if one.verdict is Verdict.APPLIED and item.role in _roles_of(one)]
@@ -209,6 +210,8 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """Return the rest of the period; infinite once it is over, because no comparable measurement is made after it."""
+    """Return the seconds until a period has passed since the last comparison. Infinite if nothing was compared yet, or
+    if the period is over.
+    """
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf

@@ -17,14 +17,16 @@ TOLD_SECTIONS = (
     ("slo", "SLOChanged", "SLO"),
     ("earlyRejection", "EarlyRejectionChanged", "Early rejection"),
 )
-"""Sections of the spec whose changes are reported: name in the document, reason of the event, words for a person."""
+"""Sections of the spec whose changes are reported, each with its name in the document, the reason code of the event,
+and the section's name for people.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecInForce:
-    """The spec in force.
+    """A pool's spec in force.
 
-    `spec` and `document` are None when no spec was ever in force; `problem` says why the newest spec is not in force;
+    `spec` and `document` are None if no spec was ever in force; `problem` says why the newest spec is not in force;
     `previous` is the spec that was in force before.
     """
 
@@ -64,7 +66,9 @@ class AcceptedSpecs:
 
 
 def read_spec_in_force(pool: Mapping[str, Any], specs: AcceptedSpecs) -> SpecInForce:
-    """Read a pool object. When its spec is refused, the last good one, kept in the status, stays in force."""
+    """Read the spec in force from a pool object. While the object's spec is refused, the last valid spec, which the
+    status stores, stays in force.
+    """
     generation = int(pool["metadata"].get("generation") or 0)
     kept = (pool.get("status") or {}).get("specInForce") or {}
     previous = _reread(kept.get("spec"), specs)
@@ -121,7 +125,7 @@ def _check_flips(spec: PoolSpec) -> None:
 
 
 def _reread(document: object, specs: AcceptedSpecs) -> PoolSpec | None:
-    """Return a spec that was accepted before; None if this version of the operator can no longer read it."""
+    """Return the spec of a document that was accepted before; None if this version of the operator refuses it."""
     if not isinstance(document, Mapping):
         return None
     try:

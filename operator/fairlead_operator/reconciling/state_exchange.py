@@ -1,4 +1,4 @@
-"""Sends a pool's state to the control API, and decides how far its answers, or its silence, can be trusted."""
+"""Sends a pool's state to the control API, and decides how far its responses, or their absence, can be trusted."""
 
 import logging
 from collections.abc import Callable
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of one exchange.
+    """The result of sending a state once.
 
-    Actions may be based on `trusted`; it is None if the API did not answer this time. The status may show `known`, the
-    newest answer, for a while; `problem` says why it is too old to show. `retry_in` is the pause in seconds before the
-    next request if the API did not answer.
+    Actions may be based on `trusted`; it is None if the API did not respond this time. The status may show `known`, the
+    newest response, for a while; `problem` says why that response is too old to show. `retry_in` is the pause in
+    seconds before the next request if the API did not respond.
     """
 
     trusted: PoolObservations | None
@@ -31,8 +31,8 @@ class Answer:
 
 
 class StateExchange:
-    """The exchange of one pool's states. It remembers the newest answer, and since when the API has not answered. Unix
-    times come from `clock`.
+    """Sends one pool's states to the control API. It remembers the newest response, and since when the API has not
+    responded. Unix times come from `clock`.
     """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
@@ -46,7 +46,7 @@ class StateExchange:
         self._silences = 0
 
     async def exchange(self, state: PoolState) -> Answer:
-        """Send the observed state; return the answer with the routers' observations."""
+        """Send the observed state; return the result, which contains the routers' observations if the API responded."""
         outcome = await self._control_plane.put_state(self._pool, state)
         if not isinstance(outcome, Taken):
             return self._silence(outcome)
@@ -68,8 +68,8 @@ class StateExchange:
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
     def _silence(self, outcome: Refused | Later) -> Answer:
-        """Return the result without an answer: nothing is planned, but the last known answer is still shown for a
-        while.
+        """Return the result for a call without a response: nothing is planned, but the last known response is still
+        shown for a while.
         """
         now = self._clock()
         self._answered_since = None
@@ -83,6 +83,8 @@ class StateExchange:
         return Answer(trusted=None, known=None, problem=outcome.problem, retry_in=pause)
 
     def _own_pause(self) -> float:
-        """Return the pause of 1, 2, 4, … seconds for the case that the API answers other pools but not this one."""
+        """Return the pause of 1, 2, 4, … seconds for the case that the API responds for other pools but not for this
+        pool.
+        """
         self._silences += 1
         return self._pace.busy * 2.0 ** min(self._silences - 1, 10)

@@ -68,10 +68,10 @@ def status_document(
 
 
 def revisions_status(current: str, facts: PoolFacts, revision: str, *, halted: bool) -> dict[str, str]:
-    """Return the revision that all instances last had, and that of the spec in force, as a StatefulSet's status has
-    them.
+    """Return the name of the revision that all instances last had, and of the revision of the spec in force, as in a
+    StatefulSet's status.
 
-    A pool without instances has rolled out every revision except a halted one.
+    A pool without instances counts as having finished the rollout of any revision, unless the rollout is halted.
     """
     if facts.rollout is None and (not current or not halted or _present(facts.instances)):
         current = revision
@@ -113,8 +113,8 @@ def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, A
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether more than figures and wording changed; a change of these alone may wait for the next regular
-    round.
+    """Return whether more than figures and wording changed in a status; a change of only these may wait for the next
+    regular round.
     """
     return _essence(old) != _essence(new)
 

@@ -18,7 +18,7 @@ from fairlead_operator.times import format_second, parse_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowEvent:
-    """A window opened or closed since the status was written."""
+    """A window that opened or closed since the status was written."""
 
     reason: str
     message: str
@@ -33,10 +33,10 @@ class WindowEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
-    """The effect of a spec's schedules at an instant. In `wake_in` seconds a window opens or closes; infinite if none
-    does.
+    """The effect of a spec's schedules at a point in time. In `wake_in` seconds a window opens or closes; infinite if
+    none does.
 
-    `ratio` is the pool's, with the overrides of open windows.
+    `ratio` is the pool's ratio section, with the overrides of open windows.
     """
 
     found: InForce
@@ -47,7 +47,9 @@ class Scheduled:
 
 
 SUSPENDED_BY = "scaling without the forecast, which demand has left"
-"""The words for what takes precedence over schedules that follow a forecast while demand is outside of the forecast."""
+"""The text shown, in place of another schedule's name, for schedules that follow a forecast and are suspended because
+demand is outside of the forecast.
+"""
 
 
 def scheduled(spec: PoolSpec | None, now: float, *, forecast_left: bool = False) -> Scheduled | None:
@@ -91,8 +93,10 @@ def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str
 
 
 def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
-    """Return the windows that opened and closed since the status was written, in the order of closing and opening. A
-    window that ends as the next window of its schedule begins makes no event.
+    """Return an event for each window that opened or closed since the status was written, in the order of closing and
+    opening.
+
+    A window that ends as the next window of its schedule begins makes no event.
     """
     if after is None:
         return ()
@@ -118,7 +122,7 @@ def _open(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
 
 
 def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a schedule's window is the same as before, or began before the previous one ended."""
+    """Return whether a schedule's window is the same as before, or began no later than the previous window ended."""
     ended, began = parse_time(before.get("closes")), parse_time(after["opened"])
     return before["opened"] == after["opened"] or (ended is not None and began is not None and began <= ended)
 
