@@ -1,4 +1,4 @@
-"""Calls of the control API from the command line: the options for address and token, and errors as one line.
+"""Calls of the control API by commands: the options for its address and token, and errors as one line.
 
 Without `--url` and `--token`, commands use the sandbox of this folder, if one runs: `fairlead up`, then any command.
 """
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
 DOOR = "fairlead.door"
-"""Key of the click context's `meta` for the door: the connection of `kubectl fairlead` to the control API."""
+"""Key in the click context's `meta` for the `Door`: the connection of `kubectl fairlead` to the control API."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 
 
@@ -52,7 +52,7 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the address and the token for requests: the given ones, or else those of this folder's running sandbox.
+    """Return the address and token of the control API: the given ones, or else those of this folder's running sandbox.
     Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request would go
     to another system.
     """
@@ -68,20 +68,20 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
 
 
 def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
-    """Return a client, which the caller must close."""
+    """Return a client of the control API, which the caller must close."""
     urls, bearer = place(url, token)
     return ControlApi(urls, bearer, timeout_seconds=30.0)
 
 
 def program() -> str:
-    """Return what a user types to run the command line: `fairlead` or `kubectl fairlead`."""
+    """Return the name of the program as its user types it: `fairlead` or `kubectl fairlead`."""
     context = click.get_current_context(silent=True)
     return "fairlead" if context is None else context.find_root().info_name or "fairlead"
 
 
 def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
-    """Return whether the API is reached through an API server: with `kubectl fairlead`, unless `--url` is given on its
-    command line.
+    """Return whether the control API is reached through a Kubernetes API server: with `kubectl fairlead`, unless
+    `--url` is given on its command line.
 
     FAIRLEAD_URL is for `fairlead` only.
     """
@@ -93,7 +93,7 @@ def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
 
 @contextmanager
 def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
-    """Yield a client that is closed when the block ends."""
+    """Yield a client of the control API that is closed when the block ends."""
     if is_behind_kubernetes(url):
         with click.get_current_context().meta[DOOR].opened(token) as api:
             yield api
@@ -102,7 +102,9 @@ def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
 
 
 def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
-    """Return the API's answer to the question. Raises ClickException, which is printed as one line."""
+    """Return the result of `question`, which calls the control API. Raises ClickException, which is printed as one
+    line.
+    """
 
     async def asked(client: ControlApi) -> Answer:
         async with client as api:
@@ -118,15 +120,15 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def _refusal(error: ApiProblem) -> click.ClickException:
-    """Return the API's refusal as an exception. Unusable input counts as an error of usage, as if the command line had
-    refused it.
+    """Return the control API's refusal as an exception. A refusal of invalid input counts as a usage error, as if the
+    command line had refused it.
     """
     kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
     return kind("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """Return the full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for other
+    """Return lines about a plan's conflict: the plan's change, and what has changed since it was made; empty for other
     problems.
     """
     conflict = problem.conflict

@@ -35,7 +35,7 @@ def audit() -> None:
 
 
 def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the filters of entries to a command, besides the pool and the range."""
+    """Add the options that filter entries to a command; pool and range are added elsewhere."""
     for option in (
         click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending."),
         click.option("--action", help="Only this action, such as plan.applied, or plan.*."),

@@ -43,7 +43,7 @@ def _bounded(one: Input) -> NumberOption:
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """Return the arguments and options of a command that correspond to the fields of the kind's requests."""
+    """Return the arguments and options of a command for the fields of this kind's requests."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -58,7 +58,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
 
 
 def _add_command(kind: PlanKind) -> None:
-    """Add the command of a kind that has its own: `fairlead change scale chat 5`."""
+    """Add the command for a kind of plan that has its own, such as `fairlead change scale chat 5`."""
     facts = kind.facts
 
     def changed(name: str, approval: Approval, **given: Any) -> None:
@@ -113,7 +113,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections without a command of their own."""
+"""The sections of the spec that have no command of their own."""
 
 
 @change.command("set")
@@ -176,7 +176,9 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """Return the error if one of several pools got no answer: it says which pools were changed, and which are left."""
+    """Return the error for a change of several pools that stopped at an unanswered question. It lists the pools that
+    were changed, and those that were not.
+    """
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
         return click.ClickException(f"standard input gave no answer ({told}); pass --yes and --reason instead")
@@ -225,7 +227,7 @@ def _value(path: str, text: str) -> Any:
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """Return all pools whose migrations are not yet in the desired state."""
+    """Return all pools whose migrations are not in the wanted state yet."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

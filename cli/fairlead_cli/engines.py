@@ -22,7 +22,9 @@ from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
 
 MOST_UNKNOWN = 0.2
-"""Maximum share of a pool's requests that may be unrecorded; with more, engines had work that the fit does not see."""
+"""Maximum share of a pool's requests that may be unrecorded. With a larger share, the engines did too much work that
+the fit does not know of.
+"""
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
 
@@ -130,7 +132,9 @@ def fit_command(
 
 
 def records_of(served: ServedRequests) -> list[ServedRecord]:
-    """Return the recorded requests of a pool as records. Raises RecordsUnusable if many of its requests are missing."""
+    """Return the recorded requests of a pool as input of a fit. Raises RecordsUnusable if too many of its requests are
+    missing.
+    """
     source = f"requests of {served.pool}"
     if served.sample_rate < 1:
         raise RecordsUnusable(
@@ -160,7 +164,7 @@ def records_of(served: ServedRequests) -> list[ServedRecord]:
 
 
 def fitted(records: list[ServedRecord], source: str, *, judges: list[ServedRecord] | None, max_batched_tokens: int) -> EngineFit:
-    """Return the fit, with progress on standard error if that is a terminal."""
+    """Return the engine model fitted to the records. Shows progress on standard error if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("engines fit"), BarColumn(bar_width=24), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -176,7 +180,7 @@ def fitted(records: list[ServedRecord], source: str, *, judges: list[ServedRecor
 
 
 def tell_fit(found: EngineFit) -> None:
-    """Print the fit as text."""
+    """Print the fitted model as text."""
     click.echo(
         f"{found.source}: {found.requests:,} requests at {found.engines} engines; fitted to the {found.fitted:,} oldest, "
         f"judged by {found.ttft.requests:,} others"

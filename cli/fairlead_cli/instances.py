@@ -69,7 +69,7 @@ def show(name: str, instance: str, look: Look) -> None:
 
 
 def row(one: InstanceSummary) -> tuple[str, ...]:
-    """Return the cells of one instance under COLUMNS."""
+    """Return the table cells of one instance, in the order of COLUMNS."""
     return (
         one.id,
         one.state.value,

@@ -25,12 +25,12 @@ from fairlead_process.option_types import NumberOption, TimeOption
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Maximum number of rows per answer of the API."""
+"""Maximum number of rows per page of the control API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints its answer, and the API that it asks."""
+    """How a command prints its result, and which control API it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -41,7 +41,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List(Generic[Item]):
-    """A list of the API: how to request a page, its path for exports, and the cells of a row in the table."""
+    """A list of the control API: how to request a page, the path of its export, and the table cells of a row."""
 
     fetch: Callable[[ControlApi, dict[str, Any]], Awaitable[Page[Item]]]
     path: str
@@ -51,7 +51,7 @@ class List(Generic[Item]):
 
 
 def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-o table|json`, `--watch`, `--url` and `--token` to a command, which gets them as one Look."""
+    """Add `-o table|json`, `--watch`, `--url` and `--token` to a command, which gets them as one `Look`."""
     return _look_options(("table", "json"), command)
 
 
@@ -98,7 +98,7 @@ def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callab
 
 
 def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> None:
-    """Print a list as the options say. Raises ClickException if the API refuses."""
+    """Print a list as the options say. Raises ClickException if the control API refuses."""
     if look.output == "csv":
         limited = click.get_current_context().get_parameter_source("limit") is not click.core.ParameterSource.DEFAULT
         ask(look.url, look.token, lambda api: _stream(api, f"{listed.path}.csv", filters, limit if limited else None))
@@ -116,7 +116,9 @@ def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> Non
 
 
 def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show: Callable[[Item], None]) -> None:
-    """Ask and show, once or until Ctrl-C. While watching, an unreachable API is reported and asked again."""
+    """Ask the control API and show the result, once or until Ctrl-C. With `--watch`, an API that cannot be reached is
+    reported and asked again.
+    """
     while True:
         try:
             found = ask(look.url, look.token, question)
@@ -135,7 +137,7 @@ def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show:
 
 
 def print_found(look: Look, found: object) -> None:
-    """Prints JSON: indented, or with --watch one line per repetition."""
+    """Print JSON: indented, or with `--watch` one line per repetition."""
     if look.watch:
         click.echo(msgspec.json.encode(found).decode())
     else:
@@ -143,7 +145,7 @@ def print_found(look: Look, found: object) -> None:
 
 
 async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: int) -> list[Item]:
-    """Return the first `limit` rows, page by page."""
+    """Return the first `limit` rows of a list, requested page by page."""
     found: list[Item] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -156,7 +158,7 @@ async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: in
 
 
 async def _stream(api: ControlApi, path: str, filters: Query, limit: int | None) -> None:
-    """Print the export as it arrives; with a limit, print the header and at most that number of records."""
+    """Print the CSV export while it arrives; with a `limit`, the header and at most this many records."""
     out = sys.stdout.buffer
     left = None if limit is None else limit + 1
     quoted = False

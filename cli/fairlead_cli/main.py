@@ -11,7 +11,7 @@ from fairlead_process import commands
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand when it is run or its help is shown, never to list it."""
+    """A group that imports the module of a subcommand only when the subcommand runs or its help is shown."""
 
     def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
         super().__init__(

@@ -15,7 +15,7 @@ from fairlead_process.pool_names import METAVAR, namespace_option, pool_named
 
 LOOK_SECONDS = 0.5
 LOOKS = 60
-"""Maximum number of times that `test` checks for the end of the first attempt, every LOOK_SECONDS."""
+"""Maximum number of checks, LOOK_SECONDS apart, by which `test` waits for the end of the first delivery attempt."""
 
 
 @click.group()
@@ -124,7 +124,7 @@ def delete(webhook_id: str, yes: bool, as_json: bool, url: tuple[str, ...], toke
 
 
 async def _tested(api: ControlApi, webhook_id: str) -> WebhookNotice:
-    """Return a test notice after its first attempt, or its current state when the API took too long to attempt it."""
+    """Return a test notice after its first delivery attempt, or its current state if that takes too long."""
     found = await api.test_webhook(webhook_id)
     for _ in range(LOOKS):
         if found.attempts and found.attempts[-1].seconds is not None:

@@ -1,4 +1,4 @@
-"""Changing a pool from the command line: the plan is shown with its effect, and applied when the user agrees."""
+"""Changes of a pool by commands: the plan is shown with its effect, and applied after confirmation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,10 @@ from fairlead_process.commands import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is approved (`yes`: without a question; `planned_only`: not at all), how it is shown, and which API
-    plans it.
+    """How a change is confirmed, how it is shown, and which control API plans it.
+
+    `yes`: apply without asking.
+    `planned_only`: do not apply.
     """
 
     reason: str | None
@@ -32,12 +34,12 @@ class Approval:
     token: str | None
 
     def tell(self, line: str) -> None:
-        """Print a line for people: on standard error where programs read JSON from standard output."""
+        """Print a line for people. If standard output has JSON for programs, the line goes to standard error."""
         click.echo(line, err=self.as_json)
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested change, with the values of `done` in JSON."""
+    """The outcome of a requested change; the values are those of `done` in JSON."""
 
     APPLIED = "applied"
     PLANNED = "planned"
@@ -47,21 +49,23 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A plan after its change was or was not carried out, with the effect that a simulation expects of it."""
+    """A plan, whether it was applied, and the effect that a simulation expects of it."""
 
     plan: Plan
     expectation: PlanExpectation
     done: Outcome
 
     def document(self) -> dict[str, Any]:
-        """Return the document for programs: the plan with its current id and state, `expectation` and `done`."""
+        """Return the JSON document about the change: the plan with its current id and state, `expectation` and
+        `done`.
+        """
         found: dict[str, Any] = msgspec.to_builtins(self.plan)
         return found | {"expectation": msgspec.to_builtins(self.expectation), "done": self.done.value}
 
 
 def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--reason`, `--yes`, `--no-apply`, `-o`, `--url` and `--token` to a command, which gets them as
-    one Approval.
+    """Add `--reason`, `--yes`, `--no-apply`, `-o`, `--url` and `--token` to a command, which gets them as one
+    `Approval`.
     """
 
     @click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
@@ -82,17 +86,21 @@ def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> None:
-    """Plan, show, confirm, apply, print. Raises the exceptions of `tell_and_apply`."""
+    """Make a plan, show it, apply it after confirmation, and print the outcome. Raises the exceptions of
+    `tell_and_apply`.
+    """
     tell_and_apply(pool, planned(pool, request, approval), approval)
 
 
 def planned(pool: PoolKey, request: PlanRequest, approval: Approval) -> Plan:
-    """Return a new plan of the request. Raises ClickException."""
+    """Return a new plan for the request. Raises ClickException."""
     return ask(approval.url, approval.token, lambda api: api.create_plan(pool, request))
 
 
 def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> None:
-    """Show a plan, confirm, apply, print. Raises ClickException for a pool owned elsewhere, Exit if it was declined."""
+    """Show a plan, apply it after confirmation, and print the outcome. Raises ClickException if the pool is owned by
+    another tool, Exit if the user declined.
+    """
     change = carry_out(pool, plan, approval)
     if approval.as_json:
         print_json(change.document())
@@ -108,7 +116,7 @@ def require_done(change: Change) -> None:
 
 
 def carry_out(pool: PoolKey, plan: Plan, approval: Approval) -> Change:
-    """Show a plan, confirm, apply, and return the outcome."""
+    """Show a plan, apply it after confirmation, and return the outcome."""
     expectation = ask(approval.url, approval.token, lambda api: api.plan_expectation(plan.id))
     for line in (*lines_of(plan), *expected_lines(expectation)):
         approval.tell(line)
@@ -138,7 +146,9 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
 
 
 def _or_page(plan: Plan, approval: Approval) -> str:
-    """Return the page where a browser takes the plan back; "" if the API is behind the API server."""
+    """Return a hint at the web page where the plan can be undone; "" if the control API is reached through
+    Kubernetes'.
+    """
     if is_behind_kubernetes(approval.url):
         return ""
     return f", or at {place(approval.url, approval.token)[0][0]}/plans/{plan.id}"
@@ -158,7 +168,7 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
-    """Return lines with the expected share of the leaving instances' caches that is kept."""
+    """Return lines about the expected share of the leaving instances' cached tokens that is kept."""
     if expected is None:
         return []
     if expected.hits_kept is None:
@@ -168,8 +178,8 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
-    """Return lines with the share of requests in time since the plan was applied, and before; empty before it is
-    applied.
+    """Return lines about the share of requests within the objectives, after the plan was applied and before; empty if
+    it was not applied.
     """
     if found.until is None:
         return []
@@ -178,7 +188,9 @@ def outcome_lines(found: HandOverResult) -> list[str]:
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
-    """Return lines with the share of the caches that was kept, and the expected share."""
+    """Return lines about the share of the leaving instances' cached tokens that was kept, and about the expected
+    share.
+    """
     if found.until is None:
         return []
     expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
@@ -199,7 +211,7 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """Return the effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's
+    """Return lines about the effect that the plan's simulation expects; or about why it is unknown, or the simulation's
     progress.
     """
     if found.state is ExpectationState.UNKNOWN:

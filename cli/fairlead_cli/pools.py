@@ -197,7 +197,7 @@ def resume(name: str, approval: Approval) -> None:
 
 
 def canary_lines(found: Canary) -> Iterator[str]:
-    """Yield a line per step, and below it a line per metric."""
+    """Yield a line for each step of the canary, and after it a line for each metric of the step."""
     if not found.steps:
         yield "No canary yet."
     for step in found.steps:
@@ -217,7 +217,7 @@ def _estimated(one: CanaryEstimate) -> str:
 
 
 def _shadow(one: ShadowFigures) -> tuple[str, ...]:
-    """Return the cells of one shadow under SHADOW_COLUMNS."""
+    """Return the table cells of one shadow policy, in the order of SHADOW_COLUMNS."""
     return (
         one.policy,
         one.decided_by,
@@ -231,7 +231,7 @@ def _shadow(one: ShadowFigures) -> tuple[str, ...]:
 
 
 def row(one: PoolSummary) -> tuple[str, ...]:
-    """Return the cells of one pool under COLUMNS."""
+    """Return the table cells of one pool, in the order of COLUMNS."""
     return (
         f"{one.namespace}/{one.name}",
         "yes" if one.ready else one.ready_reason,

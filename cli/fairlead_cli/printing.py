@@ -26,12 +26,12 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_json(found: object) -> None:
-    """Prints resources as the API returns them, indented."""
+    """Print resources as the API returns them, indented."""
     click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
 def print_done(as_json: bool, found: object, line: str) -> None:
-    """Print the result of a command: the resource in its current state, or a line for people."""
+    """Print the result of a command: the resource as JSON, or the line for people."""
     if as_json:
         print_json(found)
     else:
@@ -39,14 +39,14 @@ def print_done(as_json: bool, found: object, line: str) -> None:
 
 
 def confirm(yes: bool, question: str) -> None:
-    """Ask for a yes, unless it was given. Raises Exit if the answer is no."""
+    """Ask the question, unless `yes` is given. Raises Exit if the user declines."""
     if not yes and not click.confirm(question, err=True):
         click.echo("Nothing was changed.", err=True)
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows below the column names, without lines."""
+    """Print rows below the column names, without rules between them."""
     table = plain_table(columns)
     for row in rows:
         table.add_row(*row)
@@ -54,7 +54,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Prints names and values, one pair per line."""
+    """Print names and values, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         click.echo(f"{name:<{width}}  {value}".rstrip())
@@ -81,7 +81,7 @@ def short(text: object, most: int = 60) -> str:
 
 
 def steps(diff: list[dict[str, Any]]) -> list[str]:
-    """Return a line for each value that changes."""
+    """Return a line for each changed value of a diff."""
     return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
 
 

@@ -83,7 +83,7 @@ def revoke(token_id: str, yes: bool, as_json: bool, url: tuple[str, ...], token:
 
 
 def _rights(written: tuple[str, ...]) -> Rights:
-    """Return rights such as `team-a=operator`, a role in a namespace. Raises InvalidInput."""
+    """Parse rights such as `team-a=operator`: a role in a namespace. Raises InvalidInput."""
     found: Rights = {}
     for one in written:
         namespace, equals, role = one.partition("=")

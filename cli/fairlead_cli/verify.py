@@ -58,7 +58,7 @@ def _tell(verifier: Verifier) -> None:
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """Check the newest decisions and moves, of `pool` (namespace/name) only; the returned verifier has the
+    """Check the newest decisions and moves, all or those of `pool` (namespace/name). Return the verifier, which has the
     contradictions.
 
     Raises ApiProblem 404 for a pool that does not exist.
@@ -75,7 +75,7 @@ async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int)
 async def _each(
     listing: Callable[[Query], Awaitable[Page[Item]]], pool: str | None, most: int, look: Callable[[Item], Awaitable[None]]
 ) -> None:
-    """Pass the newest `most` items of a list to `look`, page by page."""
+    """Call `look` with each of the newest `most` items of a list, which is requested page by page."""
     cursor: str | None = None
     left = most
     while left > 0:

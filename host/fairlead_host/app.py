@@ -1,4 +1,4 @@
-"""One ASGI app that joins the control API and the web UI, which calls the API without a socket."""
+"""One ASGI app of the control API and the web UI. The web UI calls the API within the process, without a socket."""
 
 import sys
 
@@ -18,7 +18,7 @@ SIMULATOR = (sys.executable, "-m", "fairlead_simulator.what_if")
 """The command that runs simulations for the API, which must not depend on the simulator."""
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
-"""Paths that the API answers; all others go to the web UI."""
+"""Beginnings of the paths that go to the API; all others go to the web UI."""
 
 
 def create_app(
@@ -29,11 +29,14 @@ def create_app(
     clusters: ClusterSettings = NO_CLUSTERS,
     ports: AutoscalerPorts | None = None,
 ) -> ASGIApp:
-    """Return the API together with the web UI. Nothing is connected or migrated before the app's lifespan starts.
-    `cluster` replaces the Kubernetes API; `links` lead from the pages to other tools, `clusters` are the clusters that
-    a page shows beside this one, and `ports` are the ports for other people's autoscalers.
+    """Return the ASGI app of API and web UI. Nothing is connected or migrated before the app's lifespan starts.
 
-    Raises InvalidInput for an unusable `public_url`.
+    `cluster`: replaces the Kubernetes API; None = the real one.
+    `links`: links from the pages to other tools.
+    `clusters`: the further clusters that a page shows.
+    `ports`: the ports for other people's autoscalers.
+
+    Raises InvalidInput for an invalid `public_url`.
     """
     api = create_api(settings, cluster=cluster, simulator=SIMULATOR, ports=ports)
     web = create_web_app(
@@ -48,7 +51,7 @@ def create_app(
 
 
 class BesideWeb:
-    """Sends API paths to the API and all others to the web UI. The API handles lifespan."""
+    """Routes API paths to the API and all others to the web UI. The API handles the lifespan events."""
 
     def __init__(self, api: ASGIApp, web: ASGIApp) -> None:
         self._api = api

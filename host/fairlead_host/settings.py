@@ -1,4 +1,4 @@
-"""Settings of the host: those of the control API, and those for joining it to the web UI."""
+"""Settings of the host process: those of the control API, and those for joining it to the web UI."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from fairlead_web.text.outside_links import LinkPatterns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """Settings of the host process. `public_url` None = the address on which it listens."""
+    """Settings of the host process. `public_url`: None = the address on which it listens."""
 
     web: bool = field(
         default=True,

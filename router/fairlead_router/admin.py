@@ -1,4 +1,4 @@
-"""The port of a router for its operators: metrics, a debug view and health, on another port than the clients'."""
+"""The operators' port of a router: metrics, a debug view and health. Clients use another port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the router's process shares its files and its memory, as its settings say."""
+"""How one router process divides its open files and its memory, according to its settings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ OTHER_ROUTERS = DoorPlan(name="other routers", wanted=256)
 PUBLISHERS = DoorPlan(name="engines that publish KV events", wanted=1024)
 EVENT_SOURCES = "KV events"
 FILES_OF_SOURCE = 4
-"""Files that ZMQ opens for a source: the source's socket, the socket that monitors it, the connection, and a replay."""
+"""Number of files that ZMQ opens for one event source: its socket, a socket that monitors it, the connection, and a
+replay.
+"""
 
 
 def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
-    """Return the doors of the ports that accept connections, the clients' port first, because each client may need a
-    connection to an engine. The sources of KV events need files in addition: the router connects to them.
+    """Return the limits (`DoorPlan`) of the ports that accept connections, the clients' port first, because each client
+    may need a connection to an engine. Sources of KV events need further files: the router connects to them.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)
@@ -33,14 +35,14 @@ def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
 
 
 PROCESS_BYTES = 256 * MEBIBYTE
-"""Bytes of the process without a request: the interpreter and its libraries, tables, and what is known of engines'
-caches.
+"""Bytes of the process without any request: the interpreter and its libraries, routing tables, and the indexes of
+engines' caches.
 """
 MOST_FOR_VALUES = 288 * MEBIBYTE
-"""Bytes needed to read a body with the maximum number of JSON values (`protocols.requests`)."""
+"""Bytes of memory that parsing a body with the maximum number of JSON values takes (`protocols.requests`)."""
 
 READING_EACH, READING_VALUES_EACH = 6, 32
-"""Bytes of memory for each byte of the largest body while it is read: for one long text, and for small values."""
+"""Bytes of memory for each byte of a body while it is parsed: for one long text, and for many small values."""
 MEMORY_STEP = 64 * MEBIBYTE
 
 REMEDY = (
@@ -51,16 +53,16 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """The parts of a router process's memory in the worst case, in bytes; `available` is the memory that the process
+    """The parts of a router process's memory in the worst case, in bytes. `available`: the memory that the process
     has.
     """
 
     process: int
     kept_prompts: int
     reading: int
-    """Memory for reading one body, because bodies are read one after the other."""
+    """Memory for parsing one body; bodies are parsed one after the other."""
     bodies: int
-    """Memory for the bodies in progress, as the router counts it."""
+    """Memory for the bodies of requests in flight, as the router counts it."""
     largest: int
     available: int
 
@@ -75,7 +77,7 @@ class MemoryLimits:
         return self.worst_case <= self.available
 
     def shown(self) -> dict[str, int]:
-        """Return the figures in MiB, for the log."""
+        """Return the sizes in MiB, for the log."""
         return {
             "body_memory_mib": self.bodies // MEBIBYTE,
             "worst_case_mib": self.worst_case // MEBIBYTE,
@@ -83,7 +85,7 @@ class MemoryLimits:
         }
 
     def words(self) -> str:
-        """Return the worst case and its parts as a text for people."""
+        """Return a text about the worst case and its parts."""
         parts = {
             "process": self.process,
             "kept prompts": self.kept_prompts,
@@ -94,7 +96,7 @@ class MemoryLimits:
 
 
 def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
-    """Return the worst case under the settings, in a process that has `available` bytes."""
+    """Return the memory in the worst case under the settings, for a process that has `available` bytes."""
     largest, reading = _largest(settings), _reading(settings)
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + reading
     return MemoryLimits(
@@ -108,9 +110,9 @@ def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
 
 
 def needed_memory(settings: Sizes) -> int:
-    """Return the bytes that a process should be given, in whole MEMORY_STEPs: enough for the worst case under the
-    settings. If no setting limits the memory for bodies, bodies get their usual share. The chart computes the same
-    (`fairlead.routerMemory`), from the same numbers.
+    """Return the bytes of memory that a process should have, in whole MEMORY_STEPs: enough for the worst case under the
+    settings. If no setting limits the memory for bodies, bodies get their default share. The chart computes the same
+    value (`fairlead.routerMemory`), from the same constants.
     """
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + _reading(settings)
     if settings.body_memory_bytes is not None:
@@ -130,7 +132,7 @@ def _reading(settings: Sizes) -> int:
 
 
 def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
-    """Yield what a process with these settings may take, for people: pairs of a subject and a text."""
+    """Yield pairs of a subject and a text for the help page: what a process with these settings may use."""
     limits, needed = memory_limits(settings, available), needed_memory(settings)
     doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
     yield "Connections", f"{doors}; fewer where the limit of open files is too low"

@@ -82,14 +82,14 @@ TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 GIVE_BACK_SECONDS = 5.0
 KEEP_SECONDS = 10.0
-"""Seconds between two writes of the instances' believed caches to disk."""
+"""Seconds between two writes of the cache contents that instances are assumed to have, to disk."""
 
 logger = logging.getLogger(__name__)
 
 
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
-    """Return the factory of real schedulers. `seed` must differ between starts of a router, or records of two starts
-    would share ids.
+    """Return the factory of real schedulers. `seed` must differ between starts of a router; otherwise the records of
+    two starts would have the same ids.
     """
     settings = SchedulerSettings(attempts=max_retries + 1)
     policies = installed_policies()
@@ -101,7 +101,7 @@ def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_re
 
 
 class Router:
-    """Everything a router process consists of, wired. Make it inside a running event loop."""
+    """All parts of a router process, connected. Make it inside a running event loop."""
 
     def __init__(
         self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str, ask_listener: socket.socket | None = None
@@ -238,7 +238,7 @@ class Router:
         return None if port is None else CentralPlace(port, self.doors[PUBLISHERS.name], share)
 
     def connection_limits(self) -> ConnectionLimits:
-        """Limits of a client's connection."""
+        """The limits of one client's connection."""
         settings = self.settings
         return ConnectionLimits(
             header_bytes=settings.max_header_bytes,
@@ -252,7 +252,7 @@ class Router:
         )
 
     def log_limits(self) -> None:
-        """Log how the process's files and memory are shared, and whether the memory is enough for the worst case."""
+        """Log how the process divides its files and memory, and whether the memory is enough for the worst case."""
         connections = {name: door.most for name, door in self.doors.items()}
         logger.info("limits", extra={"connections": connections, **self.limits.shown()})
         if not self.limits.fit:
@@ -262,8 +262,8 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, observations of
-        engines, keys. Raises OSError.
+        """Load what an earlier process of this router left on disk: unsent reports, the last tables, bindings,
+        prefixes, observations of engines, keys. Raises OSError.
         """
         self._say_how_the_last_ended()
         self.spool.open()
@@ -294,8 +294,8 @@ class Router:
         return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
-        """Recall the number of routers: a router that was not alone before its restart does not count itself alone
-        while the control API is away.
+        """Load the number of routers: a router that was not alone before its restart does not assume that it is alone
+        while the control API cannot be reached.
         """
         kept = self.cache.load_routers()
         if kept is not None:
@@ -305,7 +305,7 @@ class Router:
             logger.info("number of live routers unknown until the control API reports it", extra=extra)
 
     def start(self) -> None:
-        """Begin following, reporting, scraping and ticking."""
+        """Begin to receive tables, to send reports, to read engines' metrics, and to call the schedulers' ticks."""
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
         self._tasks.start("stream", self.follower.follow_forever)
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
@@ -326,8 +326,8 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write for a restarted router what instances are assumed to hold, what was observed of engines, how many
-        routers are live, and this process's memory.
+        """Write to disk, for a later process of this router: what instances are assumed to have cached, what was
+        observed of engines, how many routers are live, and this process's memory.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
@@ -354,9 +354,8 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer) -> None:
-        """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
-
-        They have half of `timeouts.shutdown` seconds before `drain`.
+        """Stop serving: at first let clients and proxies change to another router while their requests finish, waiting
+        ones included, for at most half of `timeouts.shutdown` seconds; then `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
@@ -364,9 +363,7 @@ class Router:
         await self.drain()
 
     async def drain(self) -> None:
-        """Refuse new requests and those that wait in a queue; wait for requests in flight, at most half of
-        `timeouts.shutdown` seconds.
-        """
+        """Refuse new and queued requests; wait for requests in flight, at most half of `timeouts.shutdown` seconds."""
         self.informing.draining = self.informing.refusing = True
         if self.company is not None:
             self.company.decide_no_more()
@@ -375,7 +372,9 @@ class Router:
         await asyncio.gather(self.picker.drain(seconds), self.calls.wait_until_idle(seconds))
 
     async def stop(self) -> None:
-        """After the server stopped: send the last reports, say goodbye, close everything."""
+        """Send the last reports, report that this router stops, and close everything. Called after the server has
+        stopped.
+        """
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
         await self._tasks.stop(
@@ -415,7 +414,7 @@ async def serve(
     ask_listener: socket.socket | None = None,
 ) -> None:
     """Run a router until a signal, then drain it. Clients connect at `listener`, operators at `admin_listener`, proxies
-    that ask where to send requests at `pickers`, routers of other machines at `ask_listener`.
+    that use the endpoint picker at `pickers`, and routers of other machines at `ask_listener`.
     """
     factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate, settings.max_retries)
     router = Router(settings, factory, secrets.token_hex(4), ask_listener)
@@ -448,12 +447,12 @@ async def serve(
 
 
 class _RouterCommand(click.Command):
-    """The router's command. Its help ends with the memory and files that one router may use under the settings in the
-    environment.
+    """The router's command. The last part of its help is the memory and files that one router may use under the
+    settings of the environment.
     """
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click."""
+        """Overrides click's method: write the last part of the help."""
         try:
             lines = list(budget_lines(read(Sizes, os.environ), memory_of_process()))
         except InvalidInput as problem:

@@ -1,5 +1,5 @@
-"""Fills the Kubernetes API at start (the sandbox's own or a given cluster's): applies Fairlead's resource definitions,
-and creates the demo pool if it does not exist yet.
+"""Sets up a cluster (the sandbox's own Kubernetes API, or a given cluster): applies Fairlead's custom resource
+definitions, and creates the demo pool if it does not exist yet.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
 FIELD_MANAGER = "fairlead-sandbox"
 ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
-"""The other users of the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
+"""The users of the sandbox's own Kubernetes API besides the admin; it writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
 POOL_READY_SECONDS = 180.0
 """Seconds without any change of the pool after which the setup fails."""
@@ -36,10 +36,10 @@ class ClusterSetup:
         self._directory = directory
         self._engine_port = engine_port
         self._cluster = cluster
-        """The kubeconfig of a cluster that is used instead of the sandbox's own Kubernetes API."""
+        """The kubeconfig of a given cluster; None if the sandbox's own Kubernetes API is used."""
 
     async def publish_kubeconfig(self) -> None:
-        """Copy the admin's kubeconfig to its documented path; with a given cluster, also write one kubeconfig for every
+        """Copy the admin's kubeconfig to its documented path. For a given cluster, also write one kubeconfig for every
         process.
         """
         folder = self._directory.kubernetes

@@ -1,4 +1,4 @@
-"""Access to a Kubernetes API for the sandbox's own steps; every failure becomes a SandboxError."""
+"""Clients of a Kubernetes API for the sandbox's own steps; every failure becomes a SandboxError."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,8 +12,8 @@ from processkube.kubernetes_client import KubernetesClient
 
 @asynccontextmanager
 async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
-    """Yield a client of the cluster. Raises SandboxError for an unusable file and for errors that the block does not
-    catch.
+    """Yield a client of the cluster. Raises SandboxError for an invalid file, and for errors of the cluster that the
+    block does not catch.
     """
     with _as_sandbox_errors():
         async with KubernetesClient(read_kubeconfig(kubeconfig)) as client:

@@ -1,4 +1,4 @@
-"""Commands that messages suggest."""
+"""Commands that messages suggest to the user."""
 
 import os
 import shlex
@@ -9,8 +9,8 @@ STATE_DIR_VARIABLE = "FAIRLEAD_STATE_DIR"
 
 
 def command_line(name: str, root: Path) -> str:
-    """Return `fairlead NAME` for the sandbox in `root`, with --state-dir unless the command would find the sandbox from
-    here anyway.
+    """Return the command line `fairlead NAME` for the sandbox in `root`. It has --state-dir, unless the command would
+    find the sandbox anyway from the current folder.
     """
     if root == Path(os.environ.get(STATE_DIR_VARIABLE) or STATE_DIR).absolute():
         return f"fairlead {name}"

@@ -7,9 +7,9 @@ POOL_NAMESPACE = "default"
 POOL_NAME = "demo"
 MODEL = "Qwen/Qwen3-32B"
 TIME_SCALE = 2.0
-"""The demo's engines work twice as fast as real ones.
+"""The demo's engines work faster than real ones by this factor.
 
-At this speed the load below keeps them about half busy, and requests wait now and then.
+At this speed the demo's load keeps them about half busy, and requests wait now and then.
 """
 
 REQUESTS_PER_SECOND = 3.0
@@ -41,7 +41,7 @@ def demo_pool(engine_port: int) -> dict[str, Any]:
 def load_arguments(urls: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of `fairlead replay` for the background load.
 
-    It repeats a generated conversation trace without end, at a modest rate.
+    It repeats a generated trace of conversations without end, at a modest rate.
     """
     return (
         *("--generate", "conversation", "--seed", "7", "--loop", "--rate", str(REQUESTS_PER_SECOND)),

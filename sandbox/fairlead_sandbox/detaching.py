@@ -19,7 +19,7 @@ def start_detached(directory: StateDirectory, arguments: Sequence[str], say: Cal
     """Start `up` in the background and return its summary.
 
     Raises AlreadyRunning when a supervisor holds the directory, and StartFailed with the supervisor's last line of
-    output when the start fails. Nothing is left running when the wait is interrupted or ended by SIGTERM or SIGHUP.
+    output when the start fails. If the wait is interrupted, or ended by SIGTERM or SIGHUP, nothing is left running.
     """
     directory.create()
     if directory.is_locked():

@@ -38,7 +38,7 @@ def bring_down(directory: StateDirectory) -> str:
 
 
 def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
-    """Return the supervisor that wrote the note; None if it is no longer alive."""
+    """Return the supervisor that wrote the note; None if it no longer runs."""
     if note is None or note.supervisor_pid is None or note.supervisor_started_ticks is None:
         return None
     identity = ProcessIdentity(pid=note.supervisor_pid, started_ticks=note.supervisor_started_ticks)
@@ -48,8 +48,8 @@ def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
 def sweep(directory: StateDirectory) -> int:
     """End every process of this directory except its supervisor and the caller; return the number of ended processes.
 
-    The processes are found in three ways: by their mark, by the last note, and for Postgres (which overwrites its
-    environment) by its working directory.
+    The processes are found in three ways: by their mark, by the note about the last run and, for Postgres, which
+    overwrites its environment, by its working directory.
     """
     note = directory.read_run()
     noted = [

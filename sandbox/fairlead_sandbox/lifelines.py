@@ -1,4 +1,4 @@
-"""Children that do not outlive their parent, even when it gets SIGKILL (Linux' parent-death signal)."""
+"""Child processes that end with their parent, even if it gets SIGKILL (Linux' parent-death signal)."""
 
 import ctypes
 import os
@@ -9,10 +9,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int) -> Callable[[], None] | None:
-    """Return a `preexec_fn` that has the kernel send signal `number` to the child when the thread that forked it ends.
+    """Return a `preexec_fn` that makes the kernel send signal `number` to the child when the thread that forked it
+    ends. None if the kernel has no parent-death signal.
 
-    Fork from the main thread only: when any other thread ends, its children would end too. Returns None if the kernel
-    has no parent-death signal.
+    Fork from the main thread only: when another thread ends, the children that it forked would end too.
     """
     if sys.platform != "linux":
         return None

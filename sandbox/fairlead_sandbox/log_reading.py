@@ -47,9 +47,9 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
 def follow(
     logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float = 0.2, wait: Callable[[float], None] = time.sleep
 ) -> Iterator[tuple[str, str]]:
-    """Yield (name, line) for each line after these ends, without end, or until `wait` raises an error.
+    """Yield (name, line) for each line that is added after the positions `ends`, until `wait` raises an error.
 
-    If a file was truncated or moved away, reading continues at the new beginning.
+    If a file was truncated or moved away, reading continues at the beginning of the new one.
     """
     positions = dict(ends)
     rests = dict.fromkeys(logs, b"")

@@ -13,7 +13,9 @@ LINE_LIMIT_BYTES = 64 * 1024
 
 
 class Console:
-    """The merged stream. Names are padded to the widest one; they are coloured if the terminal supports it."""
+    """The merged stream on a terminal. Names are padded to the widest one; they are coloured if the terminal supports
+    it.
+    """
 
     def __init__(self, target: TextIO | None, *, names: tuple[str, ...], coloured: bool) -> None:
         self._target = target
@@ -28,7 +30,7 @@ class Console:
     def write(self, name: str, line: str) -> None:
         """Print one line of one process.
 
-        If the reader is gone (a closed pipe or terminal), the stream ends and the sandbox goes on.
+        If the reader is gone (a closed pipe or terminal), nothing more is printed and the sandbox continues.
         """
         label = f"{name:<{self._width}} |"
         if name in self._colours:
@@ -92,7 +94,7 @@ class ProcessLog:
         self._size += len(data)
 
     def _open_again(self) -> None:
-        """Continue with a new file of this name. If that is not possible, the next line tries it again."""
+        """Open a new file of this name. If that fails, the next line tries it again."""
         self.close()
         self._size = 0
         with contextlib.suppress(OSError):
@@ -104,7 +106,7 @@ class ProcessLog:
 
 
 class LineSplitter:
-    """Cuts chunks of bytes into lines; an overlong line is cut at LINE_LIMIT_BYTES.
+    """Splits chunks of bytes into lines; an overlong line is split at LINE_LIMIT_BYTES.
 
     Carriage returns (progress bars) end lines too.
     """
@@ -121,6 +123,6 @@ class LineSplitter:
         return [line.decode(errors="replace") for line in complete]
 
     def rest(self) -> list[str]:
-        """Return the incomplete line that is left when the stream ends."""
+        """Return the incomplete last line when the stream ends; empty if there is none."""
         left, self._rest = self._rest, b""
         return [left.decode(errors="replace")] if left else []

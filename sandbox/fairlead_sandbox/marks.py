@@ -1,7 +1,7 @@
 """Finds the processes of one sandbox by their mark.
 
-The mark is an environment variable that every process of a sandbox inherits, so that stray processes are found even
-when nobody noted their pids. Linux only (`/proc`).
+The mark is an environment variable that every process of a sandbox inherits, so that stray processes are found even if
+their pids were never recorded. Linux only (`/proc`).
 """
 
 import os

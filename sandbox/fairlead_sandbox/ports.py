@@ -43,7 +43,7 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def first_free(name: str, wish: int, host: str) -> int:
-    """Return the first port, from `wish` on, that is free on `host` now; it is not claimed. Raises SandboxError if no
+    """Return the first port, from `wish` on, that is free on `host` now, without claiming it. Raises SandboxError if no
     port near `wish` is free.
     """
     for port in _candidates(wish):

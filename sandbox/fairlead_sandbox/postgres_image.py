@@ -1,8 +1,8 @@
 """The entry point of the image `postgres`, with the embedded server: `python -m … ARGUMENT…`, where the arguments are
 the server's.
 
-Like the image's own entry point, it makes the cluster in PGDATA with the user, password and database that
-POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB name, once, and becomes the server. The server listens on the pod's
+Like the real image's entry point, it creates the database cluster in PGDATA once, with the user, password and database
+of POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB, and then becomes the server. The server listens on the pod's
 address.
 """
 
@@ -20,7 +20,7 @@ SOCKETS = "/var/run/postgresql"
 
 
 def main(arguments: list[str]) -> None:
-    """Make the cluster if necessary, and become the server. Raises SandboxError."""
+    """Create the database cluster if necessary, and become the server. Raises SandboxError."""
     binaries = find_binaries()
     data = Path(os.environ["PGDATA"])
     _initialise(binaries, data)

@@ -32,7 +32,7 @@ METRICS_PORT_OF_PODS = 9000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCounts:
-    """How many processes of each kind run; all of a kind do the same work, so that one may fail."""
+    """The number of processes of each kind. All processes of a kind do the same work, so that one may fail."""
 
     routers: int = 2
     apis: int = 1
@@ -40,22 +40,22 @@ class ProcessCounts:
 
     @property
     def router_names(self) -> tuple[str, ...]:
-        """router-0, router-1, …"""
+        """Names of the routers: router-0, router-1, …"""
         return tuple(f"router-{number}" for number in range(self.routers))
 
     @property
     def api_names(self) -> tuple[str, ...]:
-        """api, api-1, …"""
+        """Names of the control API's processes: api, api-1, …"""
         return numbered("api", self.apis)
 
     @property
     def operator_names(self) -> tuple[str, ...]:
-        """operator, operator-1, …"""
+        """Names of the operators: operator, operator-1, …"""
         return numbered("operator", self.operators)
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """Return the name, with a number appended for each further process."""
+    """Return `count` names: the name itself, and the name with a number for each further process."""
     return (name, *(f"{name}-{number}" for number in range(1, count)))
 
 
@@ -63,8 +63,8 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 class SandboxPlan:
     """The choices from which the process table is made; its steps are given as functions.
 
-    `postgres` None means that the database at `database_url` belongs to the user; without `own_kubernetes` the cluster
-    does too.
+    `postgres`: None means that the database at `database_url` is the user's.
+    `own_kubernetes`: False means that the cluster is the user's.
     """
 
     directory: StateDirectory
@@ -99,8 +99,8 @@ class SandboxPlan:
         return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.router_names}
 
     def api_addresses(self, client: int) -> str:
-        """Return the addresses of all API processes, in a different order for each client: the client's number decides
-        which address comes first.
+        """Return the addresses of all API processes, separated by commas. `client`: the client's index, which decides
+        which address is first, so that clients prefer different processes.
         """
         urls = list(self.api_urls.values())
         first = client % len(urls)
@@ -108,7 +108,7 @@ class SandboxPlan:
 
 
 def metrics_of(router: str) -> str:
-    """Return the name of the port with a router's metrics and debug view, which is not the clients' port."""
+    """Return the name of the port for a router's metrics and debug view; clients use another port."""
     return f"metrics-of-{router}"
 
 
@@ -118,7 +118,7 @@ def health_of(operator: str) -> str:
 
 
 def preferred_ports(counts: ProcessCounts) -> dict[str, int]:
-    """Return the preferred ports by name; they may be taken."""
+    """Return the preferred ports by name; another process may have taken them."""
     ports = {"kubernetes-api": KUBERNETES_PORT}
     ports |= {name: FIRST_API_PORT + number for number, name in enumerate(counts.api_names)}
     ports |= {health_of(name): FIRST_OPERATOR_PORT + number for number, name in enumerate(counts.operator_names)}
@@ -154,7 +154,7 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Return the command line that runs one of our modules with the current Python.
+    """Return the command line that runs one of Fairlead's modules with the current Python.
 
     -P keeps files of the current folder from shadowing modules.
     """
@@ -196,7 +196,7 @@ def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple
 
 
 def kubelet_process(directory: StateDirectory, variables: Mapping[str, str]) -> ProcessSpec:
-    """Return the process of the kubelet of the only node."""
+    """Return the process of the kubelet of the sandbox's only node."""
     folder = directory.kubernetes
     return ProcessSpec(
         name="kubelet",
@@ -272,8 +272,8 @@ def router_process(
     needs: tuple[str, ...],
     host: str = HOST,
 ) -> ProcessSpec:
-    """Return the process of a gateway of this name on its ports; clients reach it at `host`, its metrics page on the
-    loopback only.
+    """Return the process of a router with this name on its ports. Clients reach it at `host`; its metrics page is on
+    the loopback only.
     """
     port = ports[name]
     return ProcessSpec(

@@ -13,15 +13,15 @@ from fairlead_sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedLine:
-    """A readiness check: the process is ready when it prints a line that starts with `prefix`."""
+    """A readiness check: the process is ready once it has printed a line that starts with `prefix`."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """A readiness check: the process is ready when a GET of `url` (plain HTTP) answers with a status from
-    200 to 399.
+    """A readiness check: the process is ready once a GET of `url` (plain HTTP) has returned a status from 200 to
+    399.
     """
 
     url: str
@@ -29,7 +29,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A readiness check: the process is ready when `check` returns true; it is called repeatedly until then."""
+    """A readiness check: the process is ready once `check` returns true; it is called repeatedly until then."""
 
     check: Callable[[], Awaitable[bool]]
 
@@ -55,9 +55,7 @@ class ProcessSpec:
     readiness: Readiness
     environment: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
-    """The Fairlead variables that the process reads; it gets these from the user's environment, and no other Fairlead
-    variables.
-    """
+    """The Fairlead variables of the user's environment that the process gets; it gets no other Fairlead variables."""
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
     stop_signal: int = signal.SIGTERM
@@ -65,19 +63,19 @@ class ProcessSpec:
     orphan_signal: int = signal.SIGKILL
     """The signal that the process gets when the supervisor dies.
 
-    Only a process that then cleans up and ends may get a weaker signal than SIGKILL.
+    It may be weaker than SIGKILL only if the process then cleans up and ends.
     """
     start_timeout_seconds: float = 180.0
-    """Timeout in seconds for a start that hangs; a process that ends is noticed at once. On a busy machine the timeout
-    is extended as long as the process makes progress (`supervised_process.StartingTime`).
+    """Seconds after which a start counts as hanging; a process that ends is noticed at once. On a busy machine the
+    timeout is extended as long as the process makes progress (`supervised_process.StartingTime`).
     """
     console: bool = True
-    """Whether its output is shown in the merged stream; its log file gets the output in any case."""
+    """Whether its output is shown in the merged stream; it is written to its log file in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An action done once, when the entries it needs are ready or done; its failure fails the start."""
+    """An action that is done once, when the entries that it needs are ready or done. If it fails, the start fails."""
 
     name: str
     run: Callable[[], Awaitable[None]]
@@ -88,7 +86,7 @@ Node = ProcessSpec | Step
 
 
 def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes sorted so that each comes after the nodes it needs.
+    """Return the nodes, sorted so that each comes after the nodes that it needs.
 
     Raises SandboxError for an unknown need, a duplicate name or a cycle.
     """

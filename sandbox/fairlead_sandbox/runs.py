@@ -24,11 +24,11 @@ from processkube.identities import identity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """The processes to be started. `ports` and `urls` are noted for the other commands; the claims are released at the
-    end.
+    """The processes of a run. `ports` and `urls` are written to the note for the other commands; the port claims are
+    released at the end.
 
-    `summary` creates the text shown when everything is ready, once for the terminal (coloured) and once for the note;
-    it raises SandboxError.
+    `summary` returns the text shown when everything is ready, coloured for the terminal or plain for the note; it
+    raises SandboxError.
     """
 
     nodes: tuple[Node, ...]
@@ -141,7 +141,7 @@ class SupervisedRun:
         self._say("\n" + render(self._coloured))
 
     def _changed(self) -> None:
-        """Save the supervisor's notes, which have changed, and show the processes that became ready."""
+        """Save the supervisor's notes on processes, which have changed, and show the processes that became ready."""
         if self._supervisor is None:
             return
         self._save(processes=self._supervisor.notes)
@@ -168,8 +168,8 @@ class SupervisedRun:
 
 
 def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
-    """Return the environment of every process: the user's, with the sandbox's mark, and without proxies between the
-    parts.
+    """Return the environment of every process: the user's, with the sandbox's mark, and without HTTP proxies between
+    the sandbox's processes.
     """
     direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
     return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}

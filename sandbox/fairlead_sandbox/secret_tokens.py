@@ -1,6 +1,4 @@
-"""The sandbox's secrets: created once, stored in one private file, and passed to the processes by environment
-variables.
-"""
+"""The sandbox's secrets: created once, stored in one private file, and passed to processes by environment variables."""
 
 import json
 import secrets
@@ -13,7 +11,7 @@ from fairlead_sandbox.state_directory import write_private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretTokens:
-    """Bootstrap secrets of the control API.
+    """Tokens with which the control API starts.
 
     `admin` is for people; `operator` and `router` are for the processes with these names.
     """

@@ -16,8 +16,8 @@ OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of the sandbox. It runs its own Postgres and Kubernetes API if `database_url` and `kubeconfig` are
-    empty.
+    """Settings of the sandbox. If `database_url` or `kubeconfig` is empty, it runs its own Postgres or Kubernetes
+    API.
     """
 
     database_url: str = field(
@@ -54,9 +54,9 @@ class SandboxSettings:
 
 
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
-    """Return the environment for one process, without the Fairlead settings that are meant for other processes.
+    """Return the environment for one process, without the Fairlead variables that it does not read.
 
-    `wanted` names the settings that the process reads.
+    `wanted`: the names of those that it reads.
     """
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted
@@ -64,7 +64,7 @@ def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[st
 
 
 def kubernetes_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the log settings and FAIRLEAD_DEBUG under the names that the Kubernetes API and its node use.
+    """Return the log settings and FAIRLEAD_DEBUG under the names that the sandbox's Kubernetes API and kubelet use.
 
     Raises InvalidInput.
     """
@@ -74,7 +74,7 @@ def kubernetes_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def strange(environment: Mapping[str, str], specs: Iterable[ProcessSpec]) -> list[str]:
-    """Return one line for each Fairlead variable that is set although nothing in the sandbox reads it."""
+    """Return one line for each Fairlead variable that is set but that nothing in the sandbox reads."""
     known = names(SandboxSettings) | OF_COMMANDS | frozenset(name for spec in specs for name in spec.reads)
     found = unread(environment, known)
     return [f"{name} is set, but nothing reads it" + (f": is {similar} meant?" if similar else "") for name, similar in found.items()]

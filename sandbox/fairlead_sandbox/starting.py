@@ -22,7 +22,7 @@ from fairlead_sandbox.summary import StartReport, activate_script, make_login_li
 
 ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
-"""A loopback address on which no process listens.
+"""A loopback address to which no process binds explicitly.
 
 If a port is taken on this address, a process listens on that port on all addresses.
 """
@@ -119,12 +119,14 @@ class SandboxRun:
 
 
 def engine_port() -> int:
-    """Return the port of the demo's engines. It is not claimed: sandboxes share it, on different addresses."""
+    """Return the port of the demo's engines. It is not claimed, because sandboxes share it, each on its own
+    addresses.
+    """
     return first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)
 
 
 def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
-    """Return one line for each port that is neither the preferred port nor the last run's."""
+    """Return one line for each port that is neither the preferred one nor the last run's."""
     notices = [
         f"port {wishes[name]} is taken: {name} listens on {port}"
         for name, port in ports.items()

@@ -13,12 +13,12 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 POSTGRES_UID = 65534
-"""Uid of `nobody` on every Linux: Postgres runs as this user if root starts it."""
+"""Uid of `nobody` on every Linux; Postgres runs as this user if the sandbox is started by root."""
 
 SOCKET_PATH_LIMIT = 90
-"""Maximum number of bytes that the path of Postgres' socket may have together with its lock file's name.
+"""Maximum number of bytes of the path of Postgres' socket together with the name of its lock file.
 
-The kernel allows the path of a socket 107 bytes.
+The kernel allows 107 bytes for the path of a socket.
 """
 
 
@@ -99,8 +99,8 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Return the users who may own the socket's folder: the current user; for root also Postgres' own user, unless
-        the folder is in a place where everybody may write.
+        """Return the users who may own the socket's folder: the current user and, for root, also Postgres' own user,
+        unless the folder is in a place where everybody may write.
         """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}
@@ -165,7 +165,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNote:
-    """One process in the state in which the supervisor saw it last.
+    """One process, in the state that the supervisor saw last.
 
     `state` is waiting, starting, ready, backing-off, stopping, stopped or done.
     """
@@ -177,16 +177,16 @@ class ProcessNote:
     restarts: int = 0
     detail: str = ""
     probe: str | None = None
-    """An HTTP URL that answers with a status from 200 to 399 while the process is ready.
+    """An HTTP URL that returns a status from 200 to 399 while the process is ready.
 
-    None when only the supervisor knows whether it is ready.
+    None if only the supervisor knows whether it is ready.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNote:
-    """A run of the sandbox. `phase` is starting, ready, stopping, stopped or failed; `urls` and `ports` map names to
-    values.
+    """A run of the sandbox. `phase` is starting, ready, stopping, stopped or failed. `urls` and `ports` have URLs and
+    ports by name.
     """
 
     phase: str
@@ -200,13 +200,13 @@ class RunNote:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "RunNote":
-        """Decode `run.json`. Raises TypeError or KeyError when it is not one of ours."""
+        """Decode `run.json`. Raises TypeError or KeyError for an unknown format."""
         note = RunNote(**{**document, "processes": ()})
         return replace(note, processes=tuple(ProcessNote(**entry) for entry in document["processes"]))
 
 
 def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the control API's URLs among those that a run noted, in order."""
+    """Return the control API's URLs from the URLs of a run, in order."""
     return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
 
 

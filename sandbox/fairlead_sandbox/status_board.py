@@ -1,4 +1,4 @@
-"""`fairlead status` shows the processes of a sandbox in their present state, even if its note is out of date."""
+"""`fairlead status` shows the processes of a sandbox in their current state, even if its note is out of date."""
 
 import asyncio
 from dataclasses import asdict, dataclass
@@ -32,14 +32,12 @@ class ProcessRow:
 
 
 async def rows_of(note: RunNote) -> list[ProcessRow]:
-    """Return a row for every process in the note: whether it lives, and whether it answers at its URL, if it
-    has a URL.
-    """
+    """Return a row for every process in the note: whether it runs and, if it has a URL, whether it responds there."""
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 
 def document(directory: StateDirectory) -> dict[str, Any]:
-    """Return the content of the table, for programs."""
+    """Return the content of the table as a document, for programs."""
     note = directory.read_run()
     rows = [] if note is None else asyncio.run(rows_of(note))
     running = note is not None and supervisor_of(note) is not None

@@ -1,4 +1,4 @@
-"""The summary shown when the sandbox is up: the addresses of its parts, and what to do next."""
+"""The summary shown when the sandbox is up: the URLs of its parts, and what to do next."""
 
 import io
 import json
@@ -41,7 +41,7 @@ class StartReport:
     gateway_key: str | None = None
     """The key that clients of the gateways must send; None if they need no key."""
     notices: tuple[str, ...] = ()
-    """Facts that the user may not expect, such as ports that were taken."""
+    """Messages about what the user may not expect, such as ports that were taken."""
 
 
 def activate_script() -> Path | None:
@@ -51,9 +51,9 @@ def activate_script() -> Path | None:
 
 
 async def make_login_link(api_urls: Sequence[str], admin_token: str) -> str:
-    """Make a link that signs its first visitor in as admin, at the first address; it is good for ten minutes.
+    """Make a link, at the first URL, that signs its first visitor in as admin; it is valid for ten minutes.
 
-    Raises SandboxError when the API refuses or cannot be reached.
+    Raises SandboxError if the API refuses or cannot be reached.
     """
     try:
         async with ControlApi(api_urls, admin_token) as api:

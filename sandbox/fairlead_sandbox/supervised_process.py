@@ -23,7 +23,7 @@ ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
 """Number of exits before the first readiness after which the start has failed.
 
-After its first readiness, a process is restarted without limit.
+Once it was ready, a process is restarted without limit.
 """
 
 RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
@@ -31,7 +31,9 @@ RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_secon
 
 @dataclass(slots=True)
 class _Run:
-    """One run of the process: its handle, and an event that is set when the process prints the expected line."""
+    """One run of the process: its handle, and an event that is set when the process prints the line of its readiness
+    check.
+    """
 
     popen: subprocess.Popen[bytes]
     identity: ProcessIdentity
@@ -41,7 +43,7 @@ class _Run:
 
 
 ENOUGH_CPU_SECONDS = 60.0
-"""CPU seconds after which a process that is not ready counts as waiting for something other than the CPU."""
+"""CPU seconds after which a process that is not ready is assumed to wait for something other than the CPU."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
 """CPU seconds within STILL_SECONDS below which a process counts as idle."""
@@ -49,7 +51,7 @@ LONGEST_LOOK_SECONDS = 5.0
 
 
 class StartingTime:
-    """The time within which a process must become ready: `least_seconds`, and longer as long as the process makes
+    """The time within which a process must become ready: `least_seconds`, extended as long as the process makes
     progress, as on a busy machine. All times are seconds of one clock.
     """
 
@@ -82,7 +84,7 @@ class StartingTime:
 class SupervisedProcess:
     """Keeps the process of one ProcessSpec running.
 
-    `note` describes it as it is now; `ready` is set at its first readiness and stays set.
+    `note` has its current state; `ready` is set when it is ready for the first time and stays set.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class SupervisedProcess:
     async def _start(self) -> _Run | None:
         """Fork and begin to read the output.
 
-        Returns None, with the reason in the note, when the process cannot be started at all.
+        Return None, with the reason in the note, if the process cannot be started at all.
         """
         self._note(state="starting", detail="")
         try:
@@ -222,7 +224,7 @@ class SupervisedProcess:
                 pass
 
     async def _pump(self, read_end: int, printed: asyncio.Event) -> None:
-        """Copy the output to the log and look for the expected line."""
+        """Copy the output to the log, and look for the line of the readiness check."""
         awaited = self.spec.readiness.prefix if isinstance(self.spec.readiness, PrintedLine) else None
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -260,7 +262,7 @@ async def _answers(url: str) -> bool:
 
 
 def _ending(status: int) -> str:
-    """Return a wait status as a text; a negative status is the number of a signal."""
+    """Return a text for the wait status of a process; a negative status is the number of a signal."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -18,10 +18,12 @@ from processkube.backoff import Backoff
 
 
 class Supervisor:
-    """Runs one table.
+    """Runs one table of processes and steps.
 
-    `changed` is called when a note has changed, at most once per turn of the event loop. `environment` is given to
-    every process besides the variables of its spec. Use: `await start()`, wait for a reason to stop, `await stop()`.
+    `changed`: is called when a note has changed, at most once per turn of the event loop.
+    `environment`: the variables for every process; those of its spec are added.
+
+    Use: `await start()`, wait for a reason to stop, `await stop()`.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Supervisor:
         return tuple(self._processes[node.name].note if node.name in self._processes else self._steps[node.name] for node in self._nodes)
 
     async def start(self) -> None:
-        """Return when every process was ready once and every step is done.
+        """Start everything; return when every process was ready once and every step is done.
 
         Raises StartFailed; the caller must call `stop` in that case, too.
         """
@@ -80,7 +82,7 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """Wait without end after `start`, and raise if the supervision of a process ends with an error."""
+        """Wait without end; raise if the supervision of a process ends with an error. Call it after `start`."""
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:

@@ -1,4 +1,4 @@
-"""The control API and the web UI on top of the files of a served pool: `python -m fairlead_serve.api_process …`."""
+"""The process of the control API and the web UI for a served pool: `python -m fairlead_serve.api_process …`."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """The states of running engines, computed from the file, their health checks, and the routers' reports.
 
-Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
+Pure: one call computes one round. An engine has the same states as a pod, by the same rules
 (`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot stop it: an engine drained on request
 stays drained until a person ends the drain, and an engine removed from the file leaves the pool once it is empty.
 """
@@ -19,7 +19,7 @@ from fairlead.reconciling.warming import weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEngine:
-    """An engine as specified by the file and by people's marks. `drained` says why it must be emptied; None if it need
+    """An engine as specified by the file and by the marks of people. `drained`: why it must be drained; None if it need
     not be.
     """
 
@@ -33,7 +33,9 @@ class WantedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """An engine's last answer. `reason` is a word for the state, `words` a sentence; both empty if it is healthy."""
+    """The result of an engine's last probe. `reason`: a word for the state; `words`: a sentence. Both are empty if it
+    is healthy.
+    """
 
     ready: bool
     reason: str = ""
@@ -41,15 +43,15 @@ class Health:
 
 
 NO_ANSWER = "NoAnswer"
-"""The reason of an engine that accepts the probe but does not answer it in time."""
+"""The reason if an engine accepts the connection of a probe but does not respond in time."""
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
-"""The engine was not probed yet, or its first answer has not arrived."""
+"""The health of an engine before the result of its first probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """An engine as last reported. Times are Unix seconds. `leaving`: the file no longer names it."""
+    """An engine in the state that was last reported. Times are Unix seconds. `leaving`: the file no longer has it."""
 
     name: str
     uid: str
@@ -64,7 +66,7 @@ class ServedEngine:
     role: Role = Role.BOTH
 
     def observed(self, health: Health, cordoned: bool = False) -> ObservedInstance:
-        """Return the engine in the form that the planner for pods uses."""
+        """Return the engine in the form that the operator's rules for pods use."""
         lost = PodHealth.PENDING if self.state is InstanceState.STARTING else PodHealth.UNREACHABLE
         return ObservedInstance(
             id=self.name,
@@ -80,7 +82,9 @@ class ServedEngine:
         )
 
     def report(self, share: float) -> InstanceReport:
-        """Return the report to the control API; `share` (0-1) of the engine's weight is in force while it warms."""
+        """Return the report about the engine for the control API. `share` (0-1): the part of its weight that applies
+        while it warms.
+        """
         return InstanceReport(
             id=self.name,
             pod_uid=self.uid,
@@ -95,7 +99,7 @@ class ServedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The engines after a round, and the events of the round."""
+    """The engines after a round, and the events that happened in it."""
 
     engines: tuple[ServedEngine, ...]
     events: tuple[PoolEvent, ...]
@@ -112,7 +116,7 @@ def next_round(
     uids: Mapping[str, str],
     now: float,
 ) -> Round:
-    """Advance the engines by one round. `uids` has the identity of each address."""
+    """Advance all engines by one round. `uids`: the identity of the engine at each address."""
     events: list[PoolEvent] = []
     by_name = {engine.name: engine for engine in known}
     names = {one.name for one in wanted}
@@ -143,8 +147,8 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """Return the healths to use: while no engine of the file answers in time, engines that have served and are only
-    slow count as healthy. They may be busy with their requests, and sending them more is better than refusing
+    """Return the healths to use. If no engine of the file responds in time, engines that have served before and are
+    only slow count as healthy: they may be busy with their requests, and sending them more is better than refusing
     everything.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
@@ -177,9 +181,7 @@ def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
 
 
 def _wanted_step(engine: ServedEngine, one: WantedEngine, now: float) -> ServedEngine | None:
-    """Return the engine after a person's request to drain it, or to end that drain; None if there is no such
-    request.
-    """
+    """Return the engine after a person's request to drain it or to end its drain; None if there is no such request."""
     draining = engine.state is InstanceState.DRAINING
     if one.drained and engine.draining_since is None:
         marked = replace(engine, draining_since=now)
@@ -217,7 +219,9 @@ def _step(
 def _leave(
     engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
 ) -> tuple[ServedEngine | None, str]:
-    """Advance an engine that is no longer in the file by one round. Returns None when it has left, and how it left."""
+    """Advance an engine that is no longer in the file by one round. Return the engine, or None if it has left; and a
+    text about how it left.
+    """
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was removed from the file; it did not answer"
     if engine.state is InstanceState.DRAINING and not health.ready and health is not UNASKED:
@@ -236,7 +240,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Return the events worth reporting: an engine was lost, came back, was drained, or its drain was ended."""
+    """Return the events to report: an engine was lost, returned, was drained, or its drain was ended."""
     if before.state is after.state:
         return []
     name = after.name

@@ -1,7 +1,7 @@
 """The files in the role of the Kubernetes API for plans, with the same preconditions.
 
-A change of the pool is written only into our own file; a file that the user gave is never written, and counts as the
-owner of its pool. Marks on engines are stored separately in both cases.
+A change of the pool is written only into Fairlead's own file. A file that the user gave is never written; it counts as
+the owner of its pool. Marks on engines are stored separately in both cases.
 """
 
 import uuid
@@ -30,8 +30,8 @@ WRITABLE = SECTIONS | {"engine"}
 
 
 class FileCluster:
-    """Implements `fairlead_api.app.Cluster` over the files of one state directory. Engines are not pods, so no pod is
-    found.
+    """Implements `fairlead_api.app.Cluster` with the files of one state directory. A query for pods finds nothing,
+    because engines are not pods.
     """
 
     def __init__(self, files: StateFiles, policies: PolicyCatalogue) -> None:
@@ -85,7 +85,7 @@ class FileCluster:
     def _store(
         self, memory: Memory, after: PoolFile, marks: Mapping[str, str | None], dry_run: bool, shown: Callable[..., ClusterObject]
     ) -> ClusterObject:
-        """Write the file, except in a dry run; `shown` makes the returned object from the new content."""
+        """Write the file, except in a dry run. `shown` makes the returned object from the new content."""
         if dry_run:
             return shown(memory, after, self._files.read_marks(), "")
         content = self._files.write_pool(after.document)
@@ -103,7 +103,7 @@ class FileCluster:
         return self._engine(target, told)
 
     def _read(self, target: Target) -> ClusterObject:
-        """Return the object of the target. Raises NotFound."""
+        """Return the target as an object. Raises NotFound."""
         memory, file = self._known(target)
         if target.kind is TargetKind.POOL:
             return self._pool(memory, file, self._files.read_marks(), self._files.content())
@@ -112,7 +112,9 @@ class FileCluster:
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
-        """Return the memory and the file of the target's pool. Raises NotFound if the target is not in the file."""
+        """Return the source's memory and the file of the target's pool. Raises NotFound if the file does not have the
+        target.
+        """
         memory = self._files.read_memory()
         file = self._files.read_pool(self._policies)
         missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")
@@ -136,8 +138,8 @@ class FileCluster:
         )
 
     def _listed(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
-        """Return the list of engines as an object with its own generation, so that other changes of the file do not
-        invalidate a plan.
+        """Return the list of engines as an object. Its generation is separate from the file's, so that other changes of
+        the file do not invalidate a plan.
         """
         engines = _engines(file)
         generation = int(digest(yaml.safe_dump(engines))[:12], 16)

@@ -1,4 +1,4 @@
-"""Metrics of the source of `fairlead serve`: its rounds, its engines, and the reports that it could not deliver."""
+"""Metrics of the source of `fairlead serve`: rounds, engines, and the reports that could not be delivered."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

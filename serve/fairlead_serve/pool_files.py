@@ -1,6 +1,6 @@
-"""The file of a served pool: its schema, and the InferencePool's spec that follows from it. Pure.
+"""The file of a served pool: its schema, and the equivalent spec of an InferencePool. Pure.
 
-Sections have the names, defaults and bounds of the InferencePool's spec, because they are the same classes.
+Sections of the file are those of the InferencePool's spec, by the same classes: the same names, defaults and bounds.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -31,9 +31,11 @@ NAMESPACE = "default"
 DEFAULT_NAME = "engines"
 MOST_ENGINES = 1024
 FILE = "file"
-"""Path prefix under which the schema reads the file; it is removed from every error message."""
+"""Path prefix that the schema gives to the file's fields; it is removed from every error message."""
 NOT_OF_FILES = ("scaling", "ratio", "rollout", "gateway")
-"""Sections of an InferencePool's spec that are about creating instances or about objects in a cluster."""
+"""Sections of an InferencePool's spec about creating instances, or about objects in a cluster; a file cannot have
+them.
+"""
 REAL_ENGINES = ("vllm", "sglang")
 SECTIONS = frozenset({"adapters", "routing", "slo", "earlyRejection", "priorityClasses", "drain"})
 """Sections that a file and an InferencePool's spec have in common, except `engine`."""
@@ -73,7 +75,7 @@ class EngineEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngineSpec(EngineFigures):
-    """The figures about the engines that routing needs, and where their metrics are."""
+    """Figures about the engines that routing needs, and where the engines' metrics are."""
 
     type: str | None = text("Type of all engines; by default detected from the first one that answers.", None, enum=REAL_ENGINES)
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engines' own metrics are read.")
@@ -155,12 +157,12 @@ class ServedPool:
 
     @property
     def roles(self) -> set[Role]:
-        """The roles of its engines."""
+        """The roles of the pool's engines."""
         return {engine.role for engine in self.engines}
 
     @property
     def divides(self) -> bool:
-        """Whether some of its engines prefill for others."""
+        """Whether some engines of the pool prefill for others."""
         return self.roles != {Role.BOTH}
 
     @property
@@ -170,13 +172,13 @@ class ServedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFile:
-    """A file as it was read: the document as written, and the same with all defaults."""
+    """A parsed file: the document as written, and the pool with all defaults."""
 
     document: Mapping[str, Any]
     pool: ServedPool
 
     def spec(self, model: str, engine_type: str) -> dict[str, Any]:
-        """Return the equivalent spec of an InferencePool, with all defaults, for which no instance is created."""
+        """Return the equivalent spec of an InferencePool, with all defaults. No instance is created from it."""
         sections = {name: value for name, value in self.document.items() if name in SECTIONS}
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
@@ -196,7 +198,7 @@ class PoolFile:
 
 
 def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:
-    """Read the YAML of a file. Raises InvalidInput naming field, value and remedy."""
+    """Parse the YAML of a file. Raises InvalidInput, which names field, value and remedy."""
     try:
         document = read_yaml(content)
     except yaml.YAMLError as error:
@@ -205,7 +207,7 @@ def parse_pool_file(content: str, policies: PolicyCatalogue) -> PoolFile:
 
 
 def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
-    """Read a file's document. Raises InvalidInput."""
+    """Parse a file's document. Raises InvalidInput."""
     try:
         pool = read(ServedPool, document, FILE)
         policies.check(pool.routing, {engine.role for engine in pool.engines} or {Role.BOTH})
@@ -217,8 +219,8 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
 
 
 def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
-    """Return the role as an InferencePool declares it. The schema requires a pod template for prefill and decode, which
-    have at least one instance; no pod is ever created from this template.
+    """Return the role as an InferencePool declares it. Prefill and decode need a pod template and at least one instance
+    by the schema; no pod is ever created from this template.
     """
     if role is Role.BOTH:
         return {"name": "both", "maxReplicas": 0}

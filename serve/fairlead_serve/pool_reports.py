@@ -1,4 +1,4 @@
-"""The state of a served pool as the control API receives it: conditions, report and annotations. Pure."""
+"""The state of a served pool as it is reported to the control API: conditions, instances and annotations. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from fairlead_serve.pool_files import PoolFile
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 FILE_MANAGER = "file"
-"""The author of a spec that was not changed by a plan."""
+"""The author of a spec that was last changed by a person in the file, and not by a plan."""
 _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
 """Conditions that do not apply to engines that Fairlead does not create."""
 
@@ -89,7 +89,7 @@ def conditions(
     api_problem: str | None,
     now: float,
 ) -> tuple[dict[str, Any], ...]:
-    """Return the pool's conditions, by the same rules and in the same words as for a pool of pods."""
+    """Return the pool's conditions, by the same rules and with the same messages as for a pool of pods."""
     numbers = Counter(one.role for one in wanted if one.drained is None)
     cordoned = {one.name for one in wanted if one.cordoned}
     roles = tuple(

@@ -1,6 +1,6 @@
-"""Probes engines: whether they answer and serve the model, and, once, what they report about themselves.
+"""Probes engines: whether they respond and serve the model. Also reads, once, what they report about themselves.
 
-The paths are vLLM's, which simulated engines have too. An SGLang server is recognised by its list of models, and asked
+The paths are vLLM's, which simulated engines have too. An SGLang server is recognised by its list of models, and probed
 at its own paths. An engine without `/health` (404) counts as healthy if it lists its models.
 """
 
@@ -26,14 +26,14 @@ LARGEST_PAGE = 4 * 1024 * 1024
 TIMEOUT_SECONDS = 5.0
 """Timeout of a probe in seconds; generous, because an engine that tokenises a long prompt delays its health check."""
 FAILURES = 3
-"""Number of consecutive unanswered probes after which an engine leaves the routing table."""
+"""Number of consecutive failed probes after which an engine leaves the routing table."""
 MODELS_SECONDS = 30.0
 """Seconds between two queries of a healthy engine's list of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """What an engine reports about itself; None and () for missing values. `problem` says why it does not answer."""
+    """What an engine reports about itself; None and () for missing values. `problem`: why it does not respond."""
 
     url: str
     models: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """Return the remedy if engines answer but no engine lists its model."""
+    """Return the remedy if engines respond but none lists its model, which may need an API key."""
     return f"no engine names its model without a key: write `model` into {pool_file}"
 
 
@@ -54,7 +54,7 @@ class _Version(msgspec.Struct):
 
 
 class Prober:
-    """Asks engines over one HTTP client."""
+    """Sends probes and queries to engines by one HTTP client."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         limits = httpx.Limits(max_keepalive_connections=256, max_connections=None)
@@ -76,8 +76,8 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """Return the models that an engine lists; None if it lists none; an answer without names if it
-        requires a key.
+        """Return the models that an engine lists. None if it has no list; a result without names if the list needs an
+        API key.
         """
         try:
             answer = await self._http.get(f"{url}/v1/models")
@@ -118,7 +118,7 @@ class Prober:
 
 @dataclass(slots=True)
 class _Asked:
-    """The state of one address's probes. `failures` counts consecutive unanswered probes."""
+    """The state of probing one address. `failures`: the number of consecutive failed probes."""
 
     health: Health = UNASKED
     failures: int = 0
@@ -127,9 +127,10 @@ class _Asked:
 
 
 class HealthWatch:
-    """The health of a changing set of addresses. A task per address sends its probes, so a slow engine delays no other.
+    """The health of a changing set of addresses. Each address has its own task for probes, so a slow engine delays no
+    other.
 
-    Times come from `now`, in seconds of any clock. `changed` is called when an engine's health has changed.
+    `now`: seconds of any clock. `changed`: is called when an engine's health has changed.
     """
 
     def __init__(self, prober: Prober, changed: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
 """The source of a served pool's state: reads the files, watches the engines' health, and reports to the control API.
 
-It replaces the operator, using the operator's own client and its rules for an API that does not answer. State that it
-needs after a restart is on disk, so it may be stopped between any two steps.
+It replaces the operator, with the operator's own client and its rules for an API that does not respond. State that it
+needs after a restart is on disk, so it may be killed at any time.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _MOST_EVENTS = 1000
 
 
 class KnowsHealth(Protocol):
-    """The engines' health as the source needs it: `probing.HealthWatch`, or a table of it in tests."""
+    """The engines' health as the source needs it: `probing.HealthWatch`, or a fixed table in tests."""
 
     def watch(self, addresses: Iterable[str]) -> None:
         """Probe these addresses (host:port) from now on, and no others."""
@@ -54,7 +54,7 @@ class KnowsHealth(Protocol):
 
 
 class PoolSource:
-    """One served pool. `step` is one round; `now` gives Unix seconds. Make it inside a running event loop."""
+    """One served pool. `step` is one round; `now` returns Unix seconds. Make it inside a running event loop."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class PoolSource:
         self._told: tuple[object, float] = (None, float("-inf"))
         self._retry_at = float("-inf")
         self.waiting_words = ""
-        """Why no pool exists yet; empty once it exists."""
+        """Why the pool cannot be reported yet; empty once it can."""
 
     async def step(self) -> float:
-        """Run one round; return the pause in seconds until the next, unless something changes earlier."""
+        """Run one round; return the seconds until the next round, which a change may start earlier."""
         now = self._now()
         self._read_files()
         self.metrics.file_refused.set(self._problem is not None)
@@ -108,7 +108,7 @@ class PoolSource:
         self.metrics.untold_events.set(len(self._events))
 
     def _read_files(self) -> None:
-        """Read the pool's file and the marks again; if the file is unusable, its last valid content stays in force."""
+        """Read the pool's file and the marks again. If the file is invalid, its last valid content is used."""
         self._marks = self._files.read_marks()
         try:
             content = self._files.content()
@@ -141,7 +141,9 @@ class PoolSource:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
-        """Return the memory of this pool: from the last run, or a new one once its model is known; None before that."""
+        """Return the memory of this pool: from the last run, or a new one once the model is known. None while it is
+        unknown.
+        """
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:
             return memory
@@ -172,7 +174,7 @@ class PoolSource:
         return memory
 
     def _wait(self, words: str) -> None:
-        """Record why no pool exists yet; the reason is logged only when it changes."""
+        """Record why the pool cannot be reported yet; a changed reason is logged."""
         if words != self.waiting_words:
             logger.warning("there is no pool yet", extra={"error": words})
         self.waiting_words = words
@@ -203,7 +205,7 @@ class PoolSource:
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
 
     def _drop_marks(self, before: Sequence[ServedEngine], after: Sequence[ServedEngine]) -> None:
-        """Remove the marks of engines that have left: a later engine of the same name must not be drained because of
+        """Remove the marks of engines that have left, because a later engine of the same name must not be drained by
         them.
         """
         uids = {engine.name: engine.uid for engine in after}
@@ -220,8 +222,8 @@ class PoolSource:
         return {name: self._health.health(address, memory.model) for name, address in places.items()}
 
     async def _tell(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> None:
-        """Report the state if it has changed, if an answer is expected, or if SETTLED_SECONDS have passed; then report
-        the events.
+        """Report the state if it has changed, if the API's response is needed, or if SETTLED_SECONDS have passed; then
+        report the events.
         """
         assert self._exchange is not None
         busy = any(engine.leaving or engine.state is InstanceState.WARMING for engine in memory.engines)

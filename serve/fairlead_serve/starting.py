@@ -1,4 +1,4 @@
-"""One run of `fairlead serve`: its files, ports and processes, and what the engines reported."""
+"""One run of `fairlead serve`: its files, ports and processes, and the first reports of the engines."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ from fairlead_serve.summary import ServeReport, render, waiting_notices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `fairlead serve`. For a port of None, a free port is chosen; a given port must be free."""
+    """The options of `fairlead serve`. A port of None means any free port; a given port must be free."""
 
     state_dir: Path
     engines: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class ServeOptions:
 
 
 class ServeRun:
-    """One run of `fairlead serve`. `output` gets progress, summary and the merged log."""
+    """One run of `fairlead serve`. `output`: where progress, summary and the merged log are printed."""
 
     def __init__(self, options: ServeOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
         self._options = options
@@ -125,7 +125,7 @@ class ServeRun:
 
 
 def check_options(options: ServeOptions) -> None:
-    """Check engines, files and host, without writing anything. Raises InvalidInput if they cannot be used."""
+    """Check engines, files and host, without writing anything. Raises InvalidInput if they are invalid."""
     for option, urls in _named(options):
         if urls and options.config is not None:
             raise InvalidInput(option, urls[0], f"write it into {options.config}, or leave --config out")
@@ -151,9 +151,9 @@ def _check_host(host: str) -> None:
 
 
 def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
-    """Claim the ports to listen on: the requested ports, else those of the last run, else free ports.
+    """Claim the ports to listen on: the given ports; for the others those of the last run, or free ones.
 
-    Raises InvalidInput, and claims nothing, if a requested port is not available.
+    Raises InvalidInput, and claims nothing, if a given port is not available.
     """
     asked = _asked_ports(options)
     first = {name: port for name, (_, port) in asked.items()}  # so that no other part takes them
@@ -170,7 +170,7 @@ def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims
 
 
 def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
-    """Return option and port for each part whose port was given."""
+    """Return option and port for each part whose port was given, by the part's name."""
     options_of = {ROUTER: ("--port", options.port), "api": ("--dashboard-port", options.dashboard_port)}
     return {name: (option, port) for name, (option, port) in options_of.items() if port is not None}
 
@@ -180,7 +180,8 @@ def _taken(option: str, port: int) -> InvalidInput:
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """Return the pool's file: the given file, or our own, into which the engines of the command line are written.
+    """Return the pool's files, and the parsed pool file: the given one, or Fairlead's own, into which the engines of
+    the command line are written.
 
     Raises InvalidInput, also if there are no engines at all.
     """
@@ -209,13 +210,13 @@ def _read_pool(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]
 
 
 def _named(options: ServeOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return pairs of an option and the engines that it names."""
+    """Return each option for engines, with the engines that it names."""
     return (("--engine", options.engines), ("--prefill", options.prefills), ("--decode", options.decodes))
 
 
 def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the engines of the command line with their roles; an engine's other fields are taken from the file if it
-    has the engine.
+    """Return the engines of the command line with their roles. If the file already has an engine, its other fields
+    stay.
     """
     entries = {base_url(str(entry["url"])): {name: value for name, value in entry.items() if name != "role"} for entry in known}
     found: dict[str, dict[str, Any]] = {}
@@ -236,10 +237,10 @@ async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
 
 
 def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
-    """Begin a new pool if the file names no model, and the engines serve another model, or are of another kind, than in
+    """Start a new pool if the file names no model, and the engines serve another model, or are of another type, than in
     the last run.
 
-    A pool's model and engine never change. While no engine reports them, those of the last run stay.
+    The model and engine type of a pool never change. If no engine reports them now, those of the last run are kept.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

@@ -29,8 +29,8 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Annotations that plans set on the pool and on its engines. `written` is the digest of the file as the last plan
-    wrote it: if the file still has this digest, the plan's author changed it last.
+    """Annotations that plans set on the pool and on its engines. `written`: the digest of the file as the last plan
+    wrote it. If the file still has this digest, the author of the last change is that plan's.
     """
 
     pool: dict[str, str] = field(default_factory=dict)
@@ -40,10 +40,11 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The data that the source needs after a restart: its pool's identity, model and kind of engine, and the state of
-    each engine.
+    """The data that the source needs after a restart: its pool's identity, model and engine type, and the state of each
+    engine.
 
-    `spec_digest` belongs to `generation`; `version` grows with every reported state.
+    `spec_digest`: the digest of the spec at `generation`.
+    `version`: grows with every reported state.
     """
 
     name: str
@@ -58,13 +59,13 @@ class Memory:
 
     @property
     def divides(self) -> bool:
-        """Whether some of its engines prefill for others."""
+        """Whether some engines of the pool prefill for others."""
         return any(engine.role is not Role.BOTH for engine in self.engines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFiles:
-    """The files of one state directory; `pool_file` is ours if it lies in the directory."""
+    """The files of one state directory. `pool_file` is Fairlead's own if it lies in the directory."""
 
     root: Path
     pool_file: Path
@@ -83,11 +84,11 @@ class StateFiles:
             raise InvalidInput("--config", str(self.pool_file), f"write a file that can be read ({why})") from None
 
     def read_pool(self, policies: PolicyCatalogue) -> PoolFile:
-        """Reads the pool's file. Raises InvalidInput."""
+        """Read and parse the pool's file. Raises InvalidInput."""
         return parse_pool_file(self.content(), policies)
 
     def write_pool(self, document: Mapping[str, Any]) -> str:
-        """Replace our own file; return its new content."""
+        """Replace Fairlead's own pool file; return its new content."""
         content = HEADER + yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
         write_private(self.pool_file, content)
         return content
@@ -102,7 +103,7 @@ class StateFiles:
         return _read(self.root / "source.json", Memory)
 
     def forget_memory(self) -> None:
-        """Delete the memory, so that the next run begins a new pool."""
+        """Delete the source's memory, so that the next run starts a new pool."""
         (self.root / "source.json").unlink(missing_ok=True)
 
     def write_memory(self, memory: Memory) -> None:
@@ -120,12 +121,12 @@ class StateFiles:
 
 
 def own_pool_file(root: Path) -> Path:
-    """Return the path of the pool's file if the user gave no file."""
+    """Return the path of Fairlead's own pool file, which is used if the user gave no file."""
     return root / "pool.yaml"
 
 
 def _read(path: Path, of: type[Document]) -> Document | None:
-    """Return the document; None if there is no such file, or it is invalid: the source then creates a new one."""
+    """Read a document; None if the file is missing or invalid, so that the source makes a new one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=of)
     except (FileNotFoundError, msgspec.MsgspecError):

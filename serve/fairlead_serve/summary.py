@@ -17,7 +17,7 @@ from fairlead_serve.probing import EngineFindings, keyless_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeReport:
-    """The facts about a running `fairlead serve`. `model` None: no engine has listed its model yet."""
+    """The facts about a running `fairlead serve`. `model`: None while no engine has listed a model."""
 
     gateway: str
     dashboard: str
@@ -33,7 +33,7 @@ class ServeReport:
 
 
 _NAMES = {"vllm": "", "sglang": "SGLang, "}
-"""Display names of engine types. Simulated engines report the same as vLLM, so only other engines are named."""
+"""Display names of engine types. vLLM has none, because simulated engines report the same type."""
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
@@ -85,7 +85,7 @@ def engine_line(found: EngineFindings, model: str | None) -> str:
 
 
 def waiting_notices(findings: Sequence[EngineFindings], model: str | None, pool_file: Path) -> tuple[str, ...]:
-    """Return notices if no engine answers yet, or if no engine reports the model that the pool needs."""
+    """Return notices if no engine responds yet, or if no engine lists the model that the pool needs."""
     if all(one.problem is not None for one in findings):
         return ("no engine answers yet: requests get 503 until one does",)
     return () if model is not None else (keyless_words(pool_file),)

@@ -4,32 +4,34 @@ SimulatorError
 ├── EngineOverloaded    the engine's waiting list is full; try again later (503)
 ├── ContextTooLong      the request can never fit the engine's KV cache (400)
 ├── TraceInvalid        a trace file cannot be read; names file, line and field
-├── RecordsUnusable     records of served requests that no engine can be fitted to
+├── RecordsUnusable     no engine can be fitted to these records of served requests
 ├── EngineFileInvalid   a file with a fitted engine cannot be read; names file and field
 ├── TimelineInvalid     a timeline file cannot be read; names file, event and field
 ├── ScalingInvalid      a file of scaling rules cannot be read; names file and field
-├── WorkloadImpossible  requests that the simulated pool could never serve
+├── WorkloadImpossible  the simulated pool could never serve these requests
 └── OutputUnwritable    a file or folder for results cannot be written
 
-CellFailed stands apart: what failed is a policy's code, whose author wants to see where.
+CellFailed is not a SimulatorError: a policy's code failed, and the author of the policy needs the traceback.
 """
 
 from pathlib import Path
 
 
 class SimulatorError(Exception):
-    """Root of every error this package raises on purpose; `str(error)` is one line fit for a user."""
+    """The base of every error that this package raises on purpose; `str(error)` is one line that can be shown to a
+    user.
+    """
 
 
 class EngineOverloaded(SimulatorError):
-    """The waiting list is full."""
+    """Raised when the engine's waiting list is full."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"the engine already has {waiting} requests waiting; try again later")
 
 
 class ContextTooLong(SimulatorError):
-    """Prompt and answer together exceed the whole KV cache."""
+    """Raised when prompt and answer together exceed the engine's whole KV cache."""
 
     def __init__(self, prompt_tokens: int, max_tokens: int, capacity_tokens: int) -> None:
         begin = f"This model's maximum context length is {capacity_tokens} tokens. However, "
@@ -41,10 +43,10 @@ class ContextTooLong(SimulatorError):
 
 
 class TraceInvalid(SimulatorError):
-    """A line of a trace that cannot be used, or the whole file (then `line` is 0).
+    """Raised for a line of a trace that cannot be used, or for the whole file (then `line` is 0).
 
-    Parts of `field` and `problem` may be quoted from the file, with any length and characters: the message is short,
-    and one line.
+    Parts of `field` and `problem` may be quoted from the file and have any length and characters; the message shortens
+    them and is one line.
     """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:
@@ -62,31 +64,33 @@ def _one_line(text: str, longest: int) -> str:
 
 
 class RecordsUnusable(SimulatorError):
-    """Records that cannot be used; the message names the records, what they lack, and what to record instead."""
+    """Raised for records that cannot be used; the message says which records, what they lack, and what to record
+    instead.
+    """
 
 
 class EngineFileInvalid(SimulatorError):
-    """A file of an engine model that cannot be used; the message names file and field."""
+    """Raised for a file of an engine model that cannot be used; the message names file and field."""
 
 
 class TimelineInvalid(SimulatorError):
-    """A timeline that cannot be used; the message names file, event and field."""
+    """Raised for a timeline file that cannot be used; the message names file, event and field."""
 
 
 class ScalingInvalid(SimulatorError):
-    """A scaling file that cannot be used; the message names file and field."""
+    """Raised for a file of scaling rules that cannot be used; the message names file and field."""
 
 
 class WorkloadImpossible(SimulatorError):
-    """A workload that cannot be run; the message says which request, why, and what to change."""
+    """Raised for a workload that cannot be run; the message says which request, why, and what to change."""
 
 
 class OutputUnwritable(SimulatorError):
-    """A file or folder for results cannot be written."""
+    """Raised when a file or folder for results cannot be written."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: cannot be written: {problem}; {remedy}")
 
 
 class CellFailed(Exception):
-    """A run of an experiment that failed; the message says which run, and why."""
+    """Raised when a run of an experiment failed; the message says which run, and why."""

@@ -1,5 +1,5 @@
-"""`fairlead simulate`: runs a trace through the routers' own policies on model engines, and shows figures as a table,
-JSON and plots.
+"""The command `fairlead simulate`: runs a trace through the routers' own policies on model engines, and outputs figures
+as a table, JSON and plots.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _RATE = NumberOption(most=HIGHEST_RATE, positive=True)
 _INSTANCES = WholeOption(1, LARGEST_POOL)
 _SECONDS = NumberOption(most=1e6, positive=True)
 _WIDTH = 150
-"""Width of the tables where the output is not a terminal."""
+"""Width of the tables, in characters, if the output is not a terminal."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 
@@ -272,7 +272,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Refuse options that need several routers if there is only one."""
+    """Refuse options and timeline events that need several routers if there is only one."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
@@ -297,7 +297,7 @@ def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality |
 
 
 def _engine(options: dict[str, Any]) -> EnginePreset:
-    """Return the preset, or the fitted engine of a file."""
+    """Return the engine that the options select: a preset, or the fitted engine in a file."""
     if options["engine"] is None:
         return preset(options["preset_name"])
     if click.get_current_context().get_parameter_source("preset_name") is ParameterSource.COMMANDLINE:
@@ -400,7 +400,7 @@ def _heading(
 
 
 def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Console, results: list[CellResult]) -> None:
-    """Run the cells, and add each result as it comes."""
+    """Run the cells, and append each result to `results` as it becomes available."""
     columns = (TextColumn("simulate"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("", total=len(cells) * len(workload.rows))

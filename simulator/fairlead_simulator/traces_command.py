@@ -1,4 +1,4 @@
-"""`fairlead traces describe|generate|convert`."""
+"""The commands `fairlead traces describe`, `generate` and `convert`."""
 
 import sys
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ from fairlead_simulator.workloads.kinds import KINDS
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
 TYPICAL_TOKENS = 2_000
-"""Prompt length in tokens at which the prefill speed of a simulated engine is computed, which routers know from the
-beginning.
+"""Length in tokens of the prompt for which the prefill speed of a simulated engine is computed; routers know this speed
+from the beginning.
 """
 
 

@@ -1,4 +1,5 @@
-"""`python -m fairlead_simulator.what_if`: simulates a job of the control API, which reads the lines that it prints.
+"""`python -m fairlead_simulator.what_if`: simulates a job for the control API, which reads the lines that this process
+prints.
 
 The job and its runs are read from standard input (`fairlead_client.simulation_jobs`). When standard input closes, no
 reader waits for further figures, and the process ends at once.
@@ -50,17 +51,17 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
 PROMPT_TOKENS = 2_000
-"""The prompt length at which an engine's speed is compared with the speed of a pool's instances."""
+"""The prompt length in tokens for which an engine's speed is compared with the speed of a pool's instances."""
 LONGEST_SECONDS = 30 * 86_400.0
 _FULL = 0.98
-"""Share of an engine's KV memory that one request may need."""
+"""Maximum share of an engine's KV memory that a single request may need."""
 
 Tell = Callable[[JobLine], None]
 
 
 def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
-    """Simulate runs of the job in order, as they arrive, each with the requests as they are; a run with a seed other
-    than 0 exchanges the start times of its sessions. Raises WorkloadImpossible, and InvalidInput for parameters.
+    """Simulate runs of the job in order, as they arrive. Each run uses the recorded requests; a run with a seed other
+    than 0 exchanges the start times of their sessions. Raises WorkloadImpossible, and InvalidInput for parameters.
     """
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
@@ -78,10 +79,10 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
 
 
 def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
-    """Return the engine's model with the KV cache and the prefill speed of the pool's instances, and its description in
-    words.
+    """Return an engine model with the KV cache size and the prefill speed of the pool's instances, and its description
+    in words.
 
-    Engines that are simulated themselves behave as they do when they are served.
+    If the pool's engines are themselves simulated, the model behaves as they do.
     """
     base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
@@ -104,9 +105,9 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
 def with_steps_of(
     target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
 ) -> tuple[EnginePreset, str]:
-    """Return the engine with decode steps scaled to the times measured while these requests arrived, and that in words.
-    The engine is unchanged if no times were measured, or if its steps are known better: from a fit, or because the
-    pool's engines are simulated.
+    """Return the engine with its decode steps scaled to the times measured while these requests arrived, and a
+    description of that in words. The engine is not changed if no times were measured, or if its steps are known better:
+    from a fit, or because the pool's engines are simulated.
     """
     step, instances = target.decode_step_seconds, target.decoding_instances
     if step is None or not instances or target.fitted is not None or target.simulated is not None:
@@ -120,7 +121,7 @@ def with_steps_of(
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
-    """Return the engine model that serves as the simulated engine's server does with these figures."""
+    """Return an engine model that behaves like the server of the simulated engine with these figures."""
     at_one = replace(
         base,
         block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
@@ -133,7 +134,7 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
 
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
-    """Return the requests that an engine can serve, and in words what was changed. Raises WorkloadImpossible."""
+    """Return the requests that an engine can serve, and descriptions of what was changed. Raises WorkloadImpossible."""
     fitting = [one for one in requests if _fits(one, engine)]
     notes = []
     if len(fitting) < len(requests):
@@ -153,8 +154,8 @@ def _fits(one: TraceRequest, engine: EnginePreset) -> bool:
 
 
 def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: Sequence[int], engine: EnginePreset) -> list[float | None]:
-    """Return `JobLine.alone`: the prefill seconds of each request with the hits of an endless cache, None for requests
-    that do not fit. The requests that fit are the workload's rows.
+    """Return `JobLine.alone`: the prefill seconds of each request with the hits of an unlimited shared cache, None for
+    requests that do not fit. The rows of the workload are the requests that fit.
     """
     fitting = iter(
         engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(workload.rows, ideal, strict=True)
@@ -163,7 +164,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """Return a trace row of the request. A block without an id equals no other block."""
+    """Return a trace row for the request. A block without an id gets one that no other block has."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -226,18 +227,19 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
 
 
 _WHOLE = 1.001
-"""Upper limit of a job's weight, the number of requests per recorded request, at which all requests count as
-recorded.
+"""A job's weight is the number of requests per recorded request. Up to this weight, the job counts as having all
+requests recorded.
 """
 LOADED_TIMES = 10.0
-"""Assumed ratio of the speed at which an engine loads tokens from host memory to the speed at which it
-computes them.
+"""Assumed speed at which an engine loads tokens from host memory, as a multiple of the speed at which it computes
+them.
 """
 
 
 def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
-    """Return the gain of a host cache. None if the cache is not on the GPU, in pools of prefill and decode instances,
-    and if only some sessions were recorded: between two requests of a session, unknown requests were served.
+    """Return the gain of a cache in host memory. None if the prefix cache is not on the GPU, in pools of prefill and
+    decode instances, and if only some sessions were recorded, because unknown requests were served between two requests
+    of a session.
     """
     if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
         return None
@@ -267,13 +269,13 @@ def _nothing_but(one: HostCache | None, run: JobRun, rate: float) -> RunFigures:
 
 
 def parts_by_time(begin: int, end: int) -> list[range]:
-    """Return the indexes of jobs from `begin` to before `end`, divided into parts in order of time."""
+    """Return the indexes of jobs from `begin` to `end` (excluded), divided into parts in order of time."""
     return [range(*pair) for pair in pairwise(begin + (end - begin) * part // PARTS for part in range(PARTS + 1))]
 
 
 def parts_by_session(jobs: Sequence[Job]) -> list[set[int]]:
-    """Return the indexes of the jobs, divided into parts with each session whole in one part; a job without a session
-    counts as one. Empty if there are too few sessions.
+    """Return the indexes of the jobs, divided into parts so that all jobs of a session are in the same part; a job
+    without a session counts as a session. Empty if there are too few sessions.
     """
     places: dict[str | int, int] = {}
     parts: list[set[int]] = [set() for _ in range(PARTS)]
@@ -289,8 +291,8 @@ def _parts(outcome: RunResult, ideal: Sequence[int], targets: Targets, parts: Se
 
 
 def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...], SimulatedScaling | None]:
-    """Return the events that change a pool at the time `at`, and the rules by which the pool scales itself all the
-    time.
+    """Return the events that make the change to a pool at the time `at`, and the rules by which the pool is scaled
+    during the whole run; None without such rules.
     """
     events: list[TimelineEvent] = []
     startup = change.startup_seconds
@@ -368,7 +370,7 @@ class _Progress:
 
 
 def main() -> None:
-    """Read the job, simulate each requested run, and end when the input closes."""
+    """Read the job, simulate each requested run, and end when standard input closes."""
     gc.disable()  # reading makes millions of objects and no cycles
     lines = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)  # not sys.stdin's, which Python closes when it ends
     line = lines.readline()

@@ -22,15 +22,18 @@ _CHUNK = 1 << 20
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The audit log's newest entry in the backup."""
+    """The newest entry of the audit log in the backup."""
 
     id: int
     chain: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a backup. `schema` is the newest migration, `postgres` the server's version (180006), `sha256` a
-    digest per member.
+    """The contents of a backup.
+
+    `schema`: the newest migration.
+    `postgres`: the server's version, such as 180006.
+    `sha256`: a digest of each member.
     """
 
     format: int = FORMAT
@@ -43,18 +46,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotABackup(FairleadError):
-    """This version cannot read the file, or the file was cut short."""
+    """The file cannot be read by this version, or was cut short."""
 
 
 class Writer:
-    """The writer of a backup's members."""
+    """Writes a backup's members."""
 
     def __init__(self, kept: zipfile.ZipFile) -> None:
         self._kept = kept
         self.sha256: dict[str, str] = {}
 
     def add(self, name: str, content: Callable[[], bytes]) -> None:
-        """Add a member: `content` returns its next bytes, and b"" at its end."""
+        """Add a member. Each call of `content` returns its next bytes, and b"" at the end."""
         digest = hashlib.sha256()
         with self._kept.open(name, "w", force_zip64=True) as member:
             while part := content():
@@ -74,8 +77,8 @@ class Writer:
 
 @contextmanager
 def written(path: Path) -> Iterator[Writer]:
-    """Yield the writer of a new backup that only its owner may read, and that appears at `path` once the block has
-    ended without an error.
+    """Yield the writer of a new backup, which only its owner may read. It appears at `path` when the block has ended
+    without an error.
 
     Raises InvalidInput if a file exists at the path.
     """
@@ -106,7 +109,9 @@ class Backup:
         return self._kept.open(name)
 
     def document(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects in a member; empty for a backup of the database alone."""
+        """Return the objects in a member; empty if the backup has no such member, because it is of the database
+        alone.
+        """
         if name not in self.manifest.sha256:
             return []
         return msgspec.json.decode(self._kept.read(name), type=list[dict[str, Any]])
@@ -114,7 +119,7 @@ class Backup:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Backup]:
-    """Yield the backup at `path`, after reading all of it once. Raises NotABackup."""
+    """Yield the backup at `path`, after reading and checking all of it. Raises NotABackup."""
     try:
         with zipfile.ZipFile(path) as kept:
             yield Backup(kept, _checked(kept, path))

@@ -1,4 +1,4 @@
-"""The cluster's part of a backup: pools, the replica counts of roles, and the Secrets that the chart made."""
+"""The part of a backup from the cluster: pools, the replica counts of roles, and the Secrets that the chart made."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 
 class ClusterFailed(FairleadError):
-    """The cluster does not answer, or refuses what a backup needs of it."""
+    """The cluster does not respond, or refuses a request that a backup needs."""
 
 
 class Cluster:
@@ -37,11 +37,11 @@ class Cluster:
         self._api = api
 
     async def pools(self) -> list[Document]:
-        """Return all InferencePools in the form in which a person would write them."""
+        """Return all InferencePools, as manifests without the fields that the cluster adds."""
         return [_as_written(one) for one in await self._list("inferencepools")]
 
     async def roles(self) -> list[Document]:
-        """Return namespace, name and replicas of all roles."""
+        """Return namespace, name and number of replicas of all roles."""
         return [
             {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"], "replicas": one["spec"]["replicas"]}
             for one in await self._list("inferencepoolroles")
@@ -54,7 +54,7 @@ class Cluster:
         return [_as_written({**one, "apiVersion": "v1", "kind": "Secret"}) for one in (found or {}).get("items") or ()]
 
     async def make(self, wanted: Document) -> str:
-        """Make an object that does not exist; return a line that says what was done."""
+        """Create an object unless it exists; return a line about what was done."""
         namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         what = f"{wanted['kind']} {namespace}/{name}"
         folder = "/api/v1" if wanted["kind"] == "Secret" else _OURS

@@ -100,7 +100,7 @@ def _refuse_newer(file: Path, manifest: Manifest) -> None:
 
 
 def _of_empty(url: str) -> int:
-    """Return the server's version. Raises NotEmpty for a database that has tables."""
+    """Return the server's version. Raises NotEmpty if the database has tables."""
     with connected(url) as connection:
         if (there := database.schema(connection)) is not None:
             raise database.NotEmpty(
@@ -143,8 +143,8 @@ async def _add_cluster(writer: Writer, kubeconfig: str, namespace: str) -> None:
 
 
 async def _restore_cluster(found: Backup, kubeconfig: str) -> list[str]:
-    """Restore the cluster's part. Return lines that say what was made, and what is left to do once the operator has
-    made the roles.
+    """Restore the part from the cluster. Return lines about what was created, and about what is left to do once the
+    operator has created the roles.
     """
     async with cluster(kubeconfig) as there:
         made = [await there.make(one) for name in (SECRETS, POOLS) for one in found.document(name)]

@@ -1,4 +1,4 @@
-"""The database's part of a backup: PostgreSQL's own tools, with a snapshot for the backup and one transaction for the
+"""The part of a backup from the database, by PostgreSQL's own tools: a snapshot for the backup, one transaction for the
 restore.
 """
 
@@ -33,8 +33,8 @@ class NotEmpty(FairleadError):
 
 @contextmanager
 def snapshot(url: str) -> Iterator[tuple[str, psycopg.Connection]]:
-    """Yield the name of a snapshot that other connections can read until the block ends, and a connection
-    that sees it.
+    """Yield the name of a database snapshot that other connections can use until the block ends, and a connection that
+    uses it.
     """
     with connected(url) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -51,7 +51,7 @@ def schema(connection: psycopg.Connection) -> str | None:
 
 
 def now(connection: psycopg.Connection) -> datetime:
-    """Return the time when the connection's transaction began, by the server's clock."""
+    """Return the time at which the connection's transaction began, by the server's clock."""
     [at] = connection.execute("SELECT now()").fetchone() or (None,)
     assert isinstance(at, datetime)
     return at
@@ -65,8 +65,8 @@ def head(connection: psycopg.Connection) -> Head | None:
 
 @contextmanager
 def dumping(url: str, name: str, version: int) -> Iterator[Callable[[], bytes]]:
-    """Yield a function that returns the next bytes of a dump of the snapshot `name`, from a server of this version
-    (180006). Raises ToolFailed.
+    """Yield a function that returns the next bytes of a dump of the snapshot `name`. `version` is the server's, such as
+    180006. Raises ToolFailed.
     """
     arguments = ("--format=custom", f"--snapshot={name}")
     with _running("pg_dump", url, version, arguments, stdout=subprocess.PIPE) as process:
@@ -76,7 +76,7 @@ def dumping(url: str, name: str, version: int) -> Iterator[Callable[[], bytes]]:
 
 
 def restore(url: str, version: int, dump: IO[bytes]) -> None:
-    """Read a dump into an empty database completely or not at all, also if this process dies. Raises ToolFailed."""
+    """Restore a dump into an empty database: completely, or not at all even if this process dies. Raises ToolFailed."""
     arguments = ("--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges")
     with _running("pg_restore", url, version, arguments, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -115,7 +115,7 @@ def _first_line(said: str) -> str:
 
 
 def found(tool: str, major: int) -> str:
-    """Return the first `tool` that accepts a server of this major version. Raises ToolFailed."""
+    """Return the path of the first `tool` that can be used with a server of this major version. Raises ToolFailed."""
     seen = []
     for path in _candidates(tool):
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout

@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlace:
-    """The port of a Service, in the form that the API server's proxy uses."""
+    """The port of a Service, in the notation of the API server's service proxy."""
 
     namespace: str
     name: str
@@ -47,7 +47,8 @@ class ServicePlace:
 class Door:
     """Asks kubectl for its configuration, at most once and only if needed, and opens the connection to a Service.
 
-    `options` are kubectl's own, such as `--context`; with a `token` of None, the token of kubectl's user is used.
+    `options`: kubectl's own options, such as `--context`.
+    `token`: the token for the control API; None = the token of kubectl's user.
     """
 
     def __init__(self, options: tuple[str, ...], place: ServicePlace) -> None:
@@ -67,7 +68,9 @@ class Door:
 
     @property
     def token(self) -> str | None:
-        """The token of kubectl's user; None if the user signs in otherwise than by a token in its configuration."""
+        """The token of kubectl's user; None if the user's configuration has no token, because another way of signing in
+        is used.
+        """
         user = ((self._view.get("users") or [{}])[0]).get("user") or {}
         if file := user.get("tokenFile"):
             return Path(file).read_text(encoding="utf-8").strip()
@@ -75,7 +78,9 @@ class Door:
 
     @contextmanager
     def opened(self, token: str | None) -> Iterator[ControlApi]:
-        """Yield the control API, through a `kubectl proxy` that runs until the block ends. Raises ClickException."""
+        """Yield a client of the control API that uses a `kubectl proxy`, which runs until the block ends. Raises
+        ClickException.
+        """
         with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
             socket = Path(folder) / "proxy"
             accepted = f"^{self._place.path}/"
@@ -103,7 +108,7 @@ class Door:
 
 
 def through_socket(socket: Path, path: str, token: str | None) -> ControlApi:
-    """Return a client of the control API below `path` of the server at a Unix socket."""
+    """Return a client of the control API at `path` on the server of a Unix socket."""
     import httpx
 
     transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket), verify=client_context())
@@ -111,7 +116,7 @@ def through_socket(socket: Path, path: str, token: str | None) -> ControlApi:
 
 
 def place_of(_context: click.Context, _option: click.Parameter, text: str) -> ServicePlace:
-    """Return the value of `--service`. Raises InvalidInput."""
+    """Parse the value of `--service`. Raises InvalidInput."""
     try:
         return ServicePlace.parse(text)
     except ValueError as remedy:

@@ -1,5 +1,5 @@
-"""Entry points of the kubectl plugin: `kubectl-fairlead`, and `kubectl_complete-fairlead`, which kubectl runs at the
-Tab key.
+"""Entry points of the kubectl plugin: `kubectl-fairlead`, and `kubectl_complete-fairlead`, which kubectl runs for
+completion.
 """
 
 import sys
@@ -24,12 +24,14 @@ from fairlead_process.pool_names import USUAL_NAMESPACE, name_argument, pool_nam
 
 PROGRAM = "kubectl fairlead"
 KUBECTLS_OWN = ("--context", "--cluster", "--user", "--kubeconfig", "--as", "--request-timeout")
-"""Options that are passed on to kubectl; each has a value."""
+"""Options that are passed on to kubectl; each takes a value."""
 OWN = (*KUBECTLS_OWN, "--service")
 
 
 class Planning(click.Group):
-    """Group of the commands that change a pool: they show plans and do not apply them."""
+    """A group of commands that make and show the plan of a change without applying it; `--no-apply` is added to
+    each.
+    """
 
     def __init__(self) -> None:
         super().__init__("plan", help="Make and show the plan of a change, and apply nothing; `apply ID` does.", commands=change.commands)
@@ -74,7 +76,7 @@ OF_THE_API = (
 
 
 class Plugin(LazyGroup):
-    """The plugin's group, whose options may be anywhere on the command line, like kubectl's own."""
+    """The plugin's command group. Its options may be anywhere on the command line, like kubectl's own."""
 
     def __init__(self) -> None:
         super().__init__({**VERBS, **{name: SUBCOMMANDS[name] for name in OF_THE_API}})
@@ -109,9 +111,7 @@ def _enter(namespace: str | None, service: ServicePlace, **given: str | None) ->
 
 
 def own_first(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the plugin's options before all others, wherever they were written; what follows `--`
-    stays.
-    """
+    """Return the arguments with the plugin's options moved to the beginning. Arguments after `--` stay."""
     first: list[str] = []
     rest: list[str] = []
     words = iter(arguments)

@@ -1,8 +1,8 @@
 """Records an engine: its KV events as they arrive, and requests with the cached tokens that the engine counted.
 
-The requests are conversations that have the same beginning and grow, a few at a time, so that blocks are shared, used
-again and, in a small cache, evicted. Requests are sent one after the other. The file is that of `fairlead kv-events
-check`.
+The requests are turns of conversations that have the same beginning, so that blocks are shared, used again and, in a
+small cache, evicted. A few conversations are in progress at a time, but requests are sent one after the other. The file
+has the format that `fairlead kv-events check` reads.
 """
 
 import asyncio
@@ -29,14 +29,16 @@ from fairlead_process.clock import SteadyClock
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 
 CONVERSATIONS = 8
-"""Number of conversations at a time; a conversation that has reached its greatest length is replaced by a new one."""
+"""Number of conversations in progress; when one has reached its maximum length, a new one takes its place."""
 TURNS = 12
 WORDS_A_TURN = 60
 OUTPUT_TOKENS = 16
 QUIET_SECONDS = 1.0
-"""Seconds without an event after the last request, after which all events that it caused have arrived."""
+"""Seconds without an event after the last request, after which all of its events have arrived."""
 CONNECT_SECONDS = 1.0
-"""Seconds to wait for a subscription, because ZMQ does not report it; an engine across a network needs less."""
+"""Seconds to wait until a subscription is connected, because ZMQ does not report that; longer than any network
+needs.
+"""
 _WORDS = (
     "river",
     "stone",
@@ -56,9 +58,7 @@ _WORDS = (
 )
 
 _now = SteadyClock()
-"""The recorder's clock. The difference of two of its times is the time that has passed, even if the machine's clock is
-set meanwhile.
-"""
+"""The recorder's clock. It advances steadily, even if the machine's clock is set meanwhile."""
 
 
 class EngineUnsuitable(FairleadError):
@@ -67,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Counts of what was written."""
+    """How many batches and requests were written, and the sums of the requests' tokens."""
 
     batches: int
     requests: int
@@ -83,7 +83,9 @@ class _Conversation:
 
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """Sends requests to the engine at `url` and writes rows to `file`; `progress` is called after each request."""
+    """Sends requests to the engine at `url` and writes a row to `file` for each of them and for each event. `progress`
+    is called after each request.
+    """
 
     url: str
     engine_type: str
@@ -199,7 +201,7 @@ async def _first_model(engine: httpx.AsyncClient) -> str:
 
 
 async def _tokens(engine: httpx.AsyncClient, model: str, text: str) -> list[int]:
-    """Return the text's tokens, without the tokens that begin every prompt."""
+    """Return the tokens of the text, without the tokens that the engine adds at the beginning of every prompt."""
     if not text:
         return []
     answer = await engine.post("/tokenize", json={"model": model, "prompt": text, "add_special_tokens": False})
@@ -217,7 +219,7 @@ def _created(path: Path) -> IO[bytes]:
 def record_to(
     path: Path, url: str, engine_type: str, model: str | None, requests: int, seed: int, progress: Callable[[], None]
 ) -> Recorded:
-    """Write a recording to a file, packed if its name ends with `.gz`; the file of a failed recording is removed.
+    """Write a recording to a file, gzipped if its name ends with `.gz`. If the recording fails, the file is removed.
 
     Raises InvalidInput for a file that cannot be written, EngineUnsuitable for an engine that reports too little.
     """

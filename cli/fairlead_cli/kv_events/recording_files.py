@@ -53,7 +53,7 @@ _ROW: msgspec.json.Decoder[_EventRow | _RequestRow | _MetricsRow] = msgspec.json
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """The content of a recording file. `bad_rows` has one line of text for each unusable row."""
+    """A parsed recording. `bad_rows` has a message for each unusable row."""
 
     batches: list[RecordedBatch] = field(default_factory=list)
     requests: list[RecordedRequest] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """Reads the recording in a file. Raises InvalidInput if none of it can be used."""
+    """Read a recording from a file. Raises InvalidInput if no row of it is usable."""
     recording = Recording()
     try:
         with path.open("rb") as file:

@@ -4,7 +4,7 @@
 those pods reach Services. Each is a separate process and uses only the Kubernetes API to reach the others, so each also
 works with a real cluster. `python -m processkube` starts any of them.
 
-It exists to develop and test programs that run on Kubernetes, and must never be offered for production. Programs must
-not notice that they run here. Its danger is an undocumented difference from a real cluster: README.md lists the known
-differences, and the contract suites run against a real API server too.
+It is for developing and testing programs that run on Kubernetes, and must never be offered for production. These
+programs must not notice the difference from a real cluster. Its danger is an undocumented difference: README.md lists
+the known ones, and the contract suites run against a real API server too.
 """

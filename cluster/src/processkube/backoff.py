@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Delays that double from `first_seconds` to `longest_seconds`.
+    """Delays that double with each exit, from `first_seconds` to `longest_seconds`.
 
     They begin at `first_seconds` again after the process has run for `forgive_after_seconds`.
     """
@@ -16,7 +16,7 @@ class Backoff:
     failures: int = 0
 
     def after_exit(self, ran_seconds: float) -> tuple["Backoff", float]:
-        """Return the state to keep and the seconds to wait, after a run that lasted `ran_seconds`."""
+        """Return the next state, and the seconds to wait, after a run that lasted `ran_seconds`."""
         failures = 0 if ran_seconds >= self.forgive_after_seconds else self.failures
         delay = min(self.longest_seconds, self.first_seconds * 2.0 ** min(failures, 30))
         return replace(self, failures=failures + 1), delay

@@ -18,9 +18,9 @@ class InvalidInput(ProcesskubeError):
 
 
 class ClusterProblem(ProcesskubeError):
-    """The Kubernetes API answered with an error, or did not answer (`status` is None).
+    """The Kubernetes API responded with an error, or did not respond (`status` is None).
 
-    `reason` is the reason word of the Kubernetes Status (NotFound, Conflict, …) if there was one.
+    `reason` is the reason of the Kubernetes Status (NotFound, Conflict, …) if there was one.
     """
 
     def __init__(self, message: str, *, status: int | None = None, reason: str = "") -> None:

@@ -1,6 +1,6 @@
 """Identifies processes by pid and start time, and finds and ends them.
 
-With the start time, a pid that the system gave to another process is never taken for ours.
+Because of the start time, another process that later gets the same pid is never mistaken for the identified one.
 
 Linux only (`/proc`, pidfd).
 """
@@ -50,7 +50,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Return whether this very process still runs."""
+    """Return whether the identified process still runs, and not only another one with its pid."""
     return identity_of(identity.pid) == identity
 
 
@@ -75,9 +75,9 @@ def uptime_seconds(identity: ProcessIdentity) -> float:
 
 
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
-    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that are left.
+    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that still run.
 
-    Returns the number of processes that were alive.
+    Return the number of processes that were alive.
     """
     alive = [identity for identity in identities if send_signal(identity, first_signal)]
     deadline = time.monotonic() + grace_seconds
@@ -107,9 +107,9 @@ def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
 
 
 async def until_end(identity: ProcessIdentity) -> None:
-    """Return when the process has ended; it need not be our child.
+    """Return when the process has ended; it need not be a child of this process.
 
-    The exit status of a child is left to be collected.
+    The exit status of a child can still be collected afterwards.
     """
     try:
         descriptor = os.pidfd_open(identity.pid)

@@ -1,4 +1,4 @@
-"""Measures the nesting depth of JSON before it is read, because the depth at which decoders fail depends on the
+"""Measures the nesting depth of JSON before it is decoded, because the depth at which decoders fail depends on the
 interpreter.
 """
 
@@ -7,7 +7,7 @@ import numpy as np
 _CHUNK = 65_536
 _QUOTE = ord('"')
 _STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
-"""The change of the nesting depth by each byte, as a signed byte."""
+"""By byte value: how the byte changes the nesting depth, as a signed byte."""
 
 
 def nests_deeper(content: bytes, deepest: int) -> bool:

@@ -15,10 +15,8 @@ from processkube.yaml_documents import complaint, read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """The address and credentials of one Kubernetes API.
-
-    They are a base URL, TLS trust (None for plain HTTP), a bearer token, if any, and the certificate of the authority
-    that the file names, in PEM (empty when it names none).
+    """The address and credentials of one Kubernetes API: a base URL, TLS trust (None for plain HTTP), a bearer token,
+    if any, and the certificate of the authority that the file names, in PEM (empty if it names none).
     """
 
     server: str
@@ -28,7 +26,7 @@ class ClusterConnection:
 
 
 def read_kubeconfig(path: Path) -> ClusterConnection:
-    """Read the connection of the file's current context. Raises ProcesskubeError naming file and field."""
+    """Read the connection of the file's current context. Raises ProcesskubeError, which names file and field."""
     try:
         document = read_yaml(path.read_bytes())
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
@@ -56,7 +54,7 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
 
 
 def _authority(path: Path, cluster: Mapping[str, Any]) -> bytes:
-    """Return the certificate authority, which `_tls` has read before."""
+    """Return the certificate authority in PEM; `_tls` has already checked that it is readable."""
     if "certificate-authority-data" in cluster:
         return base64.b64decode(cluster["certificate-authority-data"])
     return (path.parent / cluster["certificate-authority"]).read_bytes() if "certificate-authority" in cluster else b""

@@ -1,10 +1,10 @@
-"""Routers that let one of them decide (docs/decisions/0022-one-router-decides.md).
+"""Several routers let one of them decide for a pool (docs/decisions/0022-one-router-decides.md).
 
-company ──► callers (what others ask of this router) ──────────────► connections ──► frames
-        ├─► meeting ──► decider (what this router asks of another) ─┘  both prove who they are by proofs
-        └─► listed (who is on this machine, or whom the control API knows of)
+company ──► callers (routers for which this router decides) ───────► connections ──► frames
+        ├─► meeting ──► decider (a router that decides for this one) ─┘  `proofs`: both prove their identity
+        └─► listed (addresses of routers, on this machine or from the control API)
 
-This package must not decide: the scheduler of the asked router does. Its danger is a request for which two routers
-decide, or no router. A router that loses its decider decides alone again, and each of the two keeps reporting the
-requests until the other does.
+This package must not make routing decisions: the scheduler of the deciding router does. Its danger is a request for
+which two routers decide, or no router. A router that loses its decider decides alone again, and each of the two keeps
+reporting the requests until the other does.
 """

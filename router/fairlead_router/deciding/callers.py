@@ -1,4 +1,4 @@
-"""The requests of other routers that ask this one to decide."""
+"""The deciding router's end of its connections to other routers, which send it their requests."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
-"""Maximum number of connections whose routers have not proven their identity; one more ends the oldest."""
+"""Maximum number of connections to routers that have not proven their identity. One more connection closes the
+oldest.
+"""
 LONGEST_NAME = 200
 """Maximum number of characters of a router's name."""
 
 
 class _Guest:
-    """A pool for which one caller asks, as the scheduler that decides for the pool sees it."""
+    """One pool of one other router for which this router decides; the scheduler sends its verdicts to it."""
 
     def __init__(self, connection: RouterConnection, pool: Pool, scheduler: SharedScheduler) -> None:
         self._connection = connection
@@ -45,7 +47,7 @@ class _Guest:
         self.scheduler = scheduler
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Send the verdict to the router that asked."""
+        """Send a decision about a request to the router that asked for it."""
         self._connection.say(str(self.pool.key), replace(verdict, request=named(verdict.request.id)))
 
 
@@ -59,9 +61,10 @@ class _Stranger:
 
 
 class _Caller:
-    """A router that has proven that it may ask. `ahead_seconds` is an upper bound on how far the deciding router's
-    clock is ahead of the caller's. Every message takes some time to arrive, so the smallest difference seen is the
-    closest.
+    """Another router that has proven its identity, and for which this router decides.
+
+    `ahead_seconds`: an upper bound on how far this router's clock is ahead of the other router's clock. It is the
+    smallest difference seen between sending time and receiving time, because every message takes some time to arrive.
     """
 
     def __init__(self, router: str, ahead_seconds: float) -> None:
@@ -71,8 +74,10 @@ class _Caller:
 
 
 class Callers:
-    """All routers that are connected to ask this one, whose name is `router`. It reads only messages of routers that
-    know the `secret`, and answers no others. `left` is called with each connection that has ended.
+    """The connections to other routers that ask this router to decide.
+
+    `router` is this router's name. Messages are processed only from routers that prove that they know `secret`; other
+    connections are closed. `left` is called with each connection that has ended.
     """
 
     def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float], left: Callable[[RouterConnection], None]) -> None:
@@ -87,11 +92,11 @@ class Callers:
 
     @property
     def asking(self) -> int:
-        """Number of routers that ask this one to decide for at least one pool."""
+        """Number of other routers for which this router decides in at least one pool."""
         return sum(bool(caller.guests) for caller in self._callers.values())
 
     def connection(self) -> RouterConnection:
-        """Return the connection for a router that has just connected."""
+        """Return the protocol object for a router that has just connected."""
         if len(self._strangers) >= MOST_STRANGERS:
             next(iter(self._strangers)).close()
         made = RouterConnection(self._hear, self._end, hears_stale=False)
@@ -99,7 +104,9 @@ class Callers:
         return made
 
     def let_go(self) -> None:
-        """Drop routers that have been silent for too long, and give back the requests of pools deleted here."""
+        """Close the connections of routers that have been silent for too long. Stop deciding for pools that were
+        deleted in this router.
+        """
         for connection in tuple(self._strangers):
             if connection.is_silent or connection.is_overdue:
                 connection.close()
@@ -112,19 +119,21 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """Drop routers that may already count this router as gone."""
+        """Close the connections of routers that may already have given up on this router after a long silence."""
         for connection in tuple(self._callers):
             if connection.is_stale:
                 connection.close()
 
     def give_back(self, pool: Pool) -> None:
-        """Stop deciding for other routers' requests of the pool."""
+        """Stop deciding for the pool on behalf of other routers: they decide about their requests again."""
         for connection, caller in tuple(self._callers.items()):
             if str(pool.key) in caller.guests:
                 self._give_back(connection, caller, str(pool.key))
 
     def decide_no_more(self) -> None:
-        """Give every request back to the router that sent it, before this router stops."""
+        """Stop deciding on behalf of all other routers, before this router stops: they decide about their requests
+        again.
+        """
         self._takes = False
         for connection, caller in tuple(self._callers.items()):
             for name in tuple(caller.guests):
@@ -214,7 +223,9 @@ class Callers:
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
-    """Return an asking router's message with its times converted to this router's clock."""
+    """Return another router's message with its times converted to this router's clock, which is at most `ahead_seconds`
+    ahead.
+    """
     assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):
         request = replace(word.request, arrived_at=word.request.arrived_at + ahead_seconds)

@@ -25,8 +25,8 @@ from fairlead_router.pools.pools import Pools
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
-"""If a call of `look` is later than this, the process was suspended: it first reads what other routers sent
-meanwhile.
+"""A call of `look` more than this many seconds after the previous call shows that the process was suspended. That call
+closes no silent connection, because messages of other routers may wait unread.
 """
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
@@ -35,11 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 class Company:
-    """Finds the other routers of `directories` and asks, for each pool, the one that decides. A router that does not
-    answer counts as absent, and without others this router decides for all its pools. Where directories differ, the
-    last one wins.
+    """Connects to the other routers of `directories`, and lets one router decide for each pool. A router that does not
+    answer counts as absent; a router without others decides for all its pools. If directories have different entries
+    for a router, the entry of the last directory counts.
 
-    It listens at `listener`, or else at a free port of the loopback, and lets them in by `door`.
+    Other routers connect to `listener`, or to a free port of the loopback if it is None; `door` limits their
+    connections.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Company:
         self._looked_at = 0.0
 
     async def look(self) -> None:
-        """Connect to new routers, drop routers that left, and ask the router that decides. Called several times a
-        second.
+        """Connect to new routers, drop routers that left, and choose each pool's deciding router again. Called several
+        times a second.
         """
         if self._server is None and not self._stopping:
             self._listen()
@@ -89,14 +90,14 @@ class Company:
             self._metrics.met_routers = len(self._meeting.answering())
 
     def let_stale_go(self) -> None:
-        """Drop the routers that may have gone on alone while this process was suspended. Called before any decision
-        that is made because time has passed.
+        """Close the connections of routers that may have decided alone while this process was suspended. Called before
+        every decision of a timer.
         """
         self._callers.let_stale_go()
 
     def decide_no_more(self) -> None:
-        """Stop deciding for other routers before this router stops: give their requests back. Its own questions
-        continue.
+        """Stop deciding for other routers before this router stops: they decide about their requests again. Other
+        routers still decide for this router's pools.
         """
         self._stopping = True
         for directory in self._directories:
@@ -164,9 +165,10 @@ class Company:
         self._metrics.asked_pools = asked
 
     def _decider(self, pool: Pool) -> OtherRouter | None:
-        """Return the router that decides for the pool; None when this router does.
+        """Return the other router that decides for the pool; None if this router decides.
 
-        A pool that refuses requests after their prefill is not shared: its routers need the answer at once.
+        A pool whose scheduler may refuse a request after its prefill is never shared: its routers need the decision at
+        once.
         """
         if self._stopping or pool.table.early_rejection.mode == "AfterPrefill":
             return None

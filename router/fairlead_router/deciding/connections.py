@@ -1,4 +1,4 @@
-"""A connection between two routers: frames in both directions, and the report of its end."""
+"""A connection between two routers: exchanges frames, and reports when it has ended."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from fairlead_process.doors import STRANGER_SECONDS
 from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
-"""A router that stays silent for longer counts as gone."""
+"""Seconds of silence after which the other router counts as gone."""
 STALE_SHARE = 0.8
-"""After silence for this share of `SILENCE_SECONDS`, a frame ends the connection unread: the frame may have waited
-while this process was suspended, and the router that asked has decided alone by now. An answer would decide twice.
+"""After silence for this share of `SILENCE_SECONDS`, the next frame closes the connection unread. The frame may have
+waited while this process was suspended; the router that sent it may have decided about its requests alone by now, and
+an answer would decide twice.
 """
 GREETING_SECONDS = 2.0
-"""A router that has not proven its identity within this time is dropped, even if it keeps sending."""
+"""Seconds within which a router must prove its identity; after that it is disconnected, even if it keeps sending."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""A router that leaves more than this number of bytes unread counts as gone too."""
+"""Maximum number of sent bytes that the other router may leave unread; beyond it, that router counts as gone."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """A connection that calls `heard` with each frame, and `ended` once at its end; after that it calls neither. With
+    """A connection that calls `heard` with each frame, and `ended` once when it ends; after that it calls neither. With
     `hears_stale` it also passes on frames that follow a long silence.
     """
 
@@ -46,7 +47,7 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other router may already count this router as gone."""
+        """Whether the other router may already have given up on this router after a long silence."""
         return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
 
     @property
@@ -97,7 +98,9 @@ class RouterConnection(asyncio.Protocol):
         self.close()
 
     def say(self, pool: str, body: Body) -> None:
-        """Send a frame, together with all other frames of this turn of the event loop."""
+        """Send a frame about the pool (`namespace/name`, or "" for no pool), together with all other frames of this
+        turn of the event loop.
+        """
         if not self.is_open:
             return
         if not self._unsent:

@@ -1,4 +1,4 @@
-"""Another router, which this one may ask to decide."""
+"""Another router, which may decide for this router's pools."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fairlead_router.pools.pool import Pool
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
-"""Seconds for which a router is not asked again for a pool that it left or that this router took back."""
+"""Seconds until a router is asked again to decide for a pool that it gave up or that this router took back."""
 LONGEST_AGAIN_SECONDS = 30.0
-"""Longest pause before a router is asked again. The pause grows while the router keeps leaving a pool: it does not have
-the pool, or asks another router itself.
+"""The longest pause in seconds before a router is asked again to decide for a pool. The pause doubles while the router
+keeps giving the pool up, because it does not have the pool or lets a third router decide for it.
 """
 
 
 class _Words:
-    """Sends the messages about one pool to the router that decides."""
+    """Sends the messages about one pool to the router that decides for it."""
 
     def __init__(self, connection: RouterConnection, pool: str) -> None:
         self._connection = connection
@@ -51,10 +51,12 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """Seconds until the router is asked again, keyed by the pools that it left shortly after it was asked."""
+        """By pool: the last pause in seconds after the other router gave the pool up. It doubles if the router gives
+        the pool up again soon after it was asked.
+        """
         self._asked_at: dict[str, float] = {}
         self.answers = False
-        """Whether the other router has proven that it is the listed one, and so can be asked."""
+        """Whether the other router has proven that it is the listed router, so that it can be asked to decide."""
         self.was_met = False
         """Whether the other router had proven its identity before the connection ended."""
         self.connection = RouterConnection(self._hear, self._end, hears_stale=True)  # what it decided, it has recorded
@@ -75,14 +77,14 @@ class OtherRouter:
         return tuple(self._asked.values())
 
     def may_be_asked(self, pool: Pool) -> bool:
-        """Return whether the router can be asked for the pool: it has proven its identity, and its pause after leaving
-        the pool is over.
+        """Return whether the router can be asked to decide for the pool: it has proven its identity, and the pause
+        since it last gave up the pool is over.
         """
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
-        """Let the other router decide for a pool. This router keeps reporting its requests until the other reports
-        them.
+        """Let the other router decide for a pool. This router keeps reporting its own requests until the other router
+        reports them.
         """
         name, now = str(pool.key), self._now()
         self._asked[name] = pool
@@ -92,15 +94,15 @@ class OtherRouter:
         scheduler.ask(_Words(self.connection, name), now)
 
     def ask_no_more(self, pool: Pool) -> None:
-        """Decide for the pool in this router again."""
+        """Decide for the pool in this router again, and not in the other."""
         name = str(pool.key)
         if self._asked.get(name) is pool:
             self.connection.say(name, Leave())
             self._take_back(name, AGAIN_SECONDS)
 
     def _left(self, name: str) -> None:
-        """Handle that the other router does not decide for the pool: take the pool back, and pause before the next
-        question.
+        """Handle the message that the other router does not decide for the pool: decide for it here, and wait before
+        that router is asked again.
         """
         soon = self._now() - self._asked_at[name] < LONGEST_AGAIN_SECONDS
         pause = self._pauses[name] = min(2 * self._pauses.get(name, AGAIN_SECONDS / 2) if soon else AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
@@ -130,7 +132,7 @@ class OtherRouter:
                 pool.account.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
     def _greet(self, connection: RouterConnection, body: Body) -> None:
-        """Prove that this router may ask, and check that the other router is the listed one."""
+        """Prove this router's identity to the other router, and check that the other router is the listed one."""
         if isinstance(body, Challenge) and self._handshake is None:
             self._handshake = Handshake(self.listed.secret, self._router, self.listed.router, (self._nonce, body.nonce))
             connection.say("", Proof(code=self._handshake.of_asking()))

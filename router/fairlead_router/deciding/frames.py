@@ -1,4 +1,6 @@
-"""The messages between routers on the wire: four bytes of length, then MessagePack of kind, pool and body."""
+"""The messages between routers as bytes: four bytes of length, then a MessagePack of the message's type, pool and
+body.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,15 @@ from fairlead.routing.contracts.sharing import (
 )
 
 PROTOCOL = 4
-"""Version of the protocol. Routers with different numbers do not ask each other."""
+"""Version of the protocol. Routers with different versions do not connect to each other."""
 
 LARGEST_FRAME = 1024 * 1024
 """Maximum number of bytes of a frame."""
 LARGEST_GREETING = 1024
-"""The same limit for a router that has not yet proven that it may ask."""
+"""Maximum number of bytes of a frame from a router that has not proven its identity yet."""
 MOST_BLOCKS = 48 * 1024
-"""Maximum number of blocks of each kind sent for a prompt, from its beginning. The rest of a longer prompt counts as
-cached nowhere.
+"""Maximum number of block keys of each kind (the router's own and the engine's) that are sent for a prompt, from the
+prompt's beginning. Later blocks count as cached nowhere.
 """
 _LENGTH_BYTES = 4
 
@@ -46,8 +48,8 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a router that wants to ask. `now` is the time of its own clock; `nonce` was never sent
-    before.
+    """The first message of a router that wants another router to decide. `now` is the time of the sender's clock;
+    `nonce` was never sent before.
     """
 
     protocol: int
@@ -58,22 +60,22 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The answer to `Hello`."""
+    """The reply to `Hello`."""
 
     nonce: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The answer to `Challenge`: it shows that the asking router knows the secret of the router that it asks."""
+    """The reply to `Challenge`: a code which proves that the sender knows the other router's secret."""
 
     code: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a valid `Proof`: it proves that the asked router knows the secret too. The address of a killed
-    router may belong to any process by now.
+    """The reply to a valid `Proof`: a code which proves that the deciding router knows the secret too. Without it,
+    another process that got the address of a killed router could pose as that router.
     """
 
     code: bytes
@@ -81,24 +83,26 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """A message sent several times a second, and answered, so that the silent end of a connection is noticed."""
+    """A message sent several times a second, with a reply, so that a connection that ended silently is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """From now on the sender asks for the pool of this `uid`. Its requests in flight follow."""
+    """The request to decide for the pool with this `uid` from now on. Messages about the sender's requests in flight
+    follow.
+    """
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """The sender no longer asks for the pool."""
+    """The message that the receiver no longer decides for the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """This router does not decide for the pool."""
+    """The message that its sender does not decide for the pool."""
 
 
 Control = Hello | Challenge | Proof | Welcome | Alive | Join | Leave | Gone
@@ -135,7 +139,7 @@ _inner = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
 class Frame(NamedTuple):
-    """A pool's `namespace/name`, or "" for a frame about no pool, and the body."""
+    """A message of the protocol: the `namespace/name` of its pool, or "" for a message about no pool, and its body."""
 
     pool: str
     body: Body
@@ -148,14 +152,16 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Cuts the received bytes into frames of at most `largest` bytes each."""
+    """Splits the received bytes into frames of at most `largest` bytes each."""
 
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self.largest = largest
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete; `largest` may change from one frame to the next. Raises FrameError."""
+        """Yield the frames that `data` completes; `largest` may change from one frame to the next. Raises
+        FrameError.
+        """
         buffer = self._buffer
         buffer += data
         begin = 0
@@ -185,7 +191,9 @@ def _decode(content: bytes) -> Frame:
 
 
 def bounded(word: Word) -> Word:
-    """Return the message, shortened to fit into a frame whatever its request's length; names in a request are short."""
+    """Return the message, shortened so that it fits into a frame however long its request is. Names in a request are
+    short anyway.
+    """
     if not isinstance(word, Asked | UnderWay):
         return word
     request = word.request
@@ -196,5 +204,5 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """Return the request of a verdict, with its id only: the router that asked has the other fields."""
+    """Return a request with only this id, for a verdict: the router that asked for the verdict has the other fields."""
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

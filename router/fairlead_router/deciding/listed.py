@@ -1,7 +1,7 @@
 """The directories in which routers find each other: a folder on one machine, or the control API.
 
-In the folder each router has a file that only their user can read. With the API, each router reports its address for
-other routers, and the API's receipts name the others; while the API is away, the last receipt holds.
+In the folder each router writes a file that only its user can read. With the API, each router reports its address, and
+the API's receipt lists the other routers; while the API cannot be reached, the last receipt counts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fairlead_router.deciding.frames import PROTOCOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A router and its address. Both routers of a connection prove to each other that they know its `secret`. Each
-    process makes a new secret, and it never crosses that connection.
+    """A router and its address. Both routers of a connection prove to each other that they know the listed router's
+    `secret`. Each process makes a new secret, and never sends it over that connection.
     """
 
     router: str
@@ -33,17 +33,17 @@ class Listed:
 
     @property
     def is_understood(self) -> bool:
-        """Whether the listed router speaks this router's protocol."""
+        """Whether the listed router has the same protocol version as this router."""
         return self.protocol == PROTOCOL
 
 
 class Directory(Protocol):
-    """A directory in which routers publish their addresses. It may be out of date: a listed router may be gone, or
-    another process may have its address.
+    """A directory in which routers publish their addresses. An entry may be out of date: its router may have stopped,
+    and another process may have got its address.
     """
 
     def enter(self, own: Listed) -> None:
-        """Publish this router's address, again if the entry was lost. Raises OSError."""
+        """Publish this router's address; called again, it restores a lost entry. Raises OSError."""
 
     def leave(self, router: str) -> None:
         """Withdraw the router's address from the directory."""
@@ -57,15 +57,15 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """The files of all routers. A killed router leaves its file behind, whose address no longer answers or
-    belongs to another process.
+    """A folder with one file for each router. A killed router leaves its file behind; then no process, or another
+    process, has the address in the file.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def enter(self, own: Listed) -> None:
-        """Write this router's file, again if it was removed. Raises OSError."""
+        """Write this router's file; called again, it restores a removed file. Raises OSError."""
         path = self._file(own.router)
         if self._read(path) == own:
             return
@@ -82,7 +82,7 @@ class Folder:
             self._file(router).unlink()
 
     def listed(self) -> dict[str, Listed]:
-        """Return all routers by name, without files of other users and files that cannot be read or understood."""
+        """Return all routers by name. Skips files of other users and files that cannot be read or decoded."""
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             one = self._read(path)
@@ -101,11 +101,11 @@ class Folder:
 
 
 class ToldRouters:
-    """The routers that the control API names. Reports send `own`, and their receipts bring the list."""
+    """The directory of routers at the control API. Each report to the API has `own`, and its receipt has the list."""
 
     def __init__(self) -> None:
         self.own: AskAddress | None = None
-        """This router's address for other routers; None while it cannot be asked."""
+        """This router's address for other routers; None while other routers cannot connect to it."""
         self._listed: dict[str, Listed] = {}
 
     def enter(self, own: Listed) -> None:
@@ -117,11 +117,11 @@ class ToldRouters:
         self.own = None
 
     def listed(self) -> dict[str, Listed]:
-        """Return all live routers that can be asked, as the API last reported them."""
+        """Return all live routers that other routers can connect to, from the last receipt of the API."""
         return dict(self._listed)
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """Keep the list of a receipt: all live routers that can be asked."""
+        """Keep the list of live routers of a receipt."""
         self._listed = {
             router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
             for router, one in told.items()

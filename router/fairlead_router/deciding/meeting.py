@@ -17,7 +17,7 @@ LONGEST_PAUSE_SECONDS = 8.0
 
 
 class _Attempt:
-    """The attempts to connect to one router that is not connected."""
+    """The repeated attempts to connect to one router."""
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
@@ -27,8 +27,8 @@ class _Attempt:
 
 
 class Meeting:
-    """Connects in the background, so that an address without an answer delays nothing. `ended` is called with each
-    connection that ends.
+    """Connects to routers in the background, so that an address that does not respond delays nothing. `ended` is called
+    with each connection that ends.
     """
 
     def __init__(self, ended: Callable[[OtherRouter], None]) -> None:
@@ -46,7 +46,9 @@ class Meeting:
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
-        """Connect to the `listed` routers and to no others; `made` returns the connection to one of them."""
+        """Connect to the `listed` routers, and close the connections to all others. `made` returns the `OtherRouter`
+        for a listed router.
+        """
         for router, known in tuple(self._others.items()):
             if listed.get(router) != known.listed:
                 known.connection.close()
@@ -62,8 +64,8 @@ class Meeting:
                 attempt.task = asyncio.create_task(self._connect(attempt, made))
 
     def lost(self, other: OtherRouter) -> None:
-        """Handle that a connection has ended: connect again after a pause. The pause grows each time no router proved
-        its identity.
+        """Handle that a connection has ended: connect again after a pause. The pause grows after each connection that
+        ended before the other router proved its identity.
         """
         name = other.listed.router
         if self._others.get(name) is not other:

@@ -1,12 +1,12 @@
 """Proofs by which two routers show each other that they know a secret, without sending it.
 
-    who asks ── Hello (nonce) ──────► who is asked
-             ◄─ Challenge (nonce) ───
-             ── Proof (code) ───────►   no answer if the code is wrong
-             ◄─ Welcome (code) ──────
+    asking router ── Hello (nonce) ──────► asked router
+                  ◄─ Challenge (nonce) ───
+                  ── Proof (code) ───────►   the connection is closed if the code is wrong
+                  ◄─ Welcome (code) ──────
 
-A code is an HMAC over both names and both nonces, so that a code is valid neither for another connection nor for the
-other direction.
+A code is an HMAC over the names of both routers and both nonces, so that a code is valid neither for another connection
+nor for the other direction.
 """
 
 import hmac
@@ -22,7 +22,9 @@ def new_nonce() -> bytes:
 
 
 class Handshake:
-    """The codes of one connection, from `asking` to `asked`, by the `secret` of the asked router."""
+    """Computes the codes of one connection from the router `asking` to the router `asked`, with the `secret` of the
+    asked router.
+    """
 
     def __init__(self, secret: str, asking: str, asked: str, nonces: tuple[bytes, bytes]) -> None:
         self._key = secret.encode()

@@ -1,14 +1,15 @@
-"""What an engine reports about itself: its metrics, under the names of its type and version, and its list of models.
+"""Parses what an engine reports about itself: its metrics page, with metric names by engine type and version, and its
+list of models.
 
-vLLM renamed the gauge of its KV cache with version 0.10; the first name that is present counts. An engine with several
-data-parallel ranks has a line for each rank. For the engine as a whole, requests and cache sizes are summed, and the
-largest used share counts. SGLang may repeat a rank's figures, for each of its parallel processes and for each priority;
-the largest is the rank's.
+vLLM renamed the gauge of its KV cache with version 0.10; if several names are possible, the first one on the page
+counts. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole, numbers of
+requests and cache sizes are summed, and the used share is the largest one. SGLang may repeat a rank's samples, for each
+of its parallel processes and for each priority; the largest is the rank's.
 
-Figures that change with an engine's steps are read by rank. Most steps of a long prompt generate no part of an answer.
-After such a step vLLM changes only the used share of its KV cache, because it counts tokens and steps by the outputs of
-its requests (`AsyncLLM._run_output_handler`). SGLang repeats its figures for up to 30 s after it has become idle
-(`Scheduler.check_memory`), so it is given that much more time.
+Metrics that change with an engine's steps are read by rank, to see whether the rank makes progress. Most steps of a
+long prompt generate no token. After such a step vLLM changes only the used share of its KV cache, because it counts
+tokens and steps by the outputs of its requests (`AsyncLLM._run_output_handler`). SGLang repeats its samples for up to
+30 s after it has become idle (`Scheduler.check_memory`), so an SGLang engine has 30 s more before it counts as stalled.
 """
 
 import math
@@ -48,23 +49,23 @@ class MetricNames:
     """The metric names of one engine type."""
 
     kv_usage: tuple[str, ...]
-    """Gauges of the used share of the KV cache, newest name first."""
+    """Gauges of the used share of the KV cache, the name of the newest engine version first."""
     running: str
     waiting: str
     rank: bytes
     """The label that names the data-parallel rank."""
     tells_all_ranks: bool
-    """Whether the page has all ranks to which the engine's server sends requests."""
+    """Whether the metrics page has samples for every rank that the engine's server can send requests to."""
     cache_tokens: str = ""
     """Gauge of the tokens that fit into a rank's KV cache."""
     cache_config: str = ""
-    """Gauge that has the size of a KV cache in its labels instead."""
+    """Gauge whose labels have the size of the KV cache, for engines without `cache_tokens`."""
     steps: tuple[str, ...]
-    """Counters that change with the engine's steps, and never through its HTTP server alone."""
+    """Counters that change with the engine's steps, and never because of HTTP requests alone."""
     sleep: str = ""
-    """Gauge with the label `sleep_state`, which shows whether the engine is awake."""
+    """Gauge whose label `sleep_state` shows whether the engine is awake."""
     least_seconds: float = LEAST_SECONDS
-    """The shortest time in seconds within which a counter changes while the engine works."""
+    """Shortest time in seconds after which an unchanged counter can mean that the engine does not work."""
 
 
 _VLLM = MetricNames(
@@ -103,12 +104,12 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
 
 
 class PageUnreadable(Exception):
-    """The answer is not a list of models."""
+    """The response is not a list of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
-    """The metrics of an engine, or of one of its ranks; None for metrics that it does not report."""
+    """The metrics of an engine or of one of its ranks; None for a metric that the engine does not report."""
 
     kv_usage: float | None = None
     """The used share of the KV cache as reported, possibly outside 0 to 1."""
@@ -116,24 +117,26 @@ class EngineFigures:
     waiting: int | None = None
     kv_cache_tokens: int | None = None
     movement: Movement | None = None
-    """The figures that change with the engine's steps; None if it reports none of them, or sleeps."""
+    """The counters that change with the engine's steps; None if the engine reports no such counter, or sleeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePage(EngineFigures):
-    """What an engine's metrics page reports."""
+    """The parsed metrics page of an engine."""
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
-    """The figures of each data-parallel rank, by the engine's number of the rank."""
+    """The metrics of each data-parallel rank, by rank index."""
     asleep: bool = False
-    """Whether the engine reports that it sleeps: it takes requests, answers its health probe, and computes nothing."""
+    """Whether the engine reports that it sleeps: it accepts requests and passes its health probe, but computes
+    nothing.
+    """
     implausible: str = ""
-    """A message about the figures that were left out because they cannot be true; empty if there are none."""
+    """A message about reported values that were dropped because they are impossible; empty if there are none."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
-    """Read a metrics page. `kv_usage_metric` is the declared name of the KV cache's gauge; if it is the engine type's
-    own name, the older names count too.
+    """Parse a metrics page. `kv_usage_metric` is the gauge of the KV cache's used share that the pool declares; if this
+    is the default name of the engine type, the names of older versions count too.
     """
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
@@ -169,8 +172,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
-    """Return what an engine with vLLM's NixlConnector has fetched from other engines since its start: bytes of KV
-    blocks, and the number of prompt tokens in these blocks.
+    """Return what an engine with vLLM's NixlConnector has fetched from other engines since its start: the bytes of KV
+    blocks, and the number of prompt tokens whose blocks they are.
     """
     samples = _Samples(page)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
@@ -179,7 +182,7 @@ def fetched_blocks(page: bytes) -> tuple[float, float]:
 
 
 def _asleep(samples: "_Samples", names: MetricNames, label: re.Pattern[bytes]) -> set[bytes]:
-    """Return the ranks that report that they sleep."""
+    """Return the labels of the ranks that report that they sleep."""
     awake = ((labels, value) for labels, value in samples.of(names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
     return {rank for rank, value in _by_rank(awake, label).items() if not value}
 
@@ -192,7 +195,7 @@ def _movements(
     used: Sequence[Mapping[bytes, float]],
     asleep: Collection[bytes],
 ) -> dict[bytes, Movement]:
-    """Return the changing figures of each rank that is awake; empty if no rank reports them."""
+    """Return the step counters of each rank that is awake, by rank label; empty if no rank reports such counters."""
     counts = [_by_rank(samples.within(name, COUNT), label) for name in names.steps]
     if not any(counts):
         return {}
@@ -208,7 +211,7 @@ def _movements(
 
 
 def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
-    """Return the changing figures of the engine as a whole."""
+    """Return the step counters of the engine as a whole, from those of its ranks; None without ranks."""
     if len(ranks) <= 1:
         return next(iter(ranks), None)
     return Movement(
@@ -220,16 +223,16 @@ def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldModels:
-    """The models that an engine serves, and the `engine.type` that its answer names."""
+    """The names of the models that an engine serves, and the `engine.type` that its response indicates."""
 
     names: tuple[str, ...]
     engine_type: str = "vllm"
     implausible: str = ""
-    """A message about the names that were left out; empty if there are none."""
+    """A message about model names that were dropped; empty if there are none."""
 
 
 def read_models(answer: bytes) -> ToldModels:
-    """Read the answer of `GET /v1/models`. Raises PageUnreadable."""
+    """Parse the response of `GET /v1/models`. Raises PageUnreadable."""
     try:
         models = decode_json(answer, _MODELS, deepest=PAGE_LEVELS).data
     except msgspec.MsgspecError as error:
@@ -253,8 +256,8 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 class _Samples:
-    """The samples of a Prometheus text page, by name; records which of them cannot be true. Each name costs one pass
-    over the page, whatever its content.
+    """The samples of a Prometheus text page, by name. It records which samples are impossible. Each name costs one pass
+    over the page, whatever the page holds.
     """
 
     def __init__(self, page: bytes) -> None:
@@ -277,7 +280,7 @@ class _Samples:
             place = page.find(wanted, end)
 
     def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
-        """Yield labels and value of the samples within the bound, and record the others."""
+        """Yield labels and value of the samples within the bound, and record the samples beyond it."""
         for labels, value in self.of(name):
             if bound.holds(value):
                 yield labels, value
@@ -285,7 +288,9 @@ class _Samples:
                 self._faults.setdefault(name, bound.words(name, value))
 
     def configured(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Yield the tokens that a KV cache holds, by the other labels of this gauge."""
+        """Yield the number of tokens that a KV cache can hold, from the labels of this gauge, with the gauge's other
+        labels.
+        """
         for labels, _ in self.of(name):
             told = {label: float(value[:_LONGEST_NUMBER]) for label, value in _CACHE_LABEL.findall(labels)}
             for label, value in tuple(told.items()):
@@ -296,7 +301,7 @@ class _Samples:
                 yield labels, tokens
 
     def ranks(self, names: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """Return the numbers of these data-parallel ranks with their labels, in order."""
+        """Return the indexes of these data-parallel ranks with their labels, in order."""
         numbers = {
             int(name): name for name in names if name.isdigit() and len(name) <= _LONGEST_RANK and self._holds("a rank", int(name), RANK)
         }
@@ -305,7 +310,7 @@ class _Samples:
         return sorted(numbers.items())[:MOST_RANKS]
 
     def faults(self) -> str:
-        """Return a message about the samples that cannot be true; empty if there are none."""
+        """Return a message about the impossible samples; empty if there are none."""
         return "; ".join(self._faults.values())
 
     def _holds(self, name: str, value: float, bound: Bound) -> bool:
@@ -316,7 +321,7 @@ class _Samples:
 
 
 def _number(told: bytes) -> float:
-    """Return the first word as a number; NaN if it is not a number."""
+    """Return the first word of a sample's value as a number; NaN if it is not a number."""
     fields = told.split(None, 1)
     try:
         return float(fields[0][:_LONGEST_NUMBER]) if fields else math.nan
@@ -325,7 +330,9 @@ def _number(told: bytes) -> float:
 
 
 def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -> dict[bytes, float]:
-    """Return the largest value of each rank, keyed by the value of `label`, or by b"" for samples without the label."""
+    """Return the largest value of each rank, keyed by the rank's value of `label`; the key is b"" for samples without
+    it.
+    """
     ranks: dict[bytes, float] = {}
     for labels, value in samples:
         found = label.search(labels)

@@ -1,6 +1,6 @@
-"""Engines' cards of the models they serve (`GET /v1/models`), and the facts that hold for all engines of a pool.
+"""The model cards of engines (`GET /v1/models`), and merged cards with what holds for all engines of a pool.
 
-An engine may report anything: its cards are bounded in number and size, and no card makes a pool serve a model that
+An engine may report anything: its cards are limited in number and size, and no card makes a pool serve a model that
 another pool declares.
 """
 
@@ -15,22 +15,20 @@ from fairlead.plausibility import LONGEST_NAME, PAGE_LEVELS
 from fairlead_process.json_documents import nests_deeper
 
 Card = Mapping[str, Any]
-"""A model's card as its engine wrote it."""
+"""A model's card as its engine sent it."""
 
 MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields of which the smallest number counts, because a request longer than one engine's limit may go to
-that engine.
-"""
+"""Fields of which a merged card has the smallest value, because any of the engines may get a request."""
 
 _OF_ONE_ANSWER = ("id", "created")
-"""Fields of a permission that an engine makes new for each answer."""
+"""Fields of a permission whose values an engine changes with each response."""
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:
-    """Return the cards of an engine's list by their ids, without cards that are unreadable or too large."""
+    """Return the cards of an engine's list by model id. Skips cards that cannot be parsed or are too large."""
     if nests_deeper(answer, PAGE_LEVELS):
         return {}
     try:
@@ -54,7 +52,7 @@ def _is_small(card: Card) -> bool:
 
 
 def merged(cards: Sequence[Card]) -> dict[str, Any]:
-    """Return one card for a model that several engines serve: the facts on which they agree, and the smallest context
+    """Return one card for a model that several engines serve: the fields on which they agree, and the smallest context
     length.
     """
     agreed: dict[str, Any] = {}
@@ -76,9 +74,9 @@ def _compared(field: str, value: Any) -> Any:
 
 
 def aliases_of(model: str, engines: Iterable[Mapping[str, Card]]) -> frozenset[str]:
-    """Return further names under which all these engines serve the model (`--served-model-name a b`): the names of
-    cards with the same root, but without the parent that an adapter has. An engine that does not list the model is left
-    out.
+    """Return the other names under which all these engines serve the model (`--served-model-name a b`). These are the
+    ids of cards with the same root as the model's card, except adapters, whose cards have a parent. An engine that does
+    not list the model is ignored.
     """
     shared: frozenset[str] | None = None
     for cards in engines:

@@ -1,4 +1,4 @@
-"""Engines that answer nothing at all, or make no progress. This separates an engine that hangs from an engine that
+"""Tracks engines that do not respond at all, or make no progress. It tells an engine that hangs from an engine that
 computes for a long time.
 """
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 SILENT_SECONDS = 30.0
-"""Seconds after which the router no longer waits for an engine that has served its metrics before and now answers
-nothing.
+"""Seconds after which the router no longer waits for an engine that served its metrics earlier and now does not
+respond.
 """
 
 
 class Stall(NamedTuple):
-    """An engine, or these data-parallel `ranks` of it, with work but without progress. `avoidable`: other instances can
-    serve its waiting requests.
+    """A finding that an engine, or some of its data-parallel ranks, has work but makes no progress. `avoidable`:
+    whether other instances can serve the requests that wait for it.
     """
 
     words: str
@@ -25,18 +25,18 @@ class Stall(NamedTuple):
     """The stalled ranks; None means all ranks of the engine."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Return whether requests at this rank wait for a stalled rank. None: it is unknown at which rank the requests
-        are.
+        """Return whether requests at this rank wait for a stalled rank; with None, the rank of the requests is
+        unknown.
         """
         return self.ranks is None or rank in self.ranks
 
 
 class Silences:
-    """The silence of each engine, keyed by address: since when it has answered nothing, how many requests it reports as
-    running, and whether it is stalled. An engine answers if it serves its metrics, which a working engine does while it
-    computes, or sends any part of an answer.
+    """For each engine, by address: since when it has not responded, how many running requests it reports, and whether
+    it is stalled. An engine responds if it serves its metrics, which a working engine does while it computes, or sends
+    any part of a response.
 
-    Times are those of the clock `awake`, which stands still while this process is suspended.
+    Times are of the clock `awake`, which stands still while this process is suspended.
     """
 
     def __init__(self, awake: Callable[[], float]) -> None:
@@ -44,33 +44,35 @@ class Silences:
         self._since: dict[str, float] = {}
         self._running: dict[str, int] = {}
         self.stalls: dict[str, Stall] = {}
-        """The latest findings of `engine_lives`."""
+        """The latest stalls that `engine_lives` found, by address."""
 
     def since(self, address: str) -> float:
-        """Return the time of the first question that the engine has not answered; infinity if it answers."""
+        """Return the time since which the engine has not responded: the time of its first unanswered probe. Infinity if
+        it responds.
+        """
         return self._since.get(address, math.inf)
 
     def is_silent(self, address: str, seconds: float) -> bool:
-        """Return whether the engine has answered nothing for `seconds`, or for `SILENT_SECONDS` if it has ever served
-        its metrics.
+        """Return whether the engine has not responded for `seconds`, or for `SILENT_SECONDS` if it has ever served its
+        metrics.
         """
         limit = min(seconds, SILENT_SECONDS) if address in self._running else seconds
         return self.awake() - self.since(address) >= limit
 
     def unanswered(self, address: str) -> None:
-        """Record that the engine has not answered a question."""
+        """Record that the engine has not responded to a probe."""
         self._since.setdefault(address, self.awake())
 
     def heard(self, address: str) -> None:
-        """Record that the engine has answered something."""
+        """Record that the engine has responded."""
         self._since.pop(address, None)
 
     def runs(self, address: str, requests: int) -> None:
-        """Record the number of requests that the engine runs, by its metrics."""
+        """Record how many running requests the engine reports."""
         self._running[address] = requests
 
     def works(self, address: str) -> bool:
-        """Return whether the engine answers, and reports that it runs requests."""
+        """Return whether the engine responds and reports running requests."""
         return address not in self._since and self._running.get(address, 0) > 0
 
     def keep(self, addresses: Collection[str]) -> None:

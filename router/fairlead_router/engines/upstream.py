@@ -11,7 +11,7 @@ from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamC
 
 
 class UpstreamPool:
-    """Idle connections by address; opens new ones. `clock` gives seconds; only differences matter."""
+    """Idle connections by address; opens new ones. `clock` returns seconds from any start."""
 
     def __init__(
         self, clock: Callable[[], float], *, connect_seconds: float = 2.0, idle_seconds: float = 30.0, idle_limit: int = 512
@@ -35,8 +35,8 @@ class UpstreamPool:
         return None
 
     async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
-        """Open a connection within `seconds` or within the general limit, whichever is less. Raises UpstreamFailure:
-        refused or unreachable, or deadline if `seconds` were too few to find out.
+        """Open a connection within `seconds`, or within the general connect timeout if that is shorter. Raises
+        UpstreamFailure of kind refused, unreachable, or deadline if `seconds` passed first.
         """
         host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
@@ -55,7 +55,7 @@ class UpstreamPool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Give back a connection whose answer is complete, for reuse if both sides can."""
+        """Take back a connection whose response is complete; keep it for reuse if both sides allow that."""
         if connection.closed or not connection.complete or not connection.keep_alive or connection.half_sent:
             connection.close()
             return
@@ -70,7 +70,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """Drop a connection that has closed, if it was idle."""
+        """Drop a connection that has closed, if it was among the idle ones."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)
@@ -99,9 +99,10 @@ class UpstreamPool:
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
-        """GET a small document from an engine, with these header lines; with a JSON `body`, POST the body.
+        """GET a small document from an engine, with these header lines; with a JSON `body`, POST that body instead.
 
-        Raises UpstreamFailure, also for a status other than 200; BeyondBounds for more than `limit` bytes.
+        Raises UpstreamFailure, also for a status other than 200. Raises BeyondBounds for a response of more than
+        `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:

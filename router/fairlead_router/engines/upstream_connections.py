@@ -21,7 +21,7 @@ from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
 
 HIGH_WATER = 256 * 1024
-"""Bytes of an answer held for a slow client before the engine is paused."""
+"""Bytes of a response that are buffered for a slow client before the router stops reading from the engine."""
 
 _SILENCE_SECONDS = 5
 _PROBES = 3
@@ -32,20 +32,21 @@ _DEAD_HOST_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE_SECONDS * (1 + _PROBES)),
 )
-"""Keep-alive options by which a host that answers no packet for 20 s counts as dead, and its requests as lost. While an
-engine computes for a long time, its kernel still answers the probes.
+"""TCP keep-alive options. A host that acknowledges no packet for 20 s counts as dead, and its requests as lost. The
+kernel of an engine's host acknowledges these probes even while the engine computes for a long time.
 """
 
 
 class UpstreamFailure(Exception):
-    """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status. `answer`
-    is the engine's response if its status is a success but it reports a failure, or has no content or no end.
+    """A failure of an engine to respond properly.
 
-    `words` say what the engine did; clients read them after the instance's name (`shown`). The address `at` and the
-    `detail` are for the log only; `str(failure)` has all three.
-
-    `status` is the engine's own code for the failure, 0 = none. `retry_after_seconds` is the time after which the
-    engine wants the next request, if it named one. `headers` are those of its response that hold without the body.
+    `kind`: refused, unreachable, timeout, lost, protocol or status.
+    `answer`: the engine's response, if its status is a success but it reports a failure, or has no content or no end.
+    `words`: what the engine did; clients read it after the instance's name (`shown`).
+    `at`, `detail`: the address and details, for the log only; `str(failure)` has them and `words`.
+    `status`: the engine's own code for the failure; 0 = none.
+    `retry_after_seconds`: the time after which the engine accepts the next request, if it named one.
+    `headers`: headers of the engine's response that remain valid without the body.
     """
 
     def __init__(
@@ -67,17 +68,19 @@ class UpstreamFailure(Exception):
         self.headers = headers
 
     def shown(self, subject: str) -> str:
-        """Return the sentence for clients; `subject` is the instance's name, or "it" after the first mention."""
+        """Return the sentence about the failure for clients; `subject` is the instance's name, or "it" after the first
+        mention.
+        """
         return f"{subject} {without_addresses(self.words)}"
 
     @property
     def reached(self) -> bool:
-        """Whether the engine may have received the request; False if there was no connection to send it on."""
+        """Whether the engine may have received the request; False if no connection could be opened."""
         return self.kind not in UNREACHED
 
 
 class BeyondBounds(UpstreamFailure):
-    """What an engine sent is larger, or more, than anything that engines send."""
+    """An engine sent something that is larger than any real engine sends."""
 
     def __init__(self, words: str, *, at: str) -> None:
         super().__init__("protocol", words, at=at)
@@ -93,16 +96,20 @@ _ADDRESS = re.compile(
     r"|(?<![\w.-])[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}\.(?:svc|local|internal)(?:\.[A-Za-z0-9-]{1,63}){0,4}"
 )
 MOST_WORDS = 2000
-"""Maximum number of characters of an engine's message that a client gets in an error of the router."""
+"""Maximum number of characters of an engine's message that the router quotes in an error for a client."""
 
 
 def without_addresses(words: str) -> str:
-    """Return a message of an engine or of the system without hosts, addresses and ports, which clients must not see."""
+    """Return a message of an engine or of the operating system without hosts, addresses and ports: clients must not see
+    them.
+    """
     return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 
 class _Heard(NamedTuple):
-    """The parser's callbacks. A body has as many pieces as events, so `on_body` calls no function of ours."""
+    """The callbacks of the HTTP parser. `on_body` is a list's own method, so that a body with many pieces calls no
+    Python function.
+    """
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]
@@ -131,7 +138,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
-        """The pieces of a body that have arrived and were not handed on. The list object stays the same: the parser
+        """The received pieces of a body that were not consumed yet. The list object never changes, because the parser
         appends to it.
         """
         heard = _Heard(self.on_header, self.on_headers_complete, self._pieces.append, self.on_message_complete)
@@ -143,14 +150,14 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Bytes received outside of a body, since the request or since the last piece of a body."""
+        """Bytes received outside of a body, counted from the request or from the last piece of a body."""
         self._beyond = ""
-        """A message about what is beyond its bounds; empty if nothing is."""
+        """A message about what exceeds a limit; empty if nothing does."""
         self._sending_paused = False
         self.received = 0
-        """Number of times that bytes arrived on this connection; if it stops growing, the engine is silent."""
+        """Number of times that bytes arrived on this connection. While it does not grow, the engine is silent."""
         self.half_sent = False
-        """Whether the engine answered before all of the request was sent; the connection cannot be used again then."""
+        """Whether the engine responded before the whole request was sent; the connection is then not reused."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.busy = False
@@ -163,7 +170,7 @@ class UpstreamConnection(asyncio.Protocol):
     # ── sending a request and reading its answer ──
 
     def send(self, head: bytes, body: bytes) -> None:
-        """Write one request: `head` up to and including the empty line, then `body`."""
+        """Write a request, or its beginning: `head` ends with the empty line; `body` follows."""
         transport = self._transport
         assert transport is not None
         self.busy = True
@@ -184,9 +191,9 @@ class UpstreamConnection(asyncio.Protocol):
             transport.writelines((head, body))
 
     async def send_more(self, piece: bytes) -> None:
-        """Write more of the request's body; waits while the engine is slow to take it.
+        """Write more of the request's body; waits while the engine reads slowly.
 
-        Raises UpstreamFailure when the engine is lost.
+        Raises UpstreamFailure if the connection to the engine is lost.
         """
         while self._sending_paused and self._failure is None:
             await self._wait()
@@ -199,16 +206,16 @@ class UpstreamConnection(asyncio.Protocol):
             await asyncio.sleep(0)  # only the event loop reports the loss; a sender with more to send would starve it
 
     async def first(self) -> None:
-        """Wait for status, headers and the first body bytes (or the end). Raises UpstreamFailure."""
+        """Wait for status and headers, and for the first bytes or the end of the body. Raises UpstreamFailure."""
         while not (self.status and (self._pieces or self.complete)):
             if self._failure is not None:
                 raise self._failure
             await self._wait()
 
     async def read(self) -> bytes:
-        """Return the body bytes that have arrived; b"" when the response is complete.
+        """Return the body bytes that have arrived since the last call; b"" when the response is complete.
 
-        Raises UpstreamFailure when the engine is lost before that.
+        Raises UpstreamFailure if the connection is lost before that.
         """
         while not self._pieces:
             if self.complete:
@@ -221,17 +228,17 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     def unread(self, piece: bytes) -> None:
-        """Put bytes back, so that they are read again before the rest."""
+        """Put bytes back; the next read returns them before any others."""
         if piece:
             self._pieces.insert(0, piece)
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
-        """Hand every piece but the last to `sink`.
+        """Pass every piece of the body but the last to `sink`, and return the last piece (maybe empty) when the
+        response is complete.
 
-        `sink` returns whether it can take more; if not, the engine is paused until `resume`.
+        `sink` returns whether it can take more; if not, reading from the engine stops until `resume`.
 
-        Returns the last piece (maybe empty) once the answer is complete. Raises UpstreamFailure when the engine is lost
-        before that.
+        Raises UpstreamFailure if the connection is lost before the end.
         """
         self._sink = sink
         try:
@@ -263,7 +270,7 @@ class UpstreamConnection(asyncio.Protocol):
         return taken
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:
-        """Drop the connection now; a task that waits on it gets `failure`."""
+        """Close the connection now; a task that waits for it gets `failure`."""
         if self._failure is None:
             self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
         self.closed = True
@@ -382,14 +389,14 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = status
 
     def _bound_head(self) -> None:
-        """Refuse a head that is too large. The bytes that have arrived since may be the body's."""
+        """Fail if the response's head is too large. Bytes that arrived after the headers may belong to the body."""
         if len(self.headers) > MOST_HEADERS:
             self._refuse(f"answered with {len(self.headers)} headers; {MOST_HEADERS} are allowed")
         if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES:
             self._refuse(f"answered with a head of more than {HEAD_BYTES} bytes")
 
     def _refuse(self, words: str) -> None:
-        """Stop the parser, and keep what is beyond its bounds."""
+        """Stop the parser, and record the message about the exceeded limit."""
         self._beyond = words
         raise ValueError(words)
 

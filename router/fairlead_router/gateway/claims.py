@@ -1,9 +1,9 @@
-"""The tenant and the priority class of a request, as far as the client is trusted to name them.
+"""Finds the tenant and the priority class of a request, as far as its client is trusted to name them.
 
-The headers are those of llm-d's endpoint picker, the newer names first. The class is an InferenceObjective in llm-d,
-and one of the pool's classes here. A key of the gateway's own settings belongs to the operator, and is trusted. A key
-made by a person allows at most its own class, and its requests count for its own tenant. The settings say whether a
-client without a key is trusted, where no key is required.
+The headers are those of llm-d's endpoint picker; if a header has an old and a new name, the new one counts. The class
+is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key of the gateway's own settings
+belongs to the operator, and is trusted. A key made by a person allows at most its own class, and its requests count for
+its own tenant. Where no key is required, the settings say whether a client without a key is trusted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Shown = list[tuple[bytes, bytes]]
 
 
 def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """Return the class of a request for the pool. `trusted`: a client without a key may ask for any class."""
+    """Return the priority class of a request for the pool. `trusted`: whether a client without a key may ask for any
+    class.
+    """
     if not pool.classes.are_declared:
         return DEFAULT_CLASS
     asked = _first(headers, OBJECTIVE_HEADERS)
@@ -31,8 +33,8 @@ def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, truste
 
 
 def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """Return the tenant to which a request for the pool is counted: the id of its key, a digest of the name that a
-    trusted client gives, or "".
+    """Return the tenant of a request for the pool: the id of its key, a digest of the tenant name that a trusted client
+    sends, or "".
     """
     if pool.table.routing.fairness != FAIR_TENANTS:
         return ""
@@ -43,7 +45,9 @@ def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool)
 
 
 def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
-    """Return whether the decision is kept if its client asks for it. `anybody`: also for clients without a key."""
+    """Return whether the routing decision is kept at the client's request. `anybody`: whether clients without a key may
+    request it.
+    """
     return anybody if key is None else key.is_shared or key.facts.explain
 
 

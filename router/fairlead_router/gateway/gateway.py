@@ -39,13 +39,13 @@ from fairlead_router.settings import RouterSettings
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 LINGER_SECONDS = 30.0
-"""Seconds for which the rest of a too large body is read and discarded.
+"""Seconds for which the unread remainder of a too large body is read and discarded.
 
 Otherwise the client would see a reset connection instead of the 413.
 """
 
 LINGER_IDLE_SECONDS = 2.0
-"""The discarding of that rest also ends after this many seconds without a byte."""
+"""Seconds without a byte after which the router stops discarding a too large body."""
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,9 @@ class Gateway:
             client.unwatch()
 
     def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
-        """Check a request whose client wants the decision kept, and answer at once if that is impossible."""
+        """If the client wants its routing decision kept and that is impossible, add the reason to the response as a
+        header.
+        """
         if endpoint.handling is not Handling.ROUTED:
             why_not = NO_DECISION
         elif not may_explain(key, anybody=self._settings.explains_without_key):
@@ -150,7 +152,7 @@ class Gateway:
     # ── what is done with a path ──
 
     async def _route(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request through the pool's scheduler."""
+        """Send the request through the pool's scheduler; return the error for the client if it was refused."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -198,7 +200,7 @@ class Gateway:
         return refusal
 
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request to the instance with the fewest requests in flight."""
+        """Send the request to the instance with the fewest requests in flight; return the error if it was refused."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -213,7 +215,9 @@ class Gateway:
         return await self._direct.relay(call, pool, client)
 
     async def _upload(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Read a form until its model is known, then stream it to the instance with the fewest requests in flight."""
+        """Read an upload form until its model is known, then stream the form to the instance with the fewest requests
+        in flight; return the error if it was refused.
+        """
         arrived = self._now()
         headers = scope["headers"]
         form = PassingForm(header_value(headers, b"content-type"))
@@ -237,16 +241,17 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
 
     def _hold(self, client: ClientRequest, size: int) -> None:
-        """Count the kept part of a form among the bodies in memory. Raises BadRequest 503 when there is no room."""
+        """Add `size` bytes of a buffered form to the memory for bodies. Raises BadRequest 503 if there is no room."""
         try:
             client.hold(size)
         except MemoryFull:
             raise memory_full() from None
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request to the instance that made the response; if that instance is not remembered, look for it.
+        """Send a request about a stored response to the instance that made the response. If that instance is not
+        remembered, ask the others for it.
 
-        Neither kind of request needs a body, so the body is dropped.
+        A request about a stored response needs no body, so the body is dropped.
         """
         arrived = self._now()
         await self._bodies.whole(scope["headers"], client)
@@ -270,7 +275,7 @@ class Gateway:
                 later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that goes to a pool and uses no tokens."""
+        """Count a request that is sent to a pool and uses no tokens against the key's limit."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
 
@@ -295,9 +300,10 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413) or problem.code == MEMORY_FULL)
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send an answer that the router made itself.
+        """Send a response that the router itself made.
 
-        If the rest of the body will not be read (`close`, or a half-read upload), the connection ends after it.
+        If the rest of the request's body will not be read (`close`, or a half-read upload), the connection ends after
+        it.
         """
         client.name(self._calls.next_id().encode())
         if client.explains and all(name != KEPT_HEADER for name, _ in answer.headers):
@@ -313,7 +319,7 @@ class Gateway:
         client.end(b"", close=True)
 
     async def _own_fault(self, scope: Scope, dialect: Dialect, client: ClientRequest, send: Send) -> None:
-        """Answer a bug of the router with an id that finds it in the log, never with a traceback or a bare 500."""
+        """Respond to a bug of the router with an id that finds it in the log; never with a traceback or a bare 500."""
         request = client.known_as or self._calls.next_id()
         client.name(request.encode())
         self._metrics.client_errors["internal_error"] += 1
@@ -325,8 +331,8 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """Return the id that the client gives its request ("" if it gives none), and whether the client wants the decision
-    kept.
+    """Return the client's own id of the request ("" if it sends none), and whether the client wants the routing
+    decision kept.
     """
     given, explains = "", False
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""The router's answers about itself: models, health, readiness and version for clients; metrics and a debug view for
+"""The router's responses about itself: models, health, readiness and version for clients; metrics and a debug view for
 its operators.
 """
 
@@ -27,7 +27,7 @@ Scope = dict[str, Any]
 
 
 class Informing:
-    """Answers requests that need no engine. `synced` says whether the control API has sent all its tables at least
+    """Responds to requests that need no engine. `synced` says whether the control API has sent all its tables at least
     once.
     """
 
@@ -37,12 +37,13 @@ class Informing:
         self._metrics = metrics
         self.synced = False
         self.draining = False
-        """Whether the router is stopping: it is no longer ready, and serves only connected clients."""
+        """Whether the router is stopping: it is no longer ready, and serves only clients that are connected already."""
         self.refusing = False
-        """Whether the time to stop is nearly over, so that the router refuses every new request."""
+        """Whether the router is about to stop, and refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
-        """Answer a LOCAL endpoint of the table of paths; `pools` are those that the client may use.
+        """Respond to a request for a LOCAL endpoint of the table of paths. `opens` are the pools that the client may
+        use.
 
         Raises BadRequest 404 for a model that is not served.
         """
@@ -74,10 +75,10 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """Answer 200 once there is a routing table, or it is certain that no table exists; 503 before that and while
-        draining.
+        """Respond with 200 once there is a routing table, or it is certain that no table exists; with 503 before that
+        and while draining.
 
-        The answer also gives the age of the oldest unacknowledged report. A router that cannot report still serves, so
+        The response also has the age of the oldest unacknowledged report. A router that cannot report still serves, so
         that age does not make it unready.
         """
         ready = self.ready
@@ -140,8 +141,8 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """Return one reading per pool and instance. If a pool was deleted and created again with the same name, the new
-    pool comes first.
+    """Return one reading for each instance of each pool. If a pool was deleted and created again with the same name,
+    the new pool's readings come first.
     """
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:
@@ -160,7 +161,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
 
 
 def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
-    """Return the model card for one name in these pools: the facts on which their engines agree."""
+    """Return the model card for the name: the facts on which the engines of these pools agree."""
     told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
     return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 
@@ -183,8 +184,8 @@ def _debug(pool: Pool) -> dict[str, object]:
 
 
 def _carried(document: Mapping[str, object]) -> dict[str, object]:
-    """Return the document without the fields that JSON cannot carry, so that one pool's fields do not break the answer
-    for all pools.
+    """Return the document without fields that cannot be encoded as JSON, so that one pool's fields do not break the
+    response about all pools.
     """
     return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
 
@@ -206,6 +207,6 @@ async def send_json(send: Send, status: int, document: object) -> None:
 
 
 async def send_answer(send: Send, answer: ErrorAnswer) -> None:
-    """Send an answer that the router made itself."""
+    """Send a response that the router itself made."""
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -1,9 +1,8 @@
-"""Finds a prompt's blocks, cut as its engine cuts them, from the tokens that are known, and asks an engine for the
-others.
+"""Finds the keys of a prompt's KV blocks from its known tokens, and asks an engine to tokenize the unknown rest.
 
-Only pools whose engines send KV events need this. No request waits for it: routing uses the tokens that are known when
-a request arrives, and the router's own history for the rest. Meanwhile the engine's own tokenizer is asked, so that the
-next prompt with the same beginning is known.
+Only pools whose engines send KV events need this. No request waits for an engine: routing uses the tokens that are
+known when a request arrives, and the router's own history for the rest. Meanwhile an engine tokenizes the prompt, so
+that the tokens of the next prompt with the same beginning are known.
 """
 
 from __future__ import annotations
@@ -27,16 +26,18 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""Known share of a prompt above which the router does not ask an engine. llm-d's prefix store uses 0.8; but an agent
-adds little with each turn, so the known part of the blocks that its engine holds would soon be a fifth too low.
+"""Known share of a prompt above which the router does not ask an engine to tokenize it. llm-d's prefix store uses 0.8;
+but an agent adds little with each turn, so the known part of the cached blocks would soon be a fifth too small.
 """
 
 AT_ONCE = 4
-"""Maximum number of questions in flight to the engines of one pool; further prompts stay unknown."""
+"""Maximum number of prompts of one pool that its engines tokenize at the same time. The tokens of further prompts stay
+unknown.
+"""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
-"""When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause
-for this long.
+"""After this many disputes in a row on a path (an engine's token count of a request differed from its tokenization), no
+prompt of that path is tokenized for this many seconds.
 """
 
 logger = logging.getLogger(__name__)
@@ -44,14 +45,14 @@ logger = logging.getLogger(__name__)
 
 @value
 class RoutedPrompt:
-    """What routing knows of a prompt's tokens."""
+    """A prompt for routing: its number of tokens, and the keys of its known blocks."""
 
     prompt_tokens: int
     engine_blocks: tuple[int, ...] = ()
 
 
 class _Asking:
-    """The state of the questions to one pool's engines."""
+    """The state of tokenizing one pool's prompts by its engines."""
 
     __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
@@ -60,23 +61,25 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether an engine was seen to render prompts in the usual way; until then the usual way is only an
-        assumption.
-        """
+        """Whether an engine was seen to render prompts as `rendering` says; until then that is only an assumption."""
         self.disputes: Counter[str] = Counter()
-        """Number of disputes in a row, by path."""
+        """Number of disputes in a row, by URL path (see `dispute`)."""
         self.disputed_until: dict[str, float] = {}
-        """The Unix time until which no question is asked for a path."""
+        """By URL path: the Unix time until which no engine is asked to tokenize prompts of this path, because of
+        disputes.
+        """
 
     def dispute(self, path: str, now: float) -> None:
-        """Record that an engine's tokens for a request differ from the expected ones."""
+        """Record a dispute: the tokens that an engine counted for a request differ from those of its tokenization."""
         self.disputes[path] += 1
         if self.disputes[path] >= MOST_DISPUTES:
             self.disputes[path], self.disputed_until[path] = 0, now + DISPUTED_SECONDS
 
 
 class PromptTokens:
-    """The known tokens of prompts, for all pools. `now` is the router's clock in Unix seconds."""
+    """Remembers the token ids of prompts that were tokenized, for all pools. `now` is the router's clock in Unix
+    seconds.
+    """
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._questions = PromptQuestions(upstream, now)
@@ -84,8 +87,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """Return the tokens of a prompt that are known now, for the model or an `adapter`. Asks an engine for the other
-        tokens without waiting for the answer.
+        """Return a prompt with the tokens that are known now, for the model or an `adapter`. For an unknown rest, it
+        asks an engine to tokenize the prompt, and does not wait for the result.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:
@@ -106,7 +109,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """Return the number of open questions about a pool's prompts."""
+        """Return the number of a pool's prompts that are being tokenized."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
@@ -164,8 +167,8 @@ class PromptTokens:
 
 
 def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
-    """Return whether the pool's engines render the request as `question` says. For SGLang, only the rendering of
-    requests with a single possible rendering is known.
+    """Return whether the pool's engines render the request as `question` assumes. SGLang's rendering is known only for
+    requests with a single possible rendering.
     """
     if pool.table.engine.type != "sglang" or path == COMPLETIONS:
         return True
@@ -174,8 +177,8 @@ def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
-    """Return the prompt for routing. The unknown rest is assumed to have the tokens per byte of the known beginning,
-    plus the tokens that end every prompt.
+    """Return the prompt for routing. Its unknown rest is assumed to have as many tokens per byte as its known
+    beginning; the tokens that end every prompt are added.
     """
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)

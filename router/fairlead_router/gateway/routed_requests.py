@@ -1,17 +1,17 @@
-"""Turns a parsed request into the routing request for its pool: which pool serves it, and what routing needs to know.
+"""Turns a parsed request into a routing request: finds the pool that serves it, and collects what routing needs.
 
-The gateway and the endpoint picker differ in how a request reaches them and its engine; everything in between is here.
+The gateway and the endpoint picker differ in how a request arrives and how it reaches an engine; this module has what
+they share.
 
-The router estimates a prompt's tokens from its kind, and from the bytes that its engine will turn into tokens. The
-canonical prompt has everything that an engine renders, so its length is what counts. But a token of JSON has fewer
-bytes than a token of prose, the bytes that stand for a medium are an estimate, and part of the prompt may be at the
-engine. The parts of a prompt decide its kind, and the router learns a token's size for each kind separately
-(`fairlead.routing.knowledge.token_sizes`):
+The router estimates a prompt's tokens from its kind and from the length of the canonical prompt, which has everything
+that an engine renders. The bytes of a token differ between kinds: a token of JSON has fewer bytes than a token of
+prose, the bytes that stand for a medium are an estimate, and part of the prompt may be stored at the engine. So the
+router learns the size of a token for each kind separately (`fairlead.routing.knowledge.token_sizes`):
 
     plain text     text alone
-    +tools         also tools, calls of them, thoughts or documents
+    +tools         also tools, tool calls, thoughts or documents
     +media         also images, sounds, videos or files
-    +unseen        a part of the prompt is at the engine, or is cut off there: the bytes say little
+    +unseen        part of the prompt is stored at the engine, or cut off by it: the bytes say little
     token ids      four bytes each, exactly
 """
 
@@ -44,18 +44,18 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields that add to a prompt, or cut from it, parts that the request's bytes do not show."""
+"""Request fields that add parts to a prompt, or cut parts from it, that the request's bytes do not show."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 _MAY_BE_IDS = frozenset({"prompt", "input_ids", "input"})
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""Suffixes of the kind, by the parts that a prompt has besides text."""
+"""Suffixes of a prompt's kind, by what the prompt has besides text."""
 
 Document = Mapping[str, Any]
 
 
 class PromptSize(NamedTuple):
-    """The size of a prompt. `counted_bytes` are the bytes from which its tokens are estimated."""
+    """The size and kind of a prompt. `counted_bytes` are the bytes from which its tokens are estimated."""
 
     kind: str
     counted_bytes: int
@@ -63,7 +63,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """Return the size from which the prompt's tokens are estimated."""
+    """Return the size and kind of a prompt, from which its tokens are estimated."""
     length = len(prompt.text)
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -90,23 +90,26 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """Return the pools that a client may use: the pools that its key opens, or all pools for a client that was
-    admitted without a key.
+    """Return the pools that a client may use: those that its key opens, or all pools if the client was admitted without
+    a key.
     """
     return every if key is None else key.opens
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether the client may fetch the answer with a later request, because it is made in the background;
-    engines take 1 and "true" for true.
+    """Return whether the response is made in the background, so that the client may fetch it with a later request. As
+    in engines, 1 and "true" count as true.
     """
     return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
 
 
 class RoutedRequests:
-    """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds. `trusted`: a client without a key may ask
-    for any priority class and for any tenant; `explains`: such a client may have decisions kept. With `traces` each
-    request gets its trace.
+    """Makes `RoutingRequest`s.
+
+    `now`: the router's clock in Unix seconds.
+    `trusted`: a client without a key may name any priority class and tenant.
+    `explains`: a client without a key may have routing decisions kept.
+    `traces`: each request gets a trace.
     """
 
     def __init__(
@@ -133,8 +136,8 @@ class RoutedRequests:
         self._traces = traces
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
-        """Return the pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a
-        pool that its key does not open.
+        """Return the pool for a request of this model, among the pools `opens` (None = the pools of its key). Raises
+        BadRequest 404, also for a pool that the key does not open.
         """
         try:
             return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
@@ -161,14 +164,16 @@ class RoutedRequests:
         by_sidecar: bool = False,
         scored: bool = False,
     ) -> RoutingRequest:
-        """Return the request as routing sees it. A request that continues a response may go only to the instance that
+        """Return the request for routing. A request that continues a stored response may go only to the instance that
         holds that response.
 
-        `naming` are the headers that may name the session, `within` the only instances that may serve it. `client_id`
-        is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this router
-        sends the request itself, so it can first let engines hand on KV blocks. `by_sidecar`: a side-car, not this
-        router, divides the request between prefill and decode. With `scored` its dispatch has the scores that were
-        compared.
+        `naming`: the headers that may name the session.
+        `within`: the only instances that may serve the request; None = all.
+        `client_id`: the client's own id of the request.
+        `explain`: the router keeps the decision.
+        `movable`: this router sends the request itself, so it can first let engines copy KV blocks.
+        `by_sidecar`: a side-car, not this router, divides the request between prefill and decode.
+        `scored`: the dispatch has the scores of the compared targets.
         """
         document = parsed.document
         prompt = parsed.prompt.text
@@ -226,8 +231,8 @@ class RoutedRequests:
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Return only the instance that holds the response, if that instance takes requests and may serve this one.
-        Otherwise return `within`: any of these engines answers that it does not know the response.
+        """Return only the instance that holds the response, if that instance accepts requests and is among `within`.
+        Otherwise return `within`: any of these engines responds that it does not know the response.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

@@ -1,12 +1,12 @@
 """The port to which engines connect to publish their KV events, as with Heimdall and llm-d.
 
-Messages are told apart by their topic (`kv@<pod>@<model>`). Behind a Service with several routers, or in a pod of
-several processes, only one process receives an engine's messages; the others ask the engine's replay endpoint once a
-second for new messages.
+The topic of a message (`kv@<pod>@<model>`) names its engine. Behind a Service with several routers, or in a pod of
+several processes, only one process receives an engine's messages; the others ask the engine's replay endpoint for new
+messages once a second.
 
-Everyone who reaches the port may connect. So the connections have a door and a share of the open files of their own;
-the bytes of incomplete messages count towards the budget for bodies; and above MOST_BYTES_A_SECOND in total no
-connection is read beyond its share.
+Every process that reaches the port may connect. So these connections have a limited share of the open files; the bytes
+of incomplete messages count towards the memory for bodies; and while all connections together exceed
+MOST_BYTES_A_SECOND, no connection is read beyond its share.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MOST_UNKNOWN_TOPICS = 1_000
 GREETING_SECONDS = 10.0
 """A connection that has not identified itself as a publisher within this time is closed."""
 MOST_WAITING_EACH = 16 * 1024 * 1024
-"""Maximum number of bytes of one engine's messages that wait to be read."""
+"""Maximum number of bytes of one engine's messages that are queued."""
 
 
 def every_address(port: int) -> socket.socket:
-    """Return a listening socket at this port on all addresses, IPv6 and IPv4. Raises OSError."""
+    """Return a listening socket at this port on all IPv6 and IPv4 addresses. Raises OSError."""
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # the kernel may have IPv6 switched off
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -43,7 +43,7 @@ def every_address(port: int) -> socket.socket:
 
 
 class Share(Protocol):
-    """A connection's part of the process's memory for received bytes."""
+    """The memory for received bytes that one connection uses."""
 
     held: int
 
@@ -51,12 +51,14 @@ class Share(Protocol):
         """Reserve this many bytes more; return False if there is no room for them."""
 
     def release(self, size: int | None = None) -> None:
-        """Release this many bytes, or all bytes."""
+        """Release this many bytes; None = all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CentralPlace:
-    """The port to which engines connect, its door, and the source of each connection's share of the memory."""
+    """The configuration of the central port: the port, the door that limits its connections, and a function that
+    returns each new connection's share of the memory.
+    """
 
     port: int
     door: Door
@@ -64,16 +66,17 @@ class CentralPlace:
 
 
 class CentralPort:
-    """The port. `place.share` accounts for the bytes of incomplete messages. Make it inside a running event loop.
+    """The port to which engines connect. `place.share` accounts for the bytes of incomplete messages. Make it inside a
+    running event loop.
 
-    Raises OSError where another process has the port.
+    Raises OSError if another process has the port.
     """
 
     def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
-        """Number of messages by topic, for topics of no followed instance; keeps the thousand topics that appeared
-        last.
+        """Number of messages by topic, for topics that belong to no followed instance. Keeps the thousand topics that
+        appeared last.
         """
         self.place = place
         self._loop = asyncio.get_running_loop()
@@ -85,21 +88,21 @@ class CentralPort:
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Give the subscription all messages of its topic. If several subscriptions have the same topic, the first gets
-        the messages.
+        """Pass all messages of the subscription's topic to it. If several subscriptions have the same topic, the first
+        one gets the messages.
         """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)
 
     def leave(self, subscription: CentralSubscription) -> None:
-        """Stop giving messages to the subscription."""
+        """Stop passing messages to the subscription."""
         topic = subscription.told.topic.encode()
         if self._by_topic.get(topic) is subscription:
             del self._by_topic[topic]
 
     def topic_of(self, instance: str, address: str) -> str | None:
-        """Return an unknown topic `kv@<pod>@…` that names this instance by its name, or by its address with or without
-        port. Return None if no topic does.
+        """Return a topic `kv@<pod>@…` of no subscription whose pod is this instance's name, or its address with or
+        without port. None if there is none.
         """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
@@ -111,17 +114,17 @@ class CentralPort:
             connection.close()
 
     def came(self, publisher: Publisher) -> None:
-        """Record a new connection."""
+        """Record that a publisher has connected."""
         self._connected[publisher] = None
 
     def left(self, publisher: Publisher) -> None:
-        """Record that a connection has ended."""
+        """Record that a publisher's connection has ended."""
         self._connected.pop(publisher, None)
         self._read.pop(publisher, None)
         self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
-        """Hand a message to its subscription; return whether its topic is of a followed instance."""
+        """Pass a message to the subscription of its topic; return whether there is one."""
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)
@@ -133,8 +136,8 @@ class CentralPort:
         return False
 
     def may_read_on(self, publisher: Publisher, size: int) -> bool:
-        """Count received bytes. Return False when the connection must wait for the next second: all connections
-        together are beyond MOST_BYTES_A_SECOND, and this one has had its share.
+        """Count received bytes. Return False if the connection must wait for the next second, because all connections
+        together exceed MOST_BYTES_A_SECOND and this connection has had its share.
         """
         if not self._read:
             self._loop.call_later(1.0, self._next_second)
@@ -149,7 +152,9 @@ class CentralPort:
 
 
 class Publisher(asyncio.Protocol):
-    """One engine's connection; a peer that does not speak a publisher's protocol is closed at once."""
+    """The connection of one publishing engine. A peer that does not speak a publisher's protocol is disconnected at
+    once.
+    """
 
     def __init__(self, port: CentralPort) -> None:
         self._port = port
@@ -190,8 +195,8 @@ class Publisher(asyncio.Protocol):
         self._port.left(self)
 
     def may_go(self) -> bool:
-        """Return whether the connection may be closed (see `Visitor`): it has not identified itself for a while, or has
-        sent nothing of a followed instance.
+        """Return whether the connection may be closed (see `Visitor`): its peer has not identified itself in time, or
+        has sent no message of a followed instance.
         """
         patience = IDLE_SECONDS if self._reader.is_ready else STRANGER_SECONDS
         return not self._is_known and self._loop.time() - self._since > patience
@@ -206,7 +211,7 @@ class Publisher(asyncio.Protocol):
             self._transport.abort()
 
     def read_on(self) -> None:
-        """Read from the connection again: a new second has begun."""
+        """Resume reading from the connection: a new second has begun."""
         self.bytes = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -229,14 +234,14 @@ class Publisher(asyncio.Protocol):
 
 
 def pod_of(topic: bytes) -> bytes:
-    """Return the pod in `kv@<pod>@<model>`, or the topic itself if it has another form."""
+    """Return the pod in a topic `kv@<pod>@<model>`; return the topic itself if it has another form."""
     parts = topic.split(b"@", 2)
     return parts[1] if len(parts) == 3 and parts[0] == b"kv" else topic
 
 
 class CentralSubscription(Subscription):
-    """A source whose engine connects to the router. If `central` is None, this process could not bind the port, so the
-    source gets replays only.
+    """The subscription to a source whose engine connects to the router. If `central` is None because this process could
+    not bind the port, the source's events come from replays only.
     """
 
     rests_when_away = False
@@ -261,14 +266,14 @@ class CentralSubscription(Subscription):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the source is settled. Unlike a replay after a gap, the question for new messages once a second
-        leaves a settled source settled.
+        """Whether the source is settled. The request for new messages that is sent once a second does not unsettle it;
+        a replay that fills a gap does.
         """
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """Queue a message of the source's topic. Messages that arrive faster than they are read are dropped, and later
-        asked for again.
+        """Queue a message of the source's topic. Messages that arrive faster than they are read are dropped, and
+        requested again as a replay.
         """
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:
@@ -277,9 +282,7 @@ class CentralSubscription(Subscription):
         self._reader.wake(self)
 
     def check_replay(self) -> None:
-        """Ask for new messages if none has arrived since the last check, and repeat an overdue question for
-        a replay.
-        """
+        """Request new messages if none has arrived since the last check. Repeat an overdue request for a replay."""
         super().check_replay()
         if self._replay is not None and self._tries >= MOST_TRIES:
             self.connected = False

@@ -1,4 +1,4 @@
-"""The KV events of one instance: a subscription per data-parallel rank, and whether its events count."""
+"""The KV events of one instance: one subscription for each data-parallel rank, and whether its events can be used."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +18,11 @@ from fairlead_router.kv_events.subscriptions import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReading:
-    """The state of one rank's events, for metrics."""
+    """The state of the KV events of one rank, for metrics."""
 
     rank: int
     state: str
-    """A `SourceState`, `disconnected` or `wrong-block-size`."""
+    """A `SourceState`, or `disconnected`, or `wrong-block-size`."""
     events: int
     lag_seconds: float | None
     blocks: int
@@ -37,10 +37,11 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 
 
 class InstanceEvents:
-    """Follows all sources of one instance of the pool of `caches`, from its creation until `close`. `target` gives the
-    target (`fairlead.targets`) of the engine's rank with a number, as far as it is known at that time.
+    """Follows all event sources of one instance of a pool, from construction until `close`. `caches` is the pool's
+    index; `target` returns the target (`fairlead.targets`) of the engine's rank with an index, as far as it is known at
+    that time.
 
-    A rank's events count (`EngineCaches.heard`) while it is settled, and all ranks have the pool's block size.
+    A rank's events count (`EngineCaches.heard`) while its source is settled and all ranks have the pool's block size.
     """
 
     def __init__(
@@ -54,8 +55,8 @@ class InstanceEvents:
         reader: SlicedReader,
         central: CentralPort | None = None,
     ) -> None:
-        """Open no source yet: `open_some` does. Engines that connect to a router are heard at its port `central`, if it
-        has such a port.
+        """Open no source yet: `open_some` does. `central` is the port to which engines connect, or None if the router
+        has no such port.
         """
         self._target = target
         self._heard: set[str] = set()
@@ -69,7 +70,9 @@ class InstanceEvents:
         self._make_subscription = partial(_subscription, central, context, caches=caches, now=now, reader=reader, changed=self._judge)
 
     def open_some(self, most: int) -> int:
-        """Open at most this many of the unopened sources; return how many were opened. Raises zmq.ZMQError."""
+        """Open at most this many of the sources that are not open yet; return how many were opened. Raises
+        zmq.ZMQError.
+        """
         opened = min(most, len(self._unopened))
         for _ in range(opened):
             one = self._unopened.popleft()
@@ -83,7 +86,7 @@ class InstanceEvents:
 
     @property
     def unheard(self) -> list[Subscription]:
-        """Sources whose engine connects to routers, but has sent nothing to this router."""
+        """The subscriptions to sources whose engine connects to routers, but has sent nothing to this router."""
         return [one for one in self.subscriptions if one.told.connects and not one.connected]
 
     @property
@@ -92,23 +95,25 @@ class InstanceEvents:
         return self._wrong_size
 
     def check(self) -> None:
-        """Repeat overdue questions for replays, and check again which sources count; call it about once a second."""
+        """Repeat overdue requests for replays, and check again which sources can be used. Call it about once a
+        second.
+        """
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
 
     def wake(self) -> None:
-        """Look again for sources that could not be reached: the engine is back."""
+        """Try again to reach sources that could not be reached, because the engine is back."""
         for one in self.subscriptions:
             one.wake()
 
     @property
     def faults(self) -> int:
-        """Number of messages that could not be used, plus the number of floods."""
+        """Number of messages that could not be used, plus the number of seconds with too many bytes (`floods`)."""
         return sum(one.unreadable + one.floods for one in self.subscriptions)
 
     def close(self) -> None:
-        """Stop following the instance, and drop its events from the pool's index."""
+        """Stop following the instance, and remove its blocks from the pool's index."""
         for one in self.subscriptions:
             one.close()
             self._caches.index.drop(one.source)
@@ -163,8 +168,8 @@ def _subscription(
     reader: SlicedReader,
     changed: Callable[[], None],
 ) -> Subscription:
-    """Return the subscription for a source. A router connects to no endpoint that is not the engine's own: such a
-    source gets replays only.
+    """Return the subscription to a source. A router does not connect to an endpoint that belongs to a router itself:
+    such a source gets replays only.
     """
     if told.connects:
         return CentralSubscription(central, context, told, source, caches, now, reader, changed)

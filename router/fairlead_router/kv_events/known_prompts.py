@@ -1,14 +1,15 @@
-"""The blocks of prompts whose tokens are known, found by the prompts' texts.
+"""Keeps the block keys of prompts whose tokens are known, and finds them by the prompts' texts.
 
-An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text has the
-same tokens in that beginning. So this module keeps, for every beginning of a text in chunks of bytes, the keys of the
-engine's blocks that end in it. A lookup costs one hash per chunk and no tokenizing. That idea is from llm-d (its prefix
-store); unlike there, beginnings are separate for each model, roles and template, and all is counted in bytes.
+An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text begins
+with the same tokens. So this module divides texts into chunks of bytes, and keeps for each chunk, identified by its own
+text and all text before it, the keys of the engine's blocks that end in it. A lookup costs one hash per chunk and no
+tokenizing. That idea is from llm-d (its prefix store); unlike there, chunks are separate for each model, roles and
+template, and all sizes are in bytes.
 
-The strings that an engine gives for its tokens show where in the texts a token ends. A tokenizer of bytes writes each
-byte as one printable character (GPT-2's table); a tokenizer of pieces writes a space as `▁` and an odd byte as
-`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The texts themselves show which of
-these an engine does: they must all be found, in their order.
+The strings that an engine reports for its tokens show where in the texts a token ends. A byte-level tokenizer writes
+each byte as one printable character (GPT-2's table); a SentencePiece tokenizer writes a space as `▁` and a lone byte as
+`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The right one of these conventions is
+that under which all texts are found in the tokens, in their order.
 """
 
 import re
@@ -22,14 +23,14 @@ from xxhash import xxh3_64_intdigest
 from fairlead.kv_events.block_keys import block_keys
 
 Wording = Callable[[Sequence[str]], tuple[bytes, list[int]]]
-"""A function from the strings of tokens to the bytes for which they stand, and the position in these bytes at which
+"""A function that converts the strings of tokens to bytes. It returns these bytes, and the position in them at which
 each token ends.
 """
 
 
 def aligned(texts: Sequence[bytes], token_strings: Sequence[str]) -> tuple[list[int], list[int]] | None:
-    """Return where each text begins and where each token ends, in bytes of the tokens' own text; None if they do not
-    fit.
+    """Return where each text begins and where each token ends, as positions in the bytes of all tokens; None if the
+    texts are not found in the tokens.
     """
     for wording in _likely(token_strings):
         whole, ends = wording(token_strings)
@@ -60,8 +61,8 @@ def _likely(token_strings: Sequence[str]) -> Iterator[Wording]:
 
 
 def _byte_characters() -> dict[int, int]:
-    """Return the byte for which each character stands in GPT-2's table: printable bytes stand for themselves, the
-    others are characters from U+0100 on.
+    """Return GPT-2's table: the byte that each character stands for. Printable bytes stand for themselves, the others
+    are characters from U+0100 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -73,7 +74,7 @@ _PIECE = re.compile("▁|<0x[0-9A-F]{2}>")
 
 
 def _bytes(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
-    """Convert one character to one byte; a special token's other characters stand for no text and become `?`."""
+    """Convert each character to one byte. The characters of special tokens, which stand for no text, become `?`."""
     return "".join(token_strings).translate(_BYTES).encode("latin-1", "replace"), list(accumulate(map(len, token_strings)))
 
 
@@ -95,40 +96,40 @@ def _plain(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
 
 CHUNK_BYTES = 256
 MOST_CHUNKS = 200_000
-"""Maximum number of chunks, some 50 MB of text; the least recently used chunks are forgotten."""
+"""Maximum number of kept chunks, of some 50 MB of text; the least recently used chunks are forgotten first."""
 
 UNSURE_TOKENS = 8
-"""Number of tokens before the end of a chunk that the tokenizer may cut differently when another text follows."""
+"""Number of tokens before the end of a chunk that may become other tokens if another text follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptText:
-    """The parts of a prompt that determine its tokens: texts, each with its prefix, such as a role."""
+    """The parts of a prompt that determine its tokens: the texts, and a prefix of each text, such as its role."""
 
     root: bytes
-    """Further inputs of the tokens: the request's form and the template's arguments."""
+    """A digest of what else determines the tokens: the request's form and the template's arguments."""
     heads: tuple[bytes, ...]
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
     adapter: str | None = None
     tool_bytes: int = 0
-    """Bytes of the tools' declarations, which are rendered besides the texts."""
+    """Bytes of the tools' declarations, which are rendered in addition to the texts."""
 
     @property
     def size(self) -> int:
-        """Number of bytes of everything rendered: tools, texts, and their prefixes, such as tool calls."""
+        """Number of bytes of everything that is rendered: tools, texts and their prefixes."""
         return self.tool_bytes + sum(map(len, self.heads)) + sum(map(len, self.texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBeginning:
-    """The known part of a prompt: the keys of its engine's blocks, and the bytes and tokens in it."""
+    """The known beginning of a prompt: the keys of its engine's blocks, its bytes and its tokens."""
 
     blocks: tuple[int, ...] = ()
     tokens: int = 0
     size: int = 0
     whole: bool = False
-    """Whether the whole prompt is known, so that `tokens` counts all its tokens."""
+    """Whether the beginning is the whole prompt, so that `tokens` is the exact number of its tokens."""
 
 
 NOTHING_KNOWN = KnownBeginning()
@@ -137,9 +138,9 @@ NOTHING_KNOWN = KnownBeginning()
 @dataclass(frozen=True, slots=True)
 class _Chunk:
     blocks: tuple[int, ...]
-    """Keys of the blocks that end in this part."""
+    """Keys of the blocks that end in this chunk."""
     tokens: int
-    """The prompt's tokens up to the end of this chunk."""
+    """The prompt's number of tokens up to the end of this chunk."""
 
 
 class KnownPrompts:
@@ -149,11 +150,11 @@ class KnownPrompts:
         self.block_tokens = block_tokens
         self._most = max(1, most_chunks // 2)
         self._young: dict[int, _Chunk] = {}
-        """Chunks used or added since the other half became old."""
+        """The younger half of the chunks: used or added since the older half was last replaced."""
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0
-        """Number of tokens that the template last wrote after the last text: the end of a message and the beginning of
-        the answer.
+        """Number of tokens that the template last added after the last text: the end of the message and the beginning
+        of the response.
         """
 
     def __len__(self) -> int:
@@ -178,8 +179,8 @@ class KnownPrompts:
         return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
 
     def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
-        """Keep the prompt's blocks. Return False if the strings of its tokens do not fit its texts; only the whole
-        prompt is known then.
+        """Keep the prompt's block keys. Return False if the token strings do not match the prompt's texts; then only
+        the whole prompt is kept, and none of its beginnings.
 
         Raises OverflowError or TypeError for an invalid token id.
         """
@@ -213,10 +214,10 @@ class KnownPrompts:
 
 
 def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
-    """Yield of each chunk its name, the number of its text, the position in that text where it ends, and its size. The
-    last chunk, the whole prompt, ends at -1.
+    """Yield four numbers for each chunk: its hash, the index of its text, the position in that text where it ends, and
+    its size in bytes. The last chunk stands for the whole prompt, with the position -1.
 
-    What is rendered before a text belongs to the text's first chunk.
+    What is rendered before a text belongs to the first chunk of that text.
     """
     name, before = xxh3_64_intdigest(prompt.root), prompt.tool_bytes
     for piece, (head, text) in enumerate(zip(prompt.heads, prompt.texts, strict=True)):

@@ -1,10 +1,10 @@
-"""Asks an engine for the tokens of a prompt, and checks the answer against what else the engine reports of the request.
+"""Asks an engine to tokenize a prompt, and checks the result against the engine's other reports about the request.
 
-The router asks for the tokens of its own rendering of a request. vLLM has two endpoints that show whether the engine
-renders it the same: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token
-ids, and `POST /v1/messages/count_tokens` their number. The ids of the renderer count. Without the renderer, the router
-drops renderings with another number of tokens, and keeps tokens only if the remaining renderings agree or the first is
-known to be the engine's.
+The router sends its own rendering of a request to be tokenized. Two endpoints of vLLM show whether the engine renders
+the request in the same way: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) returns the request's
+token ids, and `POST /v1/messages/count_tokens` their number. If there is a renderer, its ids count. Without it, the
+router drops renderings whose number of tokens differs, and keeps tokens only if the remaining renderings agree or the
+engine is known to use the first.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
 TEMPLATE_BYTES, BYTES_OF_BYTE = 1024 * 1024, 64
-"""Limits on the bytes of an answer: for the template, and for each byte of the question."""
+"""Limits on the bytes of a response: a fixed allowance for the chat template, and bytes for each byte of the
+request.
+"""
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
-"""Statuses of a path that an engine does not have, or that its flags switch off."""
+"""HTTP statuses of a path that an engine does not have, or that is switched off by its flags."""
 
 NOT_OFFERED_SECONDS = 600.0
-"""Seconds until a path that an engine does not offer is asked for again: another engine may have taken its address."""
+"""Seconds until a path that an engine does not offer is tried again: another engine may have got the address."""
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
 """The fields of a `/v1/messages` body on which its number of tokens depends; `count_tokens` accepts them."""
 
 
 class Disputed(Exception):
-    """The engine's token count of the request differs from its answer to the question."""
+    """The number of tokens that the engine counted for the request differs from that of its tokenization."""
 
 
 @value
 class PromptAnswer:
-    """The tokens of a question's prompt; `strings` are their texts, or empty if the engine does not report them."""
+    """The tokenized prompt. `strings` are the texts of its tokens; empty if the engine does not report them."""
 
     question: Question
     tokens: list[int]
@@ -74,31 +76,33 @@ Answer = TypeVar("Answer")
 
 @value
 class Asked:
-    """The request whose prompt is asked for, and the engine that is asked."""
+    """The request whose prompt is to be tokenized, and the engine that does it."""
 
     address: str
     engine_type: str
     model: str
-    """The engine's name for the model, or for the adapter."""
+    """The model's name at the engine, or the adapter's."""
     path: str
     document: Mapping[str, Any]
 
 
 class PromptQuestions:
-    """Asks engines for the tokens of prompts. `now` is the router's clock in Unix seconds."""
+    """Asks engines to tokenize prompts. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
         self._now = now
         self._missing: dict[tuple[str, str], float] = {}
-        """The time until which an address gets no question on a path."""
+        """By address and path: the time until which nothing is sent there, because the engine does not offer the
+        path.
+        """
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
-        """Return the tokens of a request, from the one of its possible questions that the engine confirms.
+        """Return the tokens of a request, by the one of its possible renderings (`questions`) that the engine confirms.
         `first_is_usual`: the engine was seen to render other requests as the first question does.
 
-        Raises UpstreamFailure if the engine does not answer, Disputed if it confirms no question or several that
-        differ, msgspec.MsgspecError for an answer that cannot be read.
+        Raises UpstreamFailure if the engine fails, Disputed if it confirms no rendering or several with different
+        tokens, msgspec.MsgspecError for a response that cannot be parsed.
         """
         rendered = await self._rendered(asked)
         count = await self._count(asked) if rendered is None else len(rendered)
@@ -118,8 +122,8 @@ class PromptQuestions:
         return _agreed(asked, confirmed)
 
     async def _tokenized(self, asked: Asked, question: Question, refusals: list[UpstreamFailure]) -> PromptAnswer | None:
-        """Return the engine's tokens for the question. If the engine refuses the question, as templates refuse some
-        orders of messages, add to `refusals` and return None.
+        """Return the engine's tokens for one rendering. If the engine refuses it, as templates refuse some orders of
+        messages, add the failure to `refusals` and return None.
         """
         try:
             told = await self._posted(asked, "/tokenize", question.body(asked.model), _TOKENS)
@@ -143,7 +147,7 @@ class PromptQuestions:
             return []
 
     async def _rendered(self, asked: Asked) -> list[int] | None:
-        """Return the request's token ids from the engine's own renderer; None if the engine offers no renderer."""
+        """Return the request's token ids from the engine's own renderer; None if the engine has no renderer."""
         if asked.engine_type == "sglang" or asked.path == COMPLETIONS:
             return None
         body = {**asked.document, "model": asked.model, "stream": False, "mm_payload": "none"}
@@ -152,7 +156,7 @@ class PromptQuestions:
         return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """Return the engine's own count of the request's tokens; None if the engine gives no count."""
+        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for it."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}
@@ -186,7 +190,7 @@ class PromptQuestions:
 
 
 def longest_answer(body: bytes) -> int:
-    """Return the maximum number of bytes with which an engine can answer this question for tokens."""
+    """Return the maximum number of bytes of an engine's response to the body of a request to tokenize."""
     return min(MOST_ANSWER_BYTES, TEMPLATE_BYTES + BYTES_OF_BYTE * len(body))
 
 

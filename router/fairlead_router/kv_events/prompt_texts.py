@@ -1,10 +1,10 @@
-"""Turns a request's document into the texts that determine its prompt's tokens, and into the question that an engine
-answers with these tokens.
+"""Turns a request's document into the texts that determine its prompt's tokens, and into a question: the body of a
+request by which an engine tokenizes them.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
-`entrypoints/openai/responses/`, `renderers/online_renderer.py`. Where a prompt depends on more than such a question can
-say (images, a stored conversation, fields that only the request's own path knows), there is no question.
+`entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a prompt that depends on what
+`/tokenize` does not accept: images, a stored conversation, fields of the request's own path.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,8 @@ _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (),
     RESPONSES: ("previous_response_id", "conversation", "prompt", "previous_input_messages", "mm_processor_kwargs", "media_io_kwargs"),
 }
-"""Fields on which tokens depend, but which `/tokenize` does not accept: there is no question for a request with such a
-field.
+"""Fields that change a prompt's tokens, but are not accepted by `/tokenize`, by path. There is no question for a
+request with such a field.
 """
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -38,8 +38,8 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 @value
 class Rendering:
-    """The part of vLLM's conversion of messages that depends on the model's chat template, and is not known from a
-    request.
+    """The choices in vLLM's conversion of messages that depend on the model's chat template, so that a request alone
+    does not show them.
     """
 
     merge_system: bool = False
@@ -47,7 +47,9 @@ class Rendering:
     after it.
     """
     disabled_effort: str = "none"
-    """The effort for `thinking: {"type": "disabled"}`: `low` if the template does not accept `none`."""
+    """The reasoning effort that stands for `thinking: {"type": "disabled"}`: `low` if the template does not accept
+    `none`.
+    """
 
 
 RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for effort in ("none", "low") for merge in (False, True))
@@ -55,19 +57,21 @@ RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for eff
 
 @value
 class Question:
-    """A prompt's texts, and the fields of the `POST /tokenize` that gives its tokens."""
+    """A request to an engine to tokenize a prompt: the prompt's texts, and the fields of the body of `POST
+    /tokenize`.
+    """
 
     prompt: PromptText
     fields: Mapping[str, Any]
     rendering: Rendering
 
     def body(self, model: str) -> bytes:
-        """Return the body of that POST, for an engine that serves `model`."""
+        """Return the body of `POST /tokenize` for an engine that serves `model`."""
         return orjson.dumps({"model": model, "return_token_strs": True, **self.fields})
 
 
 def has_billing_line(document: Mapping[str, Any]) -> bool:
-    """Return whether a chat begins with the line that vLLM drops and other engines keep."""
+    """Return whether a chat begins with the billing line of Claude Code, which vLLM drops and other engines keep."""
     messages = document.get("messages")
     first = messages[0] if isinstance(messages, list) and messages else None
     content = first.get("content") if isinstance(first, dict) else None
@@ -81,8 +85,8 @@ def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
 
 
 def question(path: str, document: Mapping[str, Any], adapter: str | None = None, rendering: Rendering | None = None) -> Question | None:
-    """Return the question for the prompt of a request for the model or an `adapter`; None if an engine
-    cannot be asked.
+    """Return the question by which an engine tokenizes a request's prompt, for the model or an `adapter`; None if
+    `/tokenize` cannot express the prompt.
     """
     unaskable, salt = _UNASKABLE.get(path), document.get("cache_salt")
     if unaskable is None or any(document.get(field) is not None for field in unaskable) or not (salt is None or isinstance(salt, str)):
@@ -102,8 +106,8 @@ def question(path: str, document: Mapping[str, Any], adapter: str | None = None,
 
 
 def questions(path: str, document: Mapping[str, Any], adapter: str | None, first: Rendering) -> list[Question]:
-    """Return a request's question for each rendering that an engine may use, beginning with `first` and without
-    repeated questions.
+    """Return the question of a request for each rendering that an engine may use, beginning with the rendering `first`,
+    without duplicates.
     """
     made: list[Question] = []
     for rendering in sorted(RENDERINGS, key=lambda rendering: rendering != first) if path == MESSAGES else (first,):
@@ -149,8 +153,8 @@ def _as_chat(path: str, document: Mapping[str, Any], rendering: Rendering) -> Ma
 
 
 def _is_unknown_response(document: Mapping[str, Any]) -> bool:
-    """Return whether the prompt of a Responses request cannot be known: the engine may cut the input, or thoughts in it
-    are encrypted.
+    """Return whether the prompt of a Responses request cannot be known, because the engine may cut its input or its
+    thoughts are encrypted.
     """
     items = document.get("input")
     hidden = isinstance(items, list) and any(isinstance(item, dict) and item.get("encrypted_content") for item in items)
@@ -158,9 +162,7 @@ def _is_unknown_response(document: Mapping[str, Any]) -> bool:
 
 
 def _template_arguments(chat: Mapping[str, Any]) -> Fields:
-    """Return the template's arguments, with those that the chat has in fields of their own; these fields take
-    precedence, as in vLLM.
-    """
+    """Return the template's arguments. Arguments that the chat has as fields of its own take precedence, as in vLLM."""
     given = chat.get("chat_template_kwargs")
     arguments = dict(given) if isinstance(given, dict) else {}
     effort = chat.get("reasoning_effort")
@@ -172,7 +174,7 @@ def _template_arguments(chat: Mapping[str, Any]) -> Fields:
 
 
 def _message(message: object) -> Fields | None:
-    """Return a message as `/tokenize` accepts it; None if it has more than text."""
+    """Return a message in the form that `/tokenize` accepts; None if it has parts other than text."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
@@ -191,8 +193,8 @@ def _message(message: object) -> Fields | None:
 
 
 def _unbilled(content: object) -> object:
-    """Return a system message's content as it is rendered, without the line that Claude Code changes with every
-    request.
+    """Return a system message's content as vLLM renders it: without Claude Code's billing line, which changes with
+    every request.
     """
     if isinstance(content, str):
         return without_billing(content)
@@ -209,9 +211,7 @@ def _unbilled(content: object) -> object:
 
 
 _NOT_RENDERED = frozenset({"id", "status", "type", "cache_control", "phase"})
-"""Fields that clients and the Responses protocol write beside a message's role and content, and that no template
-receives.
-"""
+"""Fields of a message that clients and the Responses protocol add to role and content, and that no template renders."""
 
 
 def _part(part: object) -> dict[str, str] | None:
@@ -220,7 +220,7 @@ def _part(part: object) -> dict[str, str] | None:
 
 
 def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the texts of a prompt, and the prefix of each text."""
+    """Return the texts of a prompt, and the prefix of each of them."""
     if "prompt" in fields:
         return (b"",), (_encoded(fields["prompt"]),)
     messages = fields["messages"]
@@ -237,8 +237,9 @@ def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
-    """Return everything of a message except its content. Templates drop the thoughts of messages before the last user's
-    message, so a message with thoughts has other tokens once another user's message follows.
+    """Return everything of a message except its content, as bytes. `after_user`: whether the last user's message
+    precedes it; templates drop the thoughts of messages before the last user's message, so the tokens of a message with
+    thoughts change once another user's message follows.
     """
     fields = {field: given for field, given in message.items() if field != "content"}
     thinks = message["role"] == "assistant" and ("reasoning" in message or "</think>" in str(message.get("content")))
@@ -246,8 +247,8 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """Return the texts of a content: the content itself, or the texts of its parts. vLLM converts each text to a part,
-    so a single part and a plain text have the same tokens.
+    """Return the texts of a message's content: the content itself, or the texts of its parts. vLLM converts a text to a
+    content of one part, so the two have the same tokens.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

@@ -1,7 +1,7 @@
-"""Reads ZMQ sockets on the event loop, in slices so short that requests do not notice.
+"""Reads ZMQ sockets on the event loop, in slices so short that they delay requests imperceptibly.
 
 A thread would not help: decoding and indexing hold the interpreter's lock, and the event loop would wait for it up to
-its switch interval of 5 ms. ZMQ itself receives in a thread of its own, without the lock.
+its switch interval of 5 ms. ZMQ itself receives in its own thread, without the lock.
 """
 
 import asyncio
@@ -20,17 +20,19 @@ logger = logging.getLogger(__name__)
 
 
 class Readable(Protocol):
-    """A reader of sockets that can be polled together with others."""
+    """An object that reads sockets in the slices of a `SlicedReader`."""
 
     def read(self, until: float) -> bool:
-        """Read what has arrived, until this value of `time.perf_counter`. Return whether there may be more."""
+        """Read what has arrived, at most until this value of `time.perf_counter`. Return whether there may be more to
+        read.
+        """
 
     def give_up(self) -> None:
-        """Stop reading after a failure by our own bug."""
+        """Stop reading after a failure that is a bug of the router."""
 
 
 class SlicedReader:
-    """Lets readables read in turn when their sockets have data. Make it inside a running event loop."""
+    """Lets `Readable`s read in turn when their sockets have data. Make it inside a running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -55,7 +57,9 @@ class SlicedReader:
             self._loop.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """Read one slice of all sockets; the loop serves requests before the next slice."""
+        """Let all readables with data read for one slice of time; then the loop serves requests before the next
+        slice.
+        """
         self._scheduled = False
         until = perf_counter() + SLICE_SECONDS
         while self._ready and perf_counter() < until:

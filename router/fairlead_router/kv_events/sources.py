@@ -1,11 +1,11 @@
-"""The endpoints at which an engine publishes KV events, as the engine reports them.
+"""Finds the endpoints at which an engine publishes KV events, from the engine's report.
 
-vLLM's versions answer `GET /kv_event_sources` in three ways: an object keyed by data-parallel rank, a list of ranks,
-and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; each rank
-adds its number to the port. That answer also has the number of ranks, with events or without.
+vLLM's versions respond to `GET /kv_event_sources` in three forms: an object keyed by data-parallel rank, a list of
+ranks, and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; the
+port of another rank is higher by the rank's index. That response also has the number of ranks, with events or without.
 
-The answer makes a router open sockets, so it is bounded: in number, and to the engine's own host unless a setting
-(`Hosts`) names others.
+The report makes a router open sockets, so it is bounded: in the number of sources, and to the engine's own host unless
+a setting (`Hosts`) names other hosts.
 """
 
 import re
@@ -32,7 +32,7 @@ _MOST_FAULTS = 3
 
 
 class SourcesUnreadable(Exception):
-    """The answer names no endpoints at all; the message says what is wrong."""
+    """The response names no endpoints at all; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class EventSource:
     replay_endpoint: str | None
     topic: str
     connects: bool = False
-    """Whether the engine connects to this endpoint, which is then a router's, instead of binding it."""
+    """Whether the engine connects to this endpoint, which then belongs to a router, instead of listening at it."""
 
 
 class ToldSources(NamedTuple):
-    """The usable sources that an engine names, by rank, and a message about what cannot be used."""
+    """The usable sources that an engine reports, by rank, and a message about the unusable ones."""
 
     sources: tuple[EventSource, ...] = ()
     faults: str = ""
@@ -95,7 +95,7 @@ def sources_path(engine_type: str) -> str:
 
 
 def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
-    """Return the data-parallel ranks that the same answer names. Raises SourcesUnreadable."""
+    """Return the data-parallel ranks in the response of `sources_path`. Raises SourcesUnreadable."""
     if sources_path(engine_type) != _SGLANG_PATH:
         return tuple(sorted(_told(answer)[0]))[:MOST_RANKS]
     size = _server_info(answer).dp_size
@@ -108,7 +108,8 @@ _OWN_HOST_ONLY = Hosts()
 def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _OWN_HOST_ONLY) -> ToldSources:
     """Return the sources of the engine at `address` (host:port); empty if the engine publishes nothing.
 
-    An endpoint bound to every address becomes the same port at the engine's own address. Raises SourcesUnreadable.
+    For an endpoint bound to all addresses, the source has the same port at the engine's own host. Raises
+    SourcesUnreadable.
     """
     host = address.rpartition(":")[0]
     told, faults = _of_server_info(answer) if sources_path(engine_type) == _SGLANG_PATH else _told(answer)
@@ -124,14 +125,14 @@ def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _
 
 
 class _Place(NamedTuple):
-    """An engine's own host, and the other hosts that the engine may name."""
+    """An engine's own host, and the other hosts at which the engine may have endpoints."""
 
     host: str
     hosts: Hosts
 
     def reached(self, endpoint: str) -> str | None:
-        """Return the endpoint to which a subscriber connects; None if the engine must not name the endpoint's host.
-        Raises SourcesUnreadable.
+        """Return the endpoint to which a subscriber connects; None if its host is not allowed for the engine. Raises
+        SourcesUnreadable.
         """
         matched = _ENDPOINT.fullmatch(endpoint)
         if matched is None or not 0 < int(matched["port"]) < 65536:
@@ -186,7 +187,7 @@ def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
 
 
 def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
-    """Return what the answer says of each rank, and messages about what cannot be true in it."""
+    """Return what the response reports of each rank, and messages about what is impossible in it."""
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:

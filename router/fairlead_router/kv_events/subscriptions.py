@@ -1,7 +1,9 @@
-"""One source of KV events: from its sockets, through the sequence numbers of its batches, into the index of its pool.
+"""One source of KV events: takes batches from its sockets, in the order of their sequence numbers, into its pool's
+index.
 
-Nothing here waits. Data is read in slices (`Subscription.read`), so that a burst of events delays no request. The
-router asks the engine's replay socket for a lost batch; a batch that cannot be replayed costs accuracy only.
+Nothing in this module waits. Data is read in slices (`Subscription.read`), so that a burst of events delays no request.
+A lost batch is requested from the engine's replay socket; a batch that cannot be replayed makes the index less
+accurate.
 """
 
 from collections import deque
@@ -21,30 +23,32 @@ from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode, in_parts
 
 REPLAY_SECONDS = 2.0
-"""Seconds without a message of a replay after which the router asks for the replay again."""
+"""Seconds without a message of a requested replay after which the router requests the replay again."""
 
 MOST_TRIES = 3
-"""Number of unanswered questions for replays after which a publishing engine counts as having no replay."""
+"""Number of unanswered replay requests after which an engine that still publishes counts as having no replay."""
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
 MOST_MESSAGES_RECEIVED = 8
-"""Number of messages that ZMQ keeps for a source before it stops reading: each may have the maximum size. Further
+"""Number of messages that ZMQ buffers for a source before it stops reading; each may have the maximum size. Further
 messages wait at the engine.
 """
 
 BLOCKS_AT_ONCE = 512
-"""A batch of more blocks is added to the index in parts, and the event loop runs between the parts."""
+"""A batch of more blocks than this is added to the index in parts; the event loop runs between the parts."""
 
 MOST_BYTES_A_SECOND = 64 * 1024 * 1024
-"""More bytes per second than a router could take into its index; what exceeds this rate is read and discarded."""
+"""Maximum number of bytes per second that are added to the index, which is more than a router can process; the excess
+is read and discarded.
+"""
 
 ASKS_AT_ONCE = 16
-"""Maximum number of questions for replays that a source may cause at once; after that, one per second."""
+"""Maximum number of replay requests in a burst for one source; after that, one per second."""
 
 REST_AFTER_SECONDS = 30.0
-"""A source that could not be reached for this many seconds, or that sends too much, rests: its sockets are closed for a
-while.
+"""Seconds after which a source that cannot be reached rests: its sockets are closed for a while. A source that sends
+too much rests too.
 """
 
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 10.0, 300.0
@@ -57,14 +61,14 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 _CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)  # as numbers: an enum's members cost more
 _CLEARED = object()
-"""Marks, between batches, that the source no longer holds its earlier blocks."""
+"""A mark between batches: the source no longer holds the blocks of the batches before it."""
 
 
 class Subscription:
-    """Follows one source, and reads when `reader` calls it.
+    """Follows one source; `reader` calls its `read`.
 
-    `changed` is called when the source becomes settled or ceases to be settled, and when its block size changes. `now`
-    is the router's clock in Unix seconds.
+    `changed` is called when `is_settled` or the source's block size changes. `now` is the router's clock in Unix
+    seconds.
     """
 
     rests_when_away = True
@@ -85,7 +89,7 @@ class Subscription:
         self.events = 0
         self.unreadable = 0
         self.lag_seconds: float | None = None
-        """Age in seconds of the newest batch when it arrived, from the engine's clock to ours."""
+        """Age in seconds of the newest batch on arrival: the router's clock minus the engine's time of the batch."""
         self.connected = False
         self._context = context
         self._caches = caches
@@ -94,9 +98,7 @@ class Subscription:
         self._changed = changed
         self._tracker = self._new_tracker()
         self._heard_out = False
-        """Whether a replay has ended since the connection was made: an engine that has sent nothing until then holds no
-        blocks.
-        """
+        """Whether a replay has ended on this connection. An engine that has sent nothing by then holds no blocks."""
         self._unapplied: deque[WireBatch | object] = deque()
         self._replay: Socket | None = None
         self._replay_due = 0.0
@@ -106,7 +108,7 @@ class Subscription:
         self._bytes = 0
         """Bytes that arrived since the last `check_replay`."""
         self._waiting_bytes = 0
-        """Bytes of the batches that wait for earlier batches."""
+        """Bytes of buffered batches that arrived before an earlier, missing batch."""
         self.floods = 0
         """Number of seconds in which events arrived faster than MOST_BYTES_A_SECOND."""
         self._away_since = now()
@@ -121,7 +123,7 @@ class Subscription:
         return SequenceTracker(can_replay=self.told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING)
 
     def _open(self) -> None:
-        """Begin to receive what the source publishes. Raises zmq.ZMQError, and leaves nothing open then."""
+        """Open the sockets that receive the source's events. Raises zmq.ZMQError, and leaves nothing open then."""
         self._live = self._opened(zmq.SUB)
         try:
             self._live.subscribe(self.told.topic)
@@ -135,7 +137,7 @@ class Subscription:
             self._reader.watch(socket, self)
 
     def _hear_no_more(self) -> None:
-        """Stop receiving: undo `_open`."""
+        """Close the sockets that `_open` opened."""
         self._live.disable_monitor()
         for socket in (self._monitor, self._live):
             self._reader.unwatch(socket)
@@ -143,7 +145,7 @@ class Subscription:
 
     @property
     def state(self) -> SourceState:
-        """State of the source: how far its events can be trusted."""
+        """The state of the source: how far its events can be trusted."""
         return self._tracker.state
 
     @property
@@ -152,13 +154,15 @@ class Subscription:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the index has everything that this router can receive from the source."""
+        """Whether the index has every event of the source that this router can receive."""
         if self._closed or self.rests:
             return False
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
-        """Read what has arrived, until this value of `time.perf_counter`. Return whether there may be more."""
+        """Read what has arrived, at most until this value of `time.perf_counter`. Return whether there may be more to
+        read.
+        """
         while perf_counter() < until and not self._closed and not self.rests:
             if self._unapplied:
                 self._apply(self._unapplied.popleft())
@@ -170,7 +174,7 @@ class Subscription:
 
     @property
     def rests(self) -> bool:
-        """Whether the sockets are closed for a while."""
+        """Whether the source rests: its sockets are closed for a while."""
         return self._rest_until > 0.0
 
     def wake(self) -> None:
@@ -185,7 +189,7 @@ class Subscription:
             self._rest_until, self._away_since = 0.0, self._now()
 
     def _look_after(self, now: float) -> None:
-        """Begin or end a rest of the source; runs about once a second."""
+        """Begin or end a rest of the source if it is time. Runs about once a second."""
         flooded, self._bytes = self._bytes > MOST_BYTES_A_SECOND, 0
         self._asks = min(ASKS_AT_ONCE, self._asks + 1)
         self.floods += flooded
@@ -200,7 +204,7 @@ class Subscription:
             self._rest(now)
 
     def _forget(self) -> None:
-        """Forget all events of the source, as if its engine had restarted."""
+        """Forget all blocks of the source, as if its engine had restarted."""
         counts = self._tracker.counts
         self._tracker = self._new_tracker()
         self._tracker.counts = counts
@@ -216,7 +220,7 @@ class Subscription:
         self._note_state()
 
     def check_replay(self) -> None:
-        """Ask again for an overdue replay; runs about once a second."""
+        """Repeat an overdue request for a replay. Runs about once a second."""
         self._look_after(self._now())
         if self._replay is None or self._now() < self._replay_due:
             return
@@ -231,7 +235,7 @@ class Subscription:
         self._changed()
 
     def close(self) -> None:
-        """Close the sockets; the index keeps the source's events until the source is dropped there."""
+        """Close the sockets. The index keeps the source's blocks until they are removed there."""
         if self._closed:
             return
         self._closed = True
@@ -242,11 +246,11 @@ class Subscription:
     # ── what arrives ──
 
     def _take_live(self) -> bool:
-        """Read one message: topic, number, batch. Reads frame by frame, because `recv_multipart` takes three times as
-        long.
+        """Read one message: topic, sequence number, batch. It reads frame by frame, because `recv_multipart` takes
+        three times as long.
 
-        A message with too few frames takes frames from the next message, whose batch is then missing and asked for
-        again.
+        A message with too few frames takes frames of the next message, whose batch is then missing and requested as a
+        replay.
         """
         live = self._live
         try:
@@ -349,8 +353,8 @@ class Subscription:
             self._note_state()
 
     def _ask(self, begin: int) -> None:
-        """Ask for a replay on a new socket, so that a late answer to an earlier question does not count for this one. A
-        source that has caused too many questions waits until the next second.
+        """Request a replay from this sequence number on a new socket, so that a late response to an earlier request is
+        not taken for this one's. A source that has caused too many requests waits until the next second.
         """
         assert self.told.replay_endpoint is not None
         if self._asks <= 0 and self._replay is not None:

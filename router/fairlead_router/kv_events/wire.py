@@ -1,8 +1,8 @@
-"""Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
+"""Decodes batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
 
-A batch is an array `[stamp, events, rank]`; the newest engines send a map. An event is a map with its name under
-`type`; older engines send an array that begins with the name and leaves out defaults at its end. Fields and events that
-engines add later are skipped.
+A batch is an array `[stamp, events, rank]`; the newest engines send a map. An event is a map whose `type` is the
+event's name; older engines send an array that begins with the name and leaves out defaults at its end. Unknown fields
+and events, which later engines may add, are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class BatchUnreadable(Exception):
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
-    """`fairlead.kv_events.events.BlockStored` on the wire."""
+    """The wire form of `fairlead.kv_events.events.BlockStored`."""
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
     block_hashes: list[_Hash]
@@ -51,7 +51,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
 
 class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
-    """`fairlead.kv_events.events.BlockRemoved` on the wire."""
+    """The wire form of `fairlead.kv_events.events.BlockRemoved`."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
     block_hashes: list[_Hash]
@@ -65,7 +65,7 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
 
 
 class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
-    """`fairlead.kv_events.events.AllBlocksCleared` on the wire."""
+    """The wire form of `fairlead.kv_events.events.AllBlocksCleared`."""
 
     kind: ClassVar[Literal[EventKind.CLEARED]] = EventKind.CLEARED
 
@@ -142,7 +142,7 @@ _KNOWN = frozenset(kind.value for kind in EventKind)
 
 
 def decode(payload: bytes) -> WireBatch:
-    """Return the batch in these bytes. Raises BatchUnreadable, also for values that no engine can have."""
+    """Return the batch in these bytes. Raises BatchUnreadable, also for impossible values."""
     try:
         batch = _decoded(payload)
     except RecursionError:
@@ -153,10 +153,11 @@ def decode(payload: bytes) -> WireBatch:
 
 
 def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[WireEvent]]:
-    """Return the events in order, in parts of at most `most_blocks` blocks, at least one part; an event without blocks
+    """Return the events in order, in parts of at most `most_blocks` blocks; at least one part. An event without blocks
     counts as one block.
 
-    A longer event becomes several events of the same meaning: the parent of each block is the block before it.
+    An event with more blocks becomes several events of the same meaning: the parent of each block is the block before
+    it.
     """
     if len(events) <= most_blocks and sum(map(_blocks, events)) <= most_blocks:
         return [events]
@@ -216,7 +217,7 @@ def _decoded(payload: bytes) -> WireBatch:
 
 
 def _decode_slowly(payload: bytes) -> WireBatch:
-    """Decode event by event: for batches that mix encodings or have events of a newer engine."""
+    """Decode event by event: for batches that mix encodings or have event types of a newer engine."""
     try:
         batch = _MAP_BATCH.decode(payload) if _is_map(payload) else _ANYTHING.decode(payload)
         events = [event for raw in batch.events if (event := _event(raw)) is not None]
@@ -226,7 +227,7 @@ def _decode_slowly(payload: bytes) -> WireBatch:
 
 
 def _event(raw: msgspec.Raw) -> WireEvent | None:
-    """Return the event; None if this version does not know the event's type."""
+    """Return the event; None if its type is unknown."""
     if _is_map(bytes(raw)):
         return _MAP_EVENT.decode(raw) if _EVENT_NAME.decode(raw).type in _KNOWN else None
     items = _EVENT_ITEMS.decode(raw)
@@ -234,7 +235,7 @@ def _event(raw: msgspec.Raw) -> WireEvent | None:
 
 
 def _is_map(encoded: bytes) -> bool:
-    """Return whether the bytes are a map, by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger
-    maps.
+    """Return whether the bytes are a msgpack map, by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for
+    larger maps.
     """
     return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

@@ -1,8 +1,8 @@
-"""The part of ZeroMQ's wire protocol that publishers speak to a subscriber (ZMTP 3.0, RFC 23, without authentication).
+"""The part of ZeroMQ's wire protocol that a publisher speaks to a subscriber (ZMTP 3.0, RFC 23, no authentication).
 
-ZeroMQ's own sockets cannot be bounded: whoever reaches the port can take any number of files, and ten thousand messages
-of any size wait for each connection. This module makes messages of a connection's bytes within bounds, wherever the
-bytes are cut.
+ZeroMQ's own sockets cannot be limited: a peer that reaches the port can open any number of connections, and ten
+thousand messages of any size can be buffered for each. This module parses a connection's bytes into messages within
+limits, however the bytes are split on arrival.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ GREETING_BYTES = 64
 MOST_FRAMES = 8
 """Maximum number of frames of one message; a batch of KV events has three."""
 COMMAND_BYTES = 1024
-"""Maximum number of bytes of a command, which has names and properties of a socket."""
+"""Maximum number of bytes of a ZMTP command, which has names and properties of a socket."""
 MORE, LONG, COMMAND = 1, 2, 4
 
 _LENGTH = Struct(">Q")
@@ -23,11 +23,11 @@ _NULL = b"NULL".ljust(20, b"\0")
 
 
 class NotZmtp(Exception):
-    """The bytes are not a publisher's, or exceed a bound."""
+    """The bytes are not a publisher's, or exceed a limit."""
 
 
 def command(name: bytes, rest: bytes = b"") -> bytes:
-    """Return a short command as it is sent."""
+    """Return the bytes of a short ZMTP command."""
     body = bytes([len(name)]) + name + rest
     return bytes([COMMAND, len(body)]) + body
 
@@ -37,13 +37,15 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 OPENING = _SIGNATURE + b"\x03\x00" + _NULL + bytes(32) + command(b"READY", _property(b"Socket-Type", b"SUB"))
-"""All bytes that a subscriber sends before it knows the peer."""
+"""All bytes that a subscriber sends before it has received anything from its peer."""
 SUBSCRIPTION = b"\x00\x01\x01"
 """The message that subscribes to every topic."""
 
 
 class PublisherReader:
-    """Makes messages of a publisher's bytes: topic, number and batch. `answer` has the bytes to send back next."""
+    """Parses a publisher's bytes into messages: topic, sequence number and batch. `answer` has the bytes to send to it
+    next.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -56,7 +58,7 @@ class PublisherReader:
 
     @property
     def held(self) -> int:
-        """Bytes held of an incomplete message."""
+        """Number of buffered bytes of an incomplete message."""
         return len(self._buffer) + self._frames_bytes
 
     def feed(self, data: bytes) -> Iterator[list[bytes]]:
@@ -89,7 +91,7 @@ class PublisherReader:
         return True
 
     def _frame(self, place: int) -> tuple[int, int, int] | None:
-        """Return flags, begin and end of the frame at this position, if all of it has arrived."""
+        """Return flags, begin and end of the frame at this position; None if it has not fully arrived."""
         buffer = self._buffer
         if len(buffer) - place < 2:
             return None
@@ -118,7 +120,7 @@ class PublisherReader:
             raise NotZmtp("it refused the connection")
 
     def _add(self, flags: int, body: bytes) -> list[bytes] | None:
-        """Add a frame; return the message if this frame is its last."""
+        """Add a frame to the current message; return the message if the frame completes it."""
         if not self.is_ready:
             raise NotZmtp("a message before it said what it is")
         self._frames.append(body)

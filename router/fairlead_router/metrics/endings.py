@@ -1,8 +1,8 @@
 """Every way in which a request for a pool's engines can end, and its consequences.
 
-This one table decides how a pool ends requests and what keys are charged, and docs/gateway.md prints it. A client that
-sent work to an engine is charged, even if it does not wait for the answer. A client that got nothing because an engine
-or the pool failed is not charged.
+A pool ends requests and charges keys by this one table, which docs/gateway.md prints. A client that sent work to an
+engine is charged, even if it does not wait for the response. A client that got nothing because an engine or the pool
+failed is not charged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Ending(Enum):
-    """How a pool's request ended. A request ends once, in the first way that happens."""
+    """How a pool's request ended. A request ends once: the first ending counts."""
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
 
@@ -31,7 +31,7 @@ class Ending(Enum):
 
 
 class Charged(Enum):
-    """The tokens that a request costs its key: the engine's figures, or else the router's counts."""
+    """The tokens that a request's key is charged: as the engine counted them, or else as the router did."""
 
     NOTHING = "nothing"
     PROMPT = "prompt"
@@ -39,7 +39,7 @@ class Charged(Enum):
 
 
 class Outcome(Enum):
-    """The label `outcome` of `fairlead_router_requests_total`."""
+    """The values of the label `outcome` of `fairlead_router_requests_total`."""
 
     SERVED = "served"
     FAILED = "failed"
@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 class Consequences(NamedTuple):
-    """The consequences of an ending. `when`, `slo` and `answered` are for people."""
+    """The consequences of an ending. `when`, `slo` and `answered` are texts for the documentation."""
 
     when: str
     charged: Charged

@@ -1,4 +1,4 @@
-"""Metrics by instance: what this router has sent to it, and what its engine last reported."""
+"""Metrics by instance: the requests that this router has sent to it, and the last report of its engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlead_router.engines.engine_pages import EngineFigures
 
 
 class InstanceReading:
-    """Gauges of one instance, taken when scraped."""
+    """The gauges of one instance at the time of a scrape."""
 
     __slots__ = ("engine", "in_flight", "instance", "kv_usage", "lives", "pool", "ranks", "waiting")
 
@@ -34,16 +34,16 @@ class InstanceReading:
         self.waiting = waiting
         self.kv_usage = kv_usage
         self.engine = EngineFigures() if engine is None else engine
-        """The engine's last metrics."""
+        """The metrics that the engine last reported."""
         self.ranks = ranks
-        """The metrics of each of its data-parallel ranks, if it has several."""
+        """The metrics of each of the instance's data-parallel ranks, if it has several."""
         self.lives = lives
-        """The progress of each rank, keyed by rank; the key is None for an engine without ranks."""
+        """The progress of each rank, keyed by rank index; the key is None for an engine without ranks."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Yield gauges by pool and instance, and by rank for engines with several ranks as `X-Data-Parallel-Rank` numbers
-    them. The state of an engine's life is that of its worst rank.
+    """Yield gauges by pool and instance. For an engine with several ranks there is one for each rank index of
+    `X-Data-Parallel-Rank`. The gauge of an engine's progress shows that of its worst rank.
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",

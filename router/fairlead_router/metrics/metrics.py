@@ -1,7 +1,7 @@
 """Prometheus metrics of the router, `fairlead_router_*`.
 
 Text is only made when scraped. Labels are bounded: pools and instances come from routing tables, everything else from
-enums. No session, model string or header a client chose becomes a label.
+enums. No session name, model name or header that a client chose becomes a label.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fairlead_router.metrics.pool_metrics import (
 
 
 class RouterMetrics(Collector):
-    """All counters of the process, to be registered once and scraped."""
+    """All counters of the process. It is registered once with the Prometheus client."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolCounters] = {}
@@ -38,11 +38,11 @@ class RouterMetrics(Collector):
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
-        """The state of instances' KV events, by pool and instance."""
+        """Returns the state of each instance's KV events, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Number of messages from engines that connected to publish KV events, for topics that name no instance."""
+        """Returns the number of messages at the central port for KV events whose topics name no followed instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
-        """The reports of learning policies, by pool."""
+        """Returns the reports of learning policies, by pool."""
         self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
         self.key_refusals: Counter[str] = Counter()
@@ -60,11 +60,11 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Bytes of memory taken by the bodies of requests in flight."""
+        """Returns the bytes of memory that the bodies of requests in flight take."""
         self.picker_streams: Callable[[], int] = int
-        """Number of requests of proxies in flight."""
+        """Returns the number of requests in flight at the endpoint picker."""
         self.spans: Callable[[], Mapping[str, int]] = dict
-        """Spans of traces by their outcome; empty where no spans are exported."""
+        """Returns the number of trace spans by outcome; empty where no spans are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -73,14 +73,14 @@ class RouterMetrics(Collector):
         self.accounting_errors = 0
 
     def pool(self, name: str) -> PoolCounters:
-        """Return the counters of a pool, made at first use."""
+        """Return the counters of a pool; the first call makes them."""
         counters = self.pools.get(name)
         if counters is None:
             counters = self.pools[name] = PoolCounters()
         return counters
 
     def forget_pool(self, name: str) -> None:
-        """Stop exporting the metrics of a pool that is gone."""
+        """Stop exporting the metrics of a deleted pool."""
         self.pools.pop(name, None)
         self.training.forget_pool(name)
 
@@ -163,7 +163,7 @@ class RouterMetrics(Collector):
 
 
 def render(metrics: RouterMetrics) -> bytes:
-    """Return the text exposition of all metrics."""
+    """Return all metrics as the text of a Prometheus page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     return generate_latest(registry)

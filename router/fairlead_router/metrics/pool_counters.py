@@ -15,11 +15,11 @@ from fairlead_router.metrics.endings import Outcome
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 MOST_TOKENS = 2**24
-"""A number of tokens larger than any model's context length."""
+"""More tokens than any model's context length has; a larger reported count is impossible."""
 
 
 class Distribution:
-    """A histogram over BUCKETS, in seconds."""
+    """A histogram of durations in seconds, with the bounds BUCKETS."""
 
     __slots__ = ("counts", "total")
 
@@ -99,21 +99,23 @@ class PoolCounters:
         self.cancelled = 0
         self.rejected_by_engine = 0
         self.classes: defaultdict[str, ClassCounters] = defaultdict(ClassCounters)
-        """Counters keyed by priority class, for a pool that declares classes."""
+        """Counters by priority class, for a pool that declares classes."""
         self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
         self.upstream_errors: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()
-        """Number of answers that were continued by another instance, by the reason why they broke off."""
+        """Number of responses that another instance continued, by the reason why they broke off."""
         self.uncarried: Counter[str] = Counter()
-        """Number of answers that broke off and were not continued, by the reason."""
+        """Number of responses that broke off and were not continued, by reason."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Sessions whose instance leaves, by whether another instance has computed their prompt."""
+        """Number of sessions whose instance leaves, by whether another instance has computed their prompt in
+        advance.
+        """
         self.handed_over_tokens = 0
         self.carrying = Distribution()
-        """Time from the moment when an answer broke off to the next piece of it."""
+        """Seconds from the moment when a response broke off to its next piece from another instance."""
         self.prompt_tokens = 0
         self.hit_tokens = 0
         self.output_tokens = 0
@@ -125,13 +127,15 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """Beliefs keyed by instance and by the basis of the belief: `events`, `expected` or `history`."""
+        """Predicted against reported cached tokens, by instance and the basis of the prediction: `events`, `expected`
+        or `history`.
+        """
         self.known_prompts: Counter[str] = Counter()
-        """Number of requests to a pool with KV events, by how much of the prompt's tokens was known."""
+        """Number of requests to a pool with KV events, by how much of the prompt's tokens was known on arrival."""
         self.tokenizing: Counter[str] = Counter()
-        """Questions for a prompt's tokens, by outcome."""
+        """Number of prompts that engines were asked to tokenize, by outcome."""
         self.transfers: Counter[str] = Counter()
-        """Attempts to fetch KV blocks from another instance, by outcome (`CacheFate`)."""
+        """Number of attempts to fetch KV blocks from another instance, by outcome (`CacheFate`)."""
         self.transferred_tokens = 0
         self.transferring = Distribution()
         self.prefill = Distribution()
@@ -140,7 +144,7 @@ class PoolCounters:
         self.queued = Distribution()
 
     def count_end(self, outcome: Outcome) -> None:
-        """Count a request's end. Refusals are counted by their reasons (`refused`)."""
+        """Count a request's end by its outcome. Refusals are also counted by reason (`refused`)."""
         match outcome:
             case Outcome.SERVED:
                 self.served += 1
@@ -154,7 +158,7 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """Return the token count that an engine reported; None if it is impossible, which is counted."""
+        """Return the token count that an engine reported; if it is impossible, count that and return None."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -168,16 +172,16 @@ class PoolCounters:
             self.transferring.observe(transfer.seconds)
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
-        """Count a dispatched request if a decode instance computes all of it."""
+        """Count a dispatched request if a decode instance computes its prompt too."""
         if dispatch.reason is DecisionReason.DECODE_ONLY:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count the difference between what the router believed was in the instance's cache and what the engine found
-        there.
+        """Count the difference between the cached tokens that the router predicted for the instance and those that the
+        engine reported.
 
-        Skips a prompt that another instance computed or whose blocks another instance sent: the engine then counts the
-        received blocks as cached.
+        Skips a prompt that another instance computed, or for which another instance sent KV blocks: the engine then
+        reports the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

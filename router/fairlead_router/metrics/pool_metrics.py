@@ -1,4 +1,4 @@
-"""Metrics by pool: its counters, its current and learned figures, and the progress of a learning policy."""
+"""Metrics by pool: its counters, its current and learned values, and the progress of a learning policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairlead_router.metrics.pool_counters import PoolCounters
 
 
 class PoolReading(NamedTuple):
-    """Gauges of one pool, taken when scraped."""
+    """The gauges of one pool at the time of a scrape."""
 
     pool: str
     held: int
@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Yield counters by pool, and the version of each pool's table."""
+    """Yield the counters by pool, and the version of each pool's routing table (`tables`)."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
@@ -288,26 +288,26 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """Counters between a router and its trainer since the router started."""
+    """Counts a router's exchanges with the trainer of learning policies since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 
     def __init__(self) -> None:
         self.trainers_lost = 0
         self.rounds: Counter[str] = Counter()
-        """Number of models adopted, by pool."""
+        """Number of trained models that were adopted, by pool."""
         self.refused: Counter[tuple[str, str]] = Counter()
-        """Number of models refused, by pool and fault."""
+        """Number of trained models that were refused, by pool and fault."""
 
     def forget_pool(self, pool: str) -> None:
-        """Drop the counters of a pool that is gone."""
+        """Drop the counters of a deleted pool."""
         self.rounds.pop(pool, None)
         for key in [key for key in self.refused if key[0] == pool]:
             del self.refused[key]
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Yield the learning reports by pool; the families have no samples where no pool's policy learns."""
+    """Yield the learning reports by pool. The metric families have no samples if no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",

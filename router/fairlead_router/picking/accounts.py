@@ -1,7 +1,8 @@
-"""Reports a picked request's progress to its pool: how its response goes, which engine served it, and how it ended.
+"""Reports a picked request's progress to its pool: the pieces of its response, which engine served it, and how it
+ended.
 
-An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: a client
-that went away and an engine that was lost in the middle of its answer both count as cancelled.
+An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: the
+request counts as cancelled both if its client went away and if its engine was lost in the middle of the response.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed answer that are kept. Small fields of a longer answer are read while it
-passes.
+"""Maximum number of bytes of an unstreamed response that are buffered. From a longer response, small fields are read
+while it passes.
 """
 
 PASSED_OVER = "passed-over"
-"""The kind of an engine's failure that only the proxy saw."""
+"""The kind of a failure of an engine that the proxy saw and the router did not."""
 
 HeaderPairs = list[tuple[bytes, bytes]]
 
@@ -51,8 +52,8 @@ class Account(Protocol):
     """The account of one picked request, from the start of its response."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Record that the response began, from the endpoint `served` if the proxy reported it; return the headers to
-        set in it.
+        """Record that the response began. `served`: the endpoint that the proxy reports, or None. Return the headers to
+        set in the response.
         """
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
@@ -66,7 +67,7 @@ class Account(Protocol):
 
 
 class NoAccount:
-    """The account of a request that no pool counts."""
+    """The account of a request that is not counted in any pool."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """Change nothing: return no headers."""
@@ -84,21 +85,23 @@ class NoAccount:
 
 
 class RoutedAccount:
-    """The account of a request that a scheduler placed. `told` are the endpoints sent to the proxy, in order."""
+    """The account of a request that a scheduler placed. `told`: the endpoints sent to the proxy, in order."""
 
     def __init__(
         self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking, *, is_known: bool = True
     ) -> None:
-        """Make the account. `is_known`: the path is one of the gateway's, so the form of its answers is known."""
+        """Make the account. `is_known`: the request's path is one of the gateway's, so that the format of its response
+        is known.
+        """
         self.pool = pool
         self._is_known = is_known
         self.asks_usage = False
-        """Whether the engine is asked for usage that the client did not ask for."""
+        """Whether the router makes the engine report usage that the client did not request."""
         self._asking = asking
         self.ticket = ticket
         self.told: Sequence[str] = ()
         self.name = ""
-        """The engines' name for the model or adapter."""
+        """The engines' name for the requested model or adapter."""
         self._dialect = dialect
         self._held = held
         self._status = 0
@@ -106,7 +109,7 @@ class RoutedAccount:
         self._remembered = False
         self._whole = WholeAnswer()
         self._in_head: Usage | None = None
-        """The usage that a header reports."""
+        """The usage in a header of the response; None if there is none."""
         self._kind = b""
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
@@ -114,8 +117,8 @@ class RoutedAccount:
         self._long: Squeezed | None = None
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Record the beginning of the response (see `Account`). A response before any dispatch is the proxy's own: the
-        request is given up.
+        """Record the beginning of the response (see `Account`). A response before the scheduler's dispatch is the
+        proxy's own: the request is then given up.
         """
         dispatch = self.ticket.verdict
         if not self.told or not isinstance(dispatch, Dispatch):
@@ -137,8 +140,8 @@ class RoutedAccount:
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
-        """Record that the proxy tried further endpoints of its list, because those before `served` failed
-        the request.
+        """Record that the proxy used a later endpoint of its list, `served`, because the earlier ones failed the
+        request.
         """
         pool, failed = self.pool, answering_target(dispatch)
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
@@ -173,8 +176,8 @@ class RoutedAccount:
         return named
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a piece of the body (see `Account`). The first piece of generated content counts as the
-        first token.
+        """Record a piece of the body (see `Account`). The first piece with generated content counts as the first
+        token.
         """
         reader = self._reader
         if reader is not None:
@@ -199,7 +202,7 @@ class RoutedAccount:
         return piece
 
     def ended(self, now: float) -> None:
-        """See `Account`."""
+        """Record that the response is complete (see `Account`)."""
         pool, ticket, dispatch = self.pool, self.ticket, self.ticket.verdict
         if self._failed:
             pool.account.fail(ticket, now)
@@ -217,8 +220,8 @@ class RoutedAccount:
                 pool.account.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
-        """Record an early end (see `Account`). A client that received the protocol's last event was served, whichever
-        side closed the stream.
+        """Record an early end (see `Account`). If the protocol's last event was passed on, the client was served,
+        whichever side closed the stream.
         """
         reader, dispatch = self._reader, self.ticket.verdict
         if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
@@ -232,8 +235,8 @@ class RoutedAccount:
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Return whether the body after a status of success is an answer. For a path that the gateway does not know:
-        whether it is not an error.
+        """Return whether the body of a successful response is generated content. For a path that the gateway does not
+        know, return whether the body is not an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
@@ -254,8 +257,8 @@ class RoutedAccount:
         return usage or self._in_head or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
-        """Remember an engine's refusal of the usage option: no proxy can send this request again, but the next request
-        must not be refused for the same reason.
+        """Remember that an engine refused the option that requests usage. This request cannot be sent again, but later
+        requests to the engine will not have the option.
         """
         if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
             self._asking.refused(dispatch.decode_address or dispatch.address)
@@ -267,14 +270,14 @@ class RoutedAccount:
 
 
 def answering_target(dispatch: Dispatch) -> str:
-    """Return the target to which the proxy sent the request, and whose answer it is."""
+    """Return the target to which the proxy sent the request, and whose response is being received."""
     return dispatch.decode or dispatch.instance
 
 
 class DirectAccount:
-    """The account of a request that bypassed the scheduler. The request goes to the first endpoint of `told`, unless
-    the proxy reports another. With `charge` the request asks for a stored response, whose tokens are charged when they
-    are seen.
+    """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
+    the proxy reports another. With `charge`, the request asks for a stored response, whose tokens are charged when the
+    response passes.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
@@ -287,7 +290,7 @@ class DirectAccount:
         pool.account.begin_direct(instance, now)
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """See `Account`."""
+        """Record that the response began (see `Account`)."""
         other = next((name for name, address in self.pool.addresses.items() if address == served), self.instance)
         if other != self.instance:  # the proxy saw those before it fail
             for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
@@ -305,13 +308,13 @@ class DirectAccount:
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a piece of the body (see `Account`); the body is read only for a request with a charge."""
+        """Record a piece of the body (see `Account`). The body is parsed only for a request with a charge."""
         if self._later is not None:
             self._later.feed(piece)
         return piece
 
     def ended(self, now: float) -> None:
-        """See `Account`."""
+        """Record that the response is complete (see `Account`)."""
         self._leave(now)
         if self._outcome == "served":
             self._tries.served(self.instance, now)
@@ -320,7 +323,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """Record an early end (see `Account`). A failure that the response's status reported remains a failure."""
+        """Record an early end (see `Account`). A failure in the response's status still counts as a failure."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)
@@ -340,7 +343,7 @@ class DirectAccount:
 
 
 def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
-    """Return a response's status (0 = no readable status), and whether the response is a stream of events."""
+    """Return a response's status (0 = no valid status), and whether the response is a stream of events."""
     status, events = 0, False
     for name, value in headers:
         if name == b":status":
@@ -351,8 +354,8 @@ def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
 
 
 def fault_of(status: int, *, credentials: bool) -> str | None:
-    """Return why a status blames the engine and not the request, as the gateway names the kinds
-    (`sending.refuse_engine_faults`); None if it does not.
+    """Return the kind of fault (as in `sending.refuse_engine_faults`) if a response's status is the engine's fault and
+    not the request's; None otherwise.
     """
     if status in (429, 503):
         return "busy"

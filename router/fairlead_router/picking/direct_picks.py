@@ -1,5 +1,5 @@
-"""Requests of a proxy that bypass the scheduler: to the least loaded instance, or to the instance that made
-a response.
+"""Requests of a proxy that bypass the scheduler: they go to the least loaded instance, or to the instance that made a
+stored response.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
 
 class DirectPicks:
-    """Picks instances for requests that bypass the scheduler. `start` continues a request in a task of its own, which
-    refuses the request if the work fails.
+    """Picks instances for requests that bypass the scheduler. `start` runs the rest of the work for a request as a
+    task, and refuses the request if that work fails.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class DirectPicks:
         self._start = start
 
     def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
-        """Pick the instance with the fewest requests in flight, among those that serve the model or adapter of this
-        name. Waits while the pool has no such instance.
+        """Pick the instance with the fewest requests in flight, among those that serve the model or adapter `name`.
+        Wait while the pool has no such instance.
         """
         among = None if subset is None else members(pool, subset)
         instances = pool.choice.by_load((), self._now(), name, among)
@@ -84,8 +84,8 @@ class DirectPicks:
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
     def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None) -> None:
-        """Send the request to the first of the instances, with as many further instances for a retry as the settings
-        allow.
+        """Send the request to the first of the instances; the others are alternatives for as many retries as the
+        settings allow.
         """
         told = instances[: 1 + self._settings.picker_fallbacks]
         asked.account = DirectAccount(pool, told, self._now(), charge)
@@ -94,8 +94,8 @@ class DirectPicks:
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Pick the instance that made the response; look for it if it is not remembered. No other instance can serve
-        the request.
+        """Pick the instance that made the stored response; if it is not remembered, ask the instances for it. No other
+        instance can serve the request.
         """
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
@@ -112,5 +112,5 @@ class DirectPicks:
 
 
 def of_http1(headers: HeaderList) -> HeaderList:
-    """Return the headers that are valid in an HTTP/1.1 request; clients of the picker's port may send any bytes."""
+    """Return only the headers that are valid in an HTTP/1.1 request; peers at the picker's port may send any bytes."""
     return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

@@ -1,10 +1,10 @@
 """The order of messages of one picked request: a pure state machine of an ext_proc stream in full-duplex mode.
 
-    headers ─► body … ─► Whole ──(pick)──► headers, body … go on       request
-    headers ─► began ─► body … ─► ended, each going on as it comes     response
+    headers ─► body … ─► Whole ──(pick)──► headers, body … passed on    request
+    headers ─► began ─► body … ─► ended, each passed on as it arrives   response
 
-The request's headers are kept until its body has arrived, because the destination is known only then. A response may
-arrive at any time: a proxy that gives up answers its client itself.
+The request's headers are held back until its body has arrived, because only then the destination is chosen. A response
+may arrive at any time: a proxy that gives up responds to its client itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9
 
 
 class Stage(Enum):
-    """The progress of a stream."""
+    """The stage of a stream."""
 
     NEW = "new"
     READING = "reading"
@@ -49,13 +49,13 @@ class Stage(Enum):
 
 
 class Say(NamedTuple):
-    """The action to send this message to the proxy."""
+    """The action to send a message to the proxy."""
 
     message: Outgoing
 
 
 class Whole(NamedTuple):
-    """The action to choose a destination for the complete request. The receiver owns its body."""
+    """The action to choose a destination for the completely received request. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes
@@ -63,18 +63,19 @@ class Whole(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """The action to send the client an error, because the body is larger than allowed."""
+    """The action to respond to the client with an error, because the request's body is larger than allowed."""
 
 
 class ResponseBegan(NamedTuple):
-    """The report that the client's response has begun, from the endpoint `served` if the proxy reported it."""
+    """The report that the client's response has begun. `served`: the endpoint that the proxy reports, or None."""
 
     headers: HeaderList
     served: str | None
 
 
 class ResponsePiece(NamedTuple):
-    """The report of a further piece of the response's body, which its account passes on. `last`: no piece follows;
+    """The report of a further piece of the response's body. The receiver passes the piece on. `last`: no piece
+    follows;
     `ended`: no trailers follow either.
     """
 
@@ -88,7 +89,7 @@ class ResponseEnded(NamedTuple):
 
 
 class Abandoned(NamedTuple):
-    """The report that the stream ended before the response did."""
+    """The report that the stream ended before the response was complete."""
 
 
 class Finish(NamedTuple):
@@ -104,7 +105,7 @@ _OVER = (Stage.RESPONDED, Stage.OVER)
 
 
 class Exchange:
-    """The exchange of one stream. Each method returns the actions to do now, in order. After `Finish` no actions
+    """The state machine of one stream. Each method returns the actions to do now, in order. After `Finish` no actions
     follow.
     """
 
@@ -121,7 +122,7 @@ class Exchange:
         self.stage = Stage.NEW
 
     def hear(self, message: Incoming | None) -> Sequence[Action]:
-        """Return the actions for a message of the proxy; None stands for a message of an unknown kind."""
+        """Return the actions for a message of the proxy; None stands for a message of an unknown type."""
         if self.stage is Stage.OVER:
             return ()
         if message is None:
@@ -134,7 +135,7 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """Return the actions for received bytes that are not a message of the protocol."""
+        """Return the actions for received bytes that cannot be decoded."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:
@@ -142,7 +143,7 @@ class Exchange:
         return self._close(0, "")
 
     def gone(self) -> Sequence[Action]:
-        """Return the actions when the stream is gone, so that nothing can be sent."""
+        """Return the actions when the stream has ended, so that nothing can be sent."""
         return self._close(0, "")
 
     def picked(
@@ -153,8 +154,8 @@ class Exchange:
         body: bytes,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> Sequence[Action]:
-        """Return the actions that send the request to `destination`, with these headers set and removed; `body`
-        replaces the request's body, if it has a body. `scores` are the scores of the compared endpoints.
+        """Return the actions that send the request to `destination`, with headers `changed` and `removed`. `body`
+        replaces the body of a request that has one. `scores`: the scores of the compared endpoints.
         """
         if self.stage is not Stage.DECIDING:
             return ()
@@ -171,7 +172,7 @@ class Exchange:
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
-        """Return the actions that answer the client at once; after a response has begun it is too late for this."""
+        """Return the actions that send this response to the client; none if another response has already begun."""
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
@@ -232,7 +233,7 @@ class Exchange:
 
     @staticmethod
     def passed(body: bytes, *, ended: bool) -> Sequence[Action]:
-        """Return the actions that pass on this piece of the response's body."""
+        """Return the actions that pass on this piece of the response's body to the client."""
         return _pieces(Side.RESPONSE, body, ended=ended) if body or ended else ()
 
     def _ended(self) -> Sequence[Action]:
@@ -254,7 +255,7 @@ class Exchange:
 
 
 def _pieces(side: Side, body: bytes, *, ended: bool) -> list[Action]:
-    """Return the body in messages of at most `LARGEST_PIECE` bytes; an empty body is one message."""
+    """Return the body, divided into messages of at most `LARGEST_PIECE` bytes; an empty body is one message."""
     if len(body) <= LARGEST_PIECE:
         return [Say(PassBody(side, body, ended))]
     last = len(body) - 1

@@ -1,4 +1,4 @@
-"""The pool and the gateway's path that a request at a proxy means, and the headers that must not reach its engine."""
+"""Finds the pool and the gateway's path of a proxy's request, and the headers that must not reach the engine."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from fairlead_router.serving.bodies import header_value
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
 _LONGEST_PREFIX = 1024
-"""Maximum number of bytes of a path's prefix. Each slash in the prefix is examined, and a client's path can have
-thousands of slashes.
+"""Maximum number of bytes of a path's prefix. A path is tried from each slash in its prefix on, and a client's path may
+have thousands of slashes.
 """
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
-    """Return the gateway's endpoint of a path, also of a path with a slash at its end, or with a prefix that a route
-    removes afterwards.
+    """Return the gateway's endpoint of a path. The path may end with a slash, or begin with a prefix that the proxy's
+    route removes later.
 
     A path that needs no key may have no prefix, and no part of a prefix may begin with `/metrics`: if the route does
-    not remove the prefix, engines serve their metrics for every path that begins with `/metrics`.
+    not remove the prefix, the engine would serve its metrics, as for every path that begins with `/metrics`.
     """
     path = target.partition(b"?")[0].removesuffix(b"/")
     found = paths.find(path)
@@ -49,8 +49,8 @@ def find_endpoint(target: bytes) -> Endpoint | None:
 
 
 def pool_of_service(authority: bytes) -> str | None:
-    """Return the pool `namespace/name` whose own Service for proxies was called: `<pool>-picker.<namespace>.svc…`. The
-    operator makes such a Service for pools outside of the routers' namespace.
+    """Return the pool `namespace/name` whose own Service was called: `<pool>-picker.<namespace>.svc…`; None for any
+    other authority. The operator makes such a Service for each pool outside of the routers' namespace.
     """
     service = _SERVICE.search(authority)
     if service is None or not service[1].endswith(_SUFFIX):
@@ -59,8 +59,8 @@ def pool_of_service(authority: bytes) -> str | None:
 
 
 def opening(key: GatewayKey | None, only: str | None) -> Opens:
-    """Return the pools that a request may use: the pools that its key opens, and of these only `only` if the picker was
-    asked for that pool.
+    """Return the pools that a request may use: those that its key opens. If the picker was called for one pool
+    (`only`), only that pool of them.
     """
     opens = opened_by(key)
     if only is None:
@@ -73,7 +73,9 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
 
 
 def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, bytes]:
-    """Return the headers that may name the session: the pool's own header, and those of clients and other gateways."""
+    """Return the headers that may name the session: the pool's own header, and the known headers of clients and
+    gateways.
+    """
     return {name: value for name, value in headers if name == session_header or name in SESSION_HEADERS}
 
 
@@ -90,7 +92,7 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
 
 
 def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
-    """Return the pool of a request that names no model. Raises BadRequest 404 if several pools are possible."""
+    """Return the pool of a request that names no model. Raises BadRequest 404 if there are several open pools."""
     wanted = header_value(headers, POOL_HEADER)
     found = [pool for pool in pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]
     if len(found) != 1:
@@ -101,16 +103,16 @@ def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
 
 
 def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pool's instances among these endpoints `ip:port`; an endpoint without a port stands for all instances
-    at that address.
+    """Return the pool's instances at these endpoints `ip:port`. An endpoint without a port stands for all instances at
+    its address.
     """
     wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
     return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)
 
 
 def scores_of(pool: Pool, dispatch: Dispatch) -> dict[str, float]:
-    """Return the scores of the compared endpoints, from 0 to 1; an endpoint with several ranks has its best rank's
-    score. Empty for a request that did not ask for scores.
+    """Return the scores of the compared endpoints, from 0 to 1; an endpoint with several ranks has the score of its
+    best rank. Empty if the request did not ask for scores.
     """
     if not dispatch.compared:
         return {}

@@ -1,4 +1,4 @@
-"""The messages of ext_proc, as far as an endpoint picker needs them, without any wire format."""
+"""The messages of ext_proc that an endpoint picker needs, independent of their encoding."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Side(Enum):
-    """The direction of a message: about the client's request, or about its response."""
+    """What a message is about: the client's request, or its response."""
 
     REQUEST = "request"
     RESPONSE = "response"
 
 
 class HeadersCame(NamedTuple):
-    """The headers of a request or response. `ended`: there is neither body nor trailers.
+    """The headers of a request or response.
 
-    `subset` are the only endpoints to choose from, `served` is the endpoint that answered; None = the proxy did not
-    say. `other_modes` names a processing mode that the proxy asks for and the picker does not support; empty = none.
+    `ended`: neither body nor trailers follow.
+    `subset`: the only endpoints to choose from; None = the proxy did not say.
+    `served`: the endpoint that sent the response; None = the proxy did not say.
+    `other_modes`: a processing mode that the proxy requests and the picker does not support; empty = none.
     """
 
     side: Side
@@ -35,7 +37,7 @@ class HeadersCame(NamedTuple):
 
 
 class BodyCame(NamedTuple):
-    """A piece of the body of a request or response; `ended`: the last piece, without trailers after it."""
+    """A piece of the body of a request or response. `ended`: it is the last piece, and no trailers follow."""
 
     side: Side
     piece: bytes
@@ -52,8 +54,8 @@ Incoming = HeadersCame | BodyCame | TrailersCame
 
 
 class PassHeaders(NamedTuple):
-    """The message that lets the headers go on, with some of them set and some removed. `destination` are endpoints in
-    the order in which they are to be tried, `scores` their scores.
+    """The message that lets the proxy pass the headers on, with some of them set and some removed. `destination`:
+    endpoints in the order in which the proxy tries them. `scores`: their scores.
     """
 
     side: Side
@@ -64,7 +66,7 @@ class PassHeaders(NamedTuple):
 
 
 class PassBody(NamedTuple):
-    """The message that lets a piece of body go on."""
+    """The message that lets the proxy pass a piece of body on."""
 
     side: Side
     piece: bytes
@@ -72,19 +74,19 @@ class PassBody(NamedTuple):
 
 
 class PassTrailers(NamedTuple):
-    """The message that lets the trailers go on."""
+    """The message that lets the proxy pass the trailers on."""
 
     side: Side
 
 
 class AnswerAtOnce(NamedTuple):
-    """The message that answers the client with this, without any engine."""
+    """The message that makes the proxy send this response to the client, without any engine."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     details: str
-    """For the proxy's access log."""
+    """A text for the proxy's access log."""
 
 
 Outgoing = PassHeaders | PassBody | PassTrailers | AnswerAtOnce

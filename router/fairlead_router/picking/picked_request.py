@@ -1,4 +1,4 @@
-"""A request of a proxy on its way to a destination."""
+"""A proxy's request while its destination is chosen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
 
 class PickedRequest:
-    """One request on its way to a destination. Callbacks report to the owner of its stream.
-
-    Either `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse` is called, once; `account` is
+    """A proxy's request while its destination is chosen. The result is passed to callbacks of the owner of its stream:
+    either `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse` is called, once. `account` is
     set before that.
     """
 
@@ -55,13 +54,13 @@ class PickedRequest:
         self.authority = authority
         self.arrived_at = arrived_at
         self.memory = memory
-        """The request's share of the memory for bodies, held as long as the body is kept."""
+        """The request's share of the memory for bodies; it is held as long as the body is."""
         self.body = b""
-        """The request's body as received, and later as its engine gets it. No other copy is kept while the request
+        """The request's body as received, and later as its engine gets it. No other copy exists while the request
         waits.
         """
         self.encoded = True
-        """Whether the body still has the content codings that the headers name, if any."""
+        """Whether the body is still encoded with the content codings that the headers name."""
         self._made_id = ""
         self.go = go
         self.refuse = refuse
@@ -70,15 +69,15 @@ class PickedRequest:
         self.task: asyncio.Task[None] | None = None
         self.gone = False
         self.is_denied = False
-        """Whether the client asked for its decision to be kept without being allowed to."""
+        """Whether the client asked for its routing decision to be kept, but is not allowed to."""
 
     def hold(self, size: int) -> None:
-        """Hold memory for `size` bytes more of the body. Raises MemoryFull."""
+        """Add `size` bytes to the memory held for the body. Raises MemoryFull."""
         if not self.memory.take(size):
             raise MemoryFull
 
     def shown_id(self, make: Callable[[], str]) -> str:
-        """Return the id that answers show: the client's own id, or an id made at the first call."""
+        """Return the request id for responses: the client's own id, or an id made at the first call."""
         given = header_value(self.headers, b"x-request-id") or ""
         if is_shown_id(given):
             return given
@@ -86,7 +85,7 @@ class PickedRequest:
         return self._made_id
 
     def abandon(self, now: float) -> None:
-        """Give the request up, wherever it waits, because the stream ended."""
+        """Give the request up because its stream ended, whatever it waits for."""
         self.gone = True
         self.body = b""
         if self.task is not None:
@@ -104,9 +103,12 @@ class PickedRequest:
         prefill: str | None = None,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> None:
-        """Send the request to the first of the endpoints, or to the next one if that fails, with the client's
-        credentials if the first endpoint gets them. `rank` is the data-parallel rank at every endpoint; `prefill` is
-        the instance that a side-car lets compute the prompt; `scores` are the endpoints' scores.
+        """Let the proxy send the request to the first of the endpoints, or to the next one if that fails. The client's
+        credentials are included if the first endpoint's instance gets them.
+
+        `rank`: the data-parallel rank, the same at every endpoint.
+        `prefill`: the instance by which a side-car lets the prompt be computed.
+        `scores`: the endpoints' scores.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]

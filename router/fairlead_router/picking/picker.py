@@ -1,4 +1,4 @@
-"""The endpoint picker: the pool of each request of a proxy, the choice of its scheduler, and the outcome."""
+"""The endpoint picker: finds the pool of each request of a proxy, and gets the decision of the pool's scheduler."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
-"""The endpoint for a path that the gateway does not know, where the settings allow such paths."""
+"""The endpoint for paths that the gateway does not know; used if the settings allow such paths."""
 
 logger = logging.getLogger(__name__)
 
 
 class Picker:
-    """Decides for all streams. `now` is the router's clock in Unix seconds."""
+    """Decides about the requests of all streams. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Picker:
         self.now = now
         self._holders = ResponseHolders(held, direct, pools)
         self._past = DirectPicks(settings, keys, calls, self._holders, held, now, self._start)
-        """Requests that bypass the scheduler."""
+        """Picks instances for requests that bypass the scheduler."""
 
     @property
     def most_bytes(self) -> int:
@@ -102,7 +102,9 @@ class Picker:
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
     def pick(self, asked: PickedRequest, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
-        """Decide where the request goes, now or when the scheduler dispatches it."""
+        """Decide where the request goes, now or when the scheduler dispatches it. `subset`: the only endpoints to
+        choose from, or None. `bodiless`: the request has no body.
+        """
         target = header_value(asked.headers, b":path") or ""
         asked.dialect = paths.dialect_of(target.encode("latin-1"))
         try:
@@ -126,7 +128,7 @@ class Picker:
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
-        """Return an id for a request that has no id."""
+        """Return a new id for a request without an id."""
         return self._calls.next_id()
 
     def _refuse(self, asked: PickedRequest, problem: BadRequest) -> None:
@@ -182,7 +184,7 @@ class Picker:
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        """Decode the body and place the request: its engine gets the body without codings. Raises BadRequest."""
+        """Decode the body, and place the request: its engine gets the decoded body. Raises BadRequest."""
         largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
         size = len(asked.body)
         try:
@@ -206,12 +208,12 @@ class Picker:
             self._past.pick_any(asked, pool, subset, name)
 
     def _served(self, pool: str | None) -> str | None:
-        """Return the pool of the called Service if this router serves that pool; None otherwise."""
+        """Return the pool whose Service was called, if this router serves that pool; None otherwise."""
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """Return the pool of a request that needs no scheduler, and the name under which its engines know the model;
-        the body has that name afterwards.
+        """Return the pool of a request that bypasses the scheduler, and the name of the model at its engines. The body
+        is changed to that name.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -231,7 +233,7 @@ class Picker:
         return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that goes to a pool and uses no tokens."""
+        """Count a request that is sent to a pool and uses no tokens against the key's limit."""
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
 
@@ -261,7 +263,7 @@ class Picker:
     async def _seek_holder(
         self, asked: PickedRequest, endpoint: Endpoint, parsed: ParsedRequest, pool: Pool, submit: Callable[[], None]
     ) -> None:
-        """Find the instance that holds the response which the request continues, then `submit` it."""
+        """Find the instance that holds the stored response which the request continues; then call `submit`."""
         await self._holders.seek(parsed.document, endpoint, pool, of_http1(asked.headers))
         asked.task = None
         submit()
@@ -321,8 +323,8 @@ class Picker:
             self._decided(asked, account, ticket, asks)
 
     def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """Send the decided request on as `_decided` does, within a scheduler's delivery, which no fault here may break
-        off.
+        """Send the decided request on as `_decided` does. It runs inside a scheduler's delivery, which an exception
+        must not interrupt.
         """
         try:
             self._decided(asked, account, ticket, asks)
@@ -330,8 +332,8 @@ class Picker:
             self._own_fault(asked)
 
     def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """Send a decided request to its endpoints, or refuse it. `asks` is the change in the body that asks the engine
-        for usage, if its client did not.
+        """Send a decided request to its endpoints, or refuse it. `asks`: the change in the body that requests usage
+        from the engine; None if the client requested it.
         """
         if asked.gone:
             return
@@ -352,8 +354,8 @@ class Picker:
         asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), prefill, scores_of(pool, verdict))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
-        """Return the verdict; if the chosen instance is known by now to lack the model's name, a verdict for another
-        instance.
+        """Return the request's decision. If the chosen instance is known by now to lack the model's name, return a
+        decision for another instance.
         """
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):
@@ -365,9 +367,9 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """Return the chosen endpoint, then as many fallbacks as allowed, among the endpoints that still accept requests
-        and serve the name. A proxy sends the same rank to each endpoint, so all of them must have that rank. Where
-        another instance prefills, all of them decode.
+        """Return the endpoint of the chosen instance, and then as many alternatives as the settings allow, of instances
+        that still accept requests and serve the name. A proxy sends the same rank to each endpoint, so all of them must
+        have that rank. If another instance prefills, all of them are decode instances.
         """
         if dispatch.decode is not None:
             return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]

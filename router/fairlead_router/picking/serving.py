@@ -1,4 +1,6 @@
-"""The picker's ports: proxies' streams at one port, health checks at both ports, with and without TLS."""
+"""The picker's ports: one for the streams of proxies and health checks, one for health checks only; with and without
+TLS.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS,
 from fairlead_router.settings import RouterSettings, Timeouts
 
 FRAMING_BYTES = 64 * 1024
-"""Bytes by which a message may exceed the largest body."""
+"""Number of bytes by which a message may exceed the largest allowed body."""
 
 MOST_STREAMS = 16_384
 """Maximum number of requests over all connections. Further requests are refused unread, so that proxies try again."""
@@ -29,14 +31,14 @@ MOST_HEALTH_STREAMS = 256
 """Maximum number of simultaneous health checks and watches."""
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
-"""The last frames to a connection beyond the port's maximum."""
+"""The HTTP/2 frames that end a connection when the port has its maximum number of connections."""
 
 logger = logging.getLogger(__name__)
 
 
 class PickerServer:
-    """All streams of the picker. `ready` says whether requests are accepted; `now` is the router's clock; each port has
-    the door of its name.
+    """All streams of the picker. `ready` says whether requests are accepted; `now` is the router's clock; `doors` limit
+    the connections of each port.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class PickerServer:
         return len(self._streams)
 
     async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: Certificate | None = None) -> None:
-        """Serve at a bound socket, until `close`; `tls` is kept up to date."""
+        """Serve at a bound socket until `close`. `tls`: the certificate, which is reloaded when it changes."""
         opener = self.open_health_check if health_only else self.open
         plan = PICKER_HEALTH if health_only else PICKER
         door = self._doors.get(plan.name, Door(plan.wanted))
@@ -111,8 +113,8 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """End streams that take too long, notify health watchers, and check the certificate. Runs a few
-        times a second.
+        """End streams that exceed their time, send changes to health watchers, and reload a changed certificate. Runs a
+        few times a second.
         """
         now = self._now()
         if self._tls is not None:
@@ -123,7 +125,7 @@ class PickerServer:
             health.look()
 
     async def drain(self, seconds: float) -> None:
-        """Take no more streams; wait for the open ones, at most this many seconds."""
+        """Accept no more streams; wait for the open streams, at most this many seconds."""
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):
@@ -146,7 +148,7 @@ class PickerServer:
 
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
-    """The picker's bound sockets; None for a port that the settings do not name."""
+    """The picker's bound sockets; None for a port that the settings do not configure."""
 
     picker: socket.socket | None
     health: socket.socket | None
@@ -154,7 +156,7 @@ class PickerListeners:
 
     @staticmethod
     def bind(settings: RouterSettings, host: str, *, shared: bool) -> PickerListeners:
-        """Bind the sockets that the settings name. Raises InvalidInput."""
+        """Bind the sockets that the settings configure. Raises InvalidInput."""
         tls = None
         if settings.picker_tls_cert_file is not None and settings.picker_tls_key_file is not None:
             variables = "FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE"
@@ -167,7 +169,7 @@ class PickerListeners:
         )
 
     async def serve(self, server: PickerServer) -> None:
-        """Let the server listen at these sockets."""
+        """Make the server accept connections at these sockets."""
         if self.picker is not None:
             await server.listen(self.picker, tls=self.tls)
             host, port = self.picker.getsockname()[:2]

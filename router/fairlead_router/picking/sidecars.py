@@ -1,9 +1,9 @@
-"""Pools of prefill and decode behind a proxy, by the contract of llm-d: the proxy sends a request to a decode instance,
-and a header names the instance that prefills. A side-car of the decode instance first sends the prompt to that
-instance, and then hands the KV blocks of its answer to the decode engine.
+"""Pools with prefill and decode behind a proxy, as llm-d does it: the proxy sends a request to a decode instance, with
+the prefill instance in a header. A side-car of the decode instance first sends the prompt to the prefill instance, and
+then passes the KV blocks named in its response to the decode engine.
 
-The router sees only the side-car's answer. A side-car whose prefill instance fails lets its own engine compute
-everything, so that failure is not seen here.
+The router sees only the side-car's response. If the prefill instance fails, the side-car lets its own engine compute
+the prompt, so the router does not see that failure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from fairlead_router.picking.finding import members
 from fairlead_router.pools.pool import Pool
 
 PREFILL_HEADER = b"x-prefiller-host-port"
-"""Header with the `ip:port` of the prefill instance. llm-d's side-car obeys it, and a client's own header of this name
-never reaches a side-car.
+"""Header with the `ip:port` of the prefill instance. llm-d's side-car obeys it. A client's own header of this name is
+removed.
 """
 
 
 def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instances that may serve a request whose proxy may send to this subset of endpoints: the subset's
-    members. A subset without prefill instances does not restrict them, because proxies never send requests there.
+    """Return the instances that may serve a request whose proxy may send to this subset of endpoints: the instances of
+    the subset. If the subset has no prefill instance, all prefill instances are added, because a proxy never sends
+    requests to prefill instances.
     """
     found = members(pool, subset)
     prefills = tuple(one.id for one in pool.table.instances if one.role is Role.PREFILL)
@@ -31,7 +32,9 @@ def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]
 
 
 def decode_endpoints(pool: Pool, dispatch: Dispatch, now: float, name: str) -> list[str]:
-    """Return the addresses of the decode instance and of the others that could replace it, the least loaded first."""
+    """Return the addresses of the chosen decode instance and then of the decode instances that could replace it, the
+    least loaded first.
+    """
     entries = {one.id: one for one in pool.table.instances}
     assert dispatch.decode is not None
     chosen = instance_of(dispatch.decode)
@@ -45,8 +48,9 @@ def _could_decode(other: InstanceEntry, prefill: InstanceEntry, pool: Pool, chos
 
 
 def rank_for_all(dispatch: Dispatch) -> int | None:
-    """Return the data-parallel rank sent to the engines. A side-car passes one header to both instances, so their ranks
-    must be the same; otherwise None, and each engine chooses.
+    """Return the data-parallel rank to name in the request's header; None if each engine must choose its rank. A
+    side-car sends the same header to the prefill and the decode instance, so a rank is named only if it is the same for
+    both.
     """
     rank = rank_of(dispatch.instance)
     return rank if dispatch.decode is None or rank_of(dispatch.decode) == rank else None

@@ -1,4 +1,6 @@
-"""The streams of the picker's port: each gRPC call's messages to the exchange, its actions back, and health checks."""
+"""The streams of the picker's port: passes the messages of each gRPC call to its exchange, does the exchange's actions,
+and responds to health checks.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
 HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
 LARGEST_UNCOUNTED = 1024 * 1024
-"""Bytes of a piece of an answer that are kept even if there is no memory for bodies: more than proxies send at once."""
+"""Maximum number of bytes of a piece of a response that are buffered even if the memory for bodies is used up; proxies
+send smaller pieces.
+"""
 LARGEST_HEADS = 1024 * 1024
-"""Maximum number of bytes of a message other than a body; such a message does not count among the bodies in memory."""
+"""Maximum number of bytes of a message that is not a body; such messages do not count towards the memory for bodies."""
 LARGEST_HEALTH_CHECK = 64 * 1024
 
 LIVENESS = "liveness"
@@ -51,7 +55,7 @@ READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
 
 _NO_ACCOUNT = NoAccount()
 _WITHHELD = (b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc", b"x-llm-d-request-dropped-reason")
-"""Headers of an engine's response that are withheld from clients."""
+"""Headers of an engine's response that are removed before the client gets it."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ class PickerStream:
         self.arrived_at = picker.now()
         memory = MemoryShare(picker.body_memory, stream.connection)
         self._arriving = MemoryShare(picker.body_memory, stream.connection)
-        """The memory held by the incomplete message."""
+        """The memory held by a message that has not fully arrived."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
@@ -96,8 +100,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Return whether `size` bytes of a message can be kept until the rest of it arrives. A response in progress is
-        not broken off because requests take the memory, as long as its pieces have a usual size.
+        """Return whether `size` bytes of a message can be buffered until the rest of it arrives. A response in progress
+        can continue even if requests have used up the memory, as long as its pieces have a usual size.
         """
         share = self._arriving
         if size <= share.held:
@@ -174,7 +178,7 @@ class PickerStream:
         self._ended(self)
 
     def _let_go(self) -> None:
-        """Drop the request's body, and release its memory once all of it that is queued for the proxy was sent."""
+        """Drop the request's body; release its memory after all queued bytes of it were sent to the proxy."""
         self._asked.body = b""
         self._stream.when_sent(self._asked.memory.release)
 
@@ -193,7 +197,9 @@ class PickerStream:
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 
     def _why_not_kept(self, headers: HeaderList) -> HeaderList:
-        """Return the reason for a client whose decision could not be kept, if these headers do not have it yet."""
+        """Return a header with the reason why the decision could not be kept, for a client that asked for it; empty if
+        the headers have it already.
+        """
         if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
             return []
         return [(KEPT_HEADER, NOT_ALLOWED if self._asked.is_denied else NO_DECISION)]
@@ -201,7 +207,7 @@ class PickerStream:
     # ── time ──
 
     def sweep(self, now: float, body_seconds: float, total_seconds: float) -> None:
-        """End the stream if it takes too long."""
+        """End the stream if receiving its body, or the whole request, exceeds these seconds."""
         if self._exchange.stage is Stage.READING and now - self.arrived_at >= body_seconds:
             self._picker.too_slow(self._asked)
         elif self._exchange.stage is Stage.NEW and now - self.arrived_at >= body_seconds:
@@ -210,14 +216,14 @@ class PickerStream:
             self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
 
     def break_off(self, status: int = UNAVAILABLE, message: str = "this router stops") -> None:
-        """End the stream before its request is complete."""
+        """End the stream with this gRPC status before its request is complete."""
         self._exchange.gone()
         self._finish(status, message)
 
 
 class HealthStream:
-    """A call of grpc.health.v1.Health. `ready` says whether requests are accepted; a `watching` call gets
-    each change.
+    """A call of grpc.health.v1.Health. `ready` says whether requests are accepted. A `watching` call is sent each
+    change.
     """
 
     __slots__ = ("_ended", "_ready", "_service", "_stream", "_told", "_watching")
@@ -251,21 +257,21 @@ class HealthStream:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """Return whether a message of `size` bytes can be kept: a service's name is short."""
+        """Return whether a message of `size` bytes can be buffered: it is at most as long as a service's name."""
         return size <= LARGEST_HEALTH_CHECK
 
     def half_closed(self) -> None:
-        """Handle that the caller sends no more: a call without a request gets no answer; a watch continues."""
+        """Handle that the caller sends no more messages: a call without a request ends; a watch continues."""
         if self._service is None:
             self._stream.finish(INVALID_ARGUMENT, "no HealthCheckRequest")
             self._ended(self)
 
     def gone(self) -> None:
-        """Handle that the stream no longer has a listener."""
+        """Do nothing: the stream is gone."""
         self._ended(self)
 
     def look(self) -> None:
-        """Report changes to a watcher."""
+        """Send the state to a watcher if it has changed."""
         status = self._status()
         if self._service is not None and status != self._told:
             self._told = status

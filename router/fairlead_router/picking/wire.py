@@ -1,7 +1,7 @@
-"""Envoy's protobuf messages (envoy.service.ext_proc.v3, grpc.health.v1): bytes to `messages` and back.
+"""Encodes and decodes Envoy's protobuf messages (envoy.service.ext_proc.v3, grpc.health.v1).
 
-Only the fields used here are declared, under their numbers in Envoy's files; others are skipped. Strings are read as
-bytes, because a client's header may hold any bytes. Sent messages have few fields, and are written by hand.
+Only the fields used here are declared, with their field numbers in Envoy's files; other fields are skipped. Strings are
+read as bytes, because a client's header may hold any bytes. Sent messages have few fields, and are encoded by hand.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _health_request = _CLASSES["HealthCheckRequest"].FromString
 
 
 def decode(payload: bytes) -> Incoming | None:
-    """Decode a ProcessingRequest; return None if it has no message that is known here. Raises DecodeError."""
+    """Decode a ProcessingRequest; return None if it has no message of a known type. Raises DecodeError."""
     message = _request(payload)
     kind = message.WhichOneof("request")
     if kind is None:
@@ -123,8 +123,8 @@ def decode(payload: bytes) -> Incoming | None:
 
 
 def _endpoints(value: Any) -> tuple[str, ...]:
-    """Return the endpoints of a list of `ip:port`, or of a text with commas: proxies that make the value from a header
-    send a text.
+    """Return the endpoints of a list of `ip:port`, or of a text with commas: a proxy that takes the value from a header
+    sends a text.
     """
     texts = [item.string_value for item in value.list_value.values] if value.HasField("list_value") else [value.string_value]
     return tuple(endpoint for text in texts for part in text.split(",") if (endpoint := part.strip()))
@@ -180,8 +180,8 @@ def _option(name: bytes, value: bytes) -> bytes:
 
 
 def _destination(endpoints: bytes, scores: Mapping[str, float]) -> bytes:
-    """Encode the Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with scores by endpoint if there are
-    scores.
+    """Encode the Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with the scores of endpoints if there
+    are any.
     """
     inner = _entry(ENDPOINT_KEY.encode(), _bytes(3, endpoints))
     if scores:
@@ -216,7 +216,7 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 
 def decode_health(payload: bytes) -> str:
-    """Return the service that a HealthCheckRequest asks for. Raises DecodeError."""
+    """Decode a HealthCheckRequest; return the name of its service. Raises DecodeError."""
     service: bytes = _health_request(payload).service
     return service.decode("utf-8", "replace")
 

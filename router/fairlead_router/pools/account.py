@@ -1,7 +1,8 @@
 """The account of one pool's requests: which of them wait, which are in flight, and how each ended.
 
-Only the account reports a request to the scheduler. Each request ends exactly once, in one of the ways of
-`fairlead_router.metrics.endings`: the scheduler's report, the counters and the key's charge have the same figures.
+Only the account reports requests to the scheduler. Each request ends exactly once, in one of the ways of
+`fairlead_router.metrics.endings`: the report to the scheduler, the counters and the charge of its key have the same
+token counts.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from fairlead_router.pools.waiting_room import WaitingRoom
 from fairlead_router.protocols.answers import Usage
 
 DECLINED = "declined"
-"""The kind of an instance's failure that refused a request (4xx), when another instance is asked."""
+"""The kind of failure of an instance that refused a request (4xx) which another instance then gets."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""Seconds within which a router that decides for itself again has reported its requests."""
+"""Seconds after which a router that decides for itself again has surely reported its own requests."""
 
 logger = logging.getLogger(__name__)
 
 
 class PoolAccount:
-    """The account of one pool's requests. Other modules may read its fields, and change them only by its methods.
+    """The account of one pool's requests. Other modules may read its attributes, but change them only by its methods.
 
-    After a ticket has ended, the scheduler gets no more reports of its request, so ending it twice is harmless.
-    `recount` is called when a finished request changed the learned size of tokens.
+    Once a ticket has ended, its request is not reported to the scheduler again, so ending a ticket twice is harmless.
+    `recount` is called when a finished request changed the learned number of bytes per token.
     """
 
     __slots__ = (
@@ -65,36 +66,36 @@ class PoolAccount:
         self._recount = recount
         self.tickets: dict[str, Ticket] = {}
         self.traffic = TrafficRecording(recorded_share)
-        """A recording of the pool's traffic, as simulations need it."""
+        """Records a share of the pool's requests for simulations."""
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
-        """Number of requests in flight to each instance that bypassed the scheduler, without instances that have no
-        such request.
+        """By instance: the number of direct requests in flight, which bypassed the scheduler. Instances without such
+        requests are left out.
         """
         self.holds: dict[str, float] = {}
-        """Draining instances, and the Unix time since which each is kept for the blocks that other instances fetch from
-        it; 0 = no longer kept.
+        """By draining instance: the Unix time since which it is kept, because other instances fetch KV blocks from it;
+        0 = it is no longer kept.
         """
         self.waiting = 0
-        """Number of clients' tickets that wait for a decision."""
+        """Number of requests of this router's clients that wait for a decision."""
         self.asking_routers = 0
-        """Number of routers that ask this one for their requests."""
+        """Number of other routers for which this router decides in this pool."""
         self.is_decided_elsewhere = False
-        """Whether another router decides for this pool; that router then reports the pool's requests."""
+        """Whether another router decides for this pool. That router then reports the pool's requests."""
         self._kept_rows = KeptRows()
-        """Requests in flight when another router began to report them, or to report some of them."""
+        """The requests in flight at the time when another router began to report them, all or some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
-        """Direct requests that wait while the pool has no instance for them."""
+        """The direct requests that wait while the pool has no instance."""
         self._used_at = now
-        """The latest time at which the pool may have had a request. The time before this process started does not count
-        as idle.
+        """The latest time at which the pool may have had a request. It begins with the start of the process: the time
+        before does not count as idle.
         """
         self._ticked_at = 0.0
         self._told_at = 0.0
-        """The time of the last report of all streams' token counts to the scheduler."""
+        """The time at which the token counts of all streams were last reported to the scheduler."""
 
     def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
-        """Use this table, these classes and these token sizes from now on."""
+        """Use this table, these priority classes and these token sizes from now on."""
         self._classes = classes
         self._token_sizes = sizes
         self._waiting_room.take(table)
@@ -106,14 +107,14 @@ class PoolAccount:
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
-        """Return how this router uses the pool."""
+        """Return how clients of this router use the pool."""
         held = self.held()
         idle_seconds = 0.0 if self._is_used() else max(0.0, now - self._used_at)
         return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Return the requests to report for each instance: queued for it or sent to it, by the scheduler or directly.
-        Where another router decides, only the direct ones.
+        """Return the requests in flight by instance, for the report to the control API: queued for it or sent to it, by
+        the scheduler or directly. If another router decides, only the direct ones are included.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -126,20 +127,20 @@ class PoolAccount:
         return tuple(rows.values())
 
     def hold(self, draining: Iterable[str], now: float) -> None:
-        """Report each of these draining instances as in use until it is let go, so that it is not deleted before."""
+        """Report each of these draining instances as in use until `let_go`, so that it is not deleted before."""
         self.holds = {instance: self.holds.get(instance, now) for instance in draining}
 
     def let_go(self, instance: str) -> None:
-        """Stop keeping the instance."""
+        """Stop reporting the draining instance as in use."""
         self.holds[instance] = 0.0
 
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
-        """Wait until an instance takes direct requests, if one is expected and the waiting room has space."""
+        """Wait until an instance accepts direct requests, if an instance is expected and the waiting room has space."""
         self._used_at = now
         await self._waiting_room.wait_for_instance(body_bytes)
 
     def stop_waiting(self) -> None:
-        """Let all direct requests that wait for an instance go on."""
+        """Let all direct requests that wait for an instance continue."""
         self._waiting_room.open()
 
     def begin_direct(self, instance: str, now: float) -> None:
@@ -156,16 +157,20 @@ class PoolAccount:
             del self.direct[instance]
 
     def join(self) -> None:
-        """Record that another router asks this one for its requests from now on."""
+        """Record that another router lets this router decide about its requests from now on."""
         self.asking_routers += 1
 
     def leave(self, now: float) -> None:
-        """Record that an asking router leaves: report its requests in flight until it reports them itself."""
+        """Record that another router decides about its own requests again. Its requests in flight are still reported
+        here for a while, until it reports them itself.
+        """
         self.asking_routers -= 1
         self._keep_reporting(now)
 
     def decide_elsewhere(self, now: float) -> None:
-        """Let another router decide from now on: report the requests in flight here until that router does."""
+        """Let another router decide from now on. The requests in flight are still reported here until that router
+        reports them.
+        """
         self._keep_reporting(now)
         self.is_decided_elsewhere = True
 
@@ -182,8 +187,8 @@ class PoolAccount:
     # ── a request's way through ──
 
     def submit(self, request: RoutingRequest, now: float, charge: Charge | None = None) -> Ticket:
-        """Hand a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when the
-        request ends.
+        """Submit a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when
+        the request ends.
         """
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
@@ -204,8 +209,8 @@ class PoolAccount:
         return ticket
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
-        """Record that the prefill instance has computed the prompt. The answer is still to come from the decode
-        instance, unless a refusal is returned, which ends the ticket.
+        """Record that the prefill instance has computed the prompt. Return None if the decode instance will now
+        generate the response, or a refusal that ends the ticket.
         """
         if ticket.ended:
             return None
@@ -233,10 +238,11 @@ class PoolAccount:
                 self.deliver(results, now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """Ask the scheduler for another instance, because this one failed before its answer had content; or report that
-        a proxy has sent the request `to` another instance.
+        """Return another instance from the scheduler, because `failed_instance` failed before its response had content.
+        With `to`, a proxy has already sent the request to that instance.
 
-        Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
+        Returns a new dispatch, or a refusal that ends the ticket. The scheduler counts the attempts. `reached`: the
+        failed instance may have received the request.
         """
         assert not ticket.ended
         verdict = self._scheduler.retry(ticket.request.id, now, failed_instance, reached=reached, to=to)
@@ -253,15 +259,15 @@ class PoolAccount:
         return verdict
 
     def fetched(self, ticket: Ticket, transfer: CacheTransfer, now: float) -> None:
-        """Record that the attempt to bring the request's KV blocks to its instance is over."""
+        """Record the result of an attempt to fetch the request's KV blocks to its instance."""
         if ticket.ending is None:
             self._scheduler.transferred(ticket.request.id, now, transfer)
 
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """Ask the scheduler for an instance that continues an answer in progress (see `Scheduler.carry_on`). Return
-        None if no other instance is left; the ticket is then unchanged.
+        """Return a dispatch to an instance that continues a response which the instance `left` broke off (see
+        `Scheduler.carry_on`). Return None if no other instance is possible; the ticket is then unchanged.
         """
         if ticket.ended:
             return None
@@ -283,7 +289,7 @@ class PoolAccount:
         return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
-        """Record that an instance continues the answer of another instance."""
+        """Record that another instance continues a response that broke off."""
         if ticket.ending is None and ticket.carried_at is not None:
             self._counters.carrying.observe(now - ticket.carried_at)
             ticket.carried_at = None
@@ -293,9 +299,9 @@ class PoolAccount:
                 self.first_token(ticket, now)
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
-        """Return another instance to try for a request that this instance refused; None if no other is left. The other
-        instance may lie `beyond` the instances that the request was for. If it serves the request and the refusal
-        `counts`, the refusal is recorded as the first instance's failure.
+        """Return another instance to try, for a request that `instance` refused; None if there is none. It may also be
+        one of `beyond`, instances that the request was not meant for. If the other instance serves the request and the
+        refusal `counts`, the refusal is recorded as a failure of `instance`.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
@@ -306,9 +312,7 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """Return another instance because the chosen one must not get the request after all; None if no
-        other is left.
-        """
+        """Return another instance, because the chosen one must not get the request after all; None if there is none."""
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
             if not ticket.request.warms:
@@ -325,7 +329,7 @@ class PoolAccount:
                 ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
-        """Record that the engine answered completely. Impossible counts are treated as missing."""
+        """Record that the engine's response is complete. Impossible counts in its usage are treated as missing."""
         if ticket.ending is not None:
             return
         usage = self.settling.plausible(usage)
@@ -343,8 +347,8 @@ class PoolAccount:
             self._recount(now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
-        """Record that the request was lost after the first byte, or given up; with `out_of_time` it exceeded its total
-        time.
+        """Record that the request failed after the first byte of its response, or was given up. `out_of_time`: it
+        exceeded its total time.
         """
         self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
 
@@ -363,13 +367,13 @@ class PoolAccount:
         self.deliver(tell(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """Record that the engine refused the request itself, which is the client's fault and not the engine's."""
+        """Record that the engine refused the request because of the client's fault."""
         if not ticket.ended:
             self._end(ticket, Ending.DECLINED, now)
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """Refuse the request if it still waits: it has reached its longest waiting time."""
+        """Refuse the request if it still waits for a decision: it has reached its maximum waiting time."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -383,13 +387,13 @@ class PoolAccount:
                 self._counters.classes[ticket.request.priority_class].refused += 1
 
     def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Settle the account of a ticket that has not ended, and drop the ticket."""
+        """Settle the account of a ticket and drop the ticket; does nothing if it has ended already."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= not ticket.request.warms
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
-        """Give each decision to its ticket. An event about one request may decide others."""
+        """Pass each decision to its ticket. An event about one request may cause decisions about others."""
         for result in results:
             ticket = self.tickets.get(result.request.id)
             if ticket is None or ticket.verdict is not None:
@@ -414,10 +418,9 @@ class PoolAccount:
                 ticket.when_decided()
 
     def tick(self, now: float) -> None:
-        """Let the scheduler dispatch, expire and rebalance; called often.
+        """Let the scheduler dispatch queued requests, expire old ones and rebalance. Called often.
 
-        Also lets the scheduler end prefills whose first token the router cannot see, and reports the number of tokens
-        once a second.
+        Also ends prefills whose first token the router cannot see, and reports the streams' token counts once a second.
         """
         if self.tickets and now - self._told_at >= 1.0:
             self._told_at = now
@@ -440,9 +443,9 @@ class PoolAccount:
 
 
 class KeptRows:
-    """The requests in flight on each instance of one pool, kept until `until`.
+    """A copy of the number of requests in flight on each instance of one pool, valid until the time `until`.
 
-    Without them a draining instance would seem idle while no router reports its requests.
+    Without it a draining instance would seem idle while no router reports its requests.
     """
 
     __slots__ = ("_rows", "until")
@@ -452,7 +455,9 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep the counts of sent requests. The other router queues the waiting ones, so they are left out."""
+        """Copy the numbers of requests sent to instances. Waiting requests are left out, because the other router
+        queues them.
+        """
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
@@ -460,7 +465,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Raise each count in `rows` to at least the kept count."""
+        """Raise each number in `rows` to at least the copied number."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -1,4 +1,4 @@
-"""The charges of requests to their key: reserved when a request is routed, settled when it ends."""
+"""Charges the tokens of requests to their key's limits: reserved when a request is routed, settled when it ends."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from fairlead.gateway_keys import GatewayKeyFacts, RateLimit
 from fairlead_router.pools.key_use import KeyUseCounts
 
 ANSWER_WEIGHT = 1 / 8
-"""The weight of the newest answer's length in the average over a key's answers."""
+"""The weight of the newest response's length in the moving average over a key's responses."""
 
 
 class KeyLimits:
-    """The remaining limits of a key at this router; each live router has an equal share of the key's limits.
+    """What is left of a key's limits at this router; the live routers divide the limits equally.
 
-    A request is taken from the limit when it arrives (`take_request`), its tokens when its body is known (`reserve`).
-    Check and take are one step, so concurrent requests cannot exceed a limit that sequential requests respect. A
-    request that one limit refuses gives back what it took from the other limit.
+    A request is taken from the request limit when it arrives (`take_request`), its tokens from the token limit when its
+    body is known (`reserve`). Check and take are one step, so concurrent requests cannot exceed a limit that sequential
+    requests respect. A request that one limit refuses is given back to the other limit.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -24,41 +24,42 @@ class KeyLimits:
         self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
         self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
         self._answer_tokens: float | None = None
-        """The mean length of the key's answers in tokens, with a greater weight for newer answers; None before the
-        first answer. A request may have several.
+        """The moving average of the length of the key's responses in tokens, with more weight for newer responses; None
+        before the first. A request may have several.
         """
         self._promised = 0
-        """Tokens that are reserved for unfinished answers."""
+        """Tokens reserved for responses in progress."""
 
     def share(self, routers: int, now: float) -> None:
-        """Divide the limits by this number of routers. What is left at this router stays, as far as its new share
-        allows.
-        """
+        """Divide the limits by this number of routers. What is left at this router is kept, at most its new share."""
         facts = self._facts
         for limit, per_minute in ((self._requests, facts.requests_per_minute), (self._tokens, facts.tokens_per_minute)):
             if limit is not None and per_minute is not None:
                 limit.change(per_minute / routers, now)
 
     def take_request(self, now: float) -> float:
-        """Take one request. If no request is left, take nothing and return the seconds until one is."""
+        """Take one request from the limit and return 0. If none is left, take nothing and return the seconds until one
+        is.
+        """
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
-        """Give back a request that `take_request` counted."""
+        """Give back the request that `take_request` took."""
         if self._requests is not None:
             self._requests.take(-1, now)
 
     def seconds_to_token(self, now: float) -> float:
-        """Return the seconds until a token can be taken, 0 if a token can be taken now. Unfinished answers may return
-        reserved tokens earlier; the result does not include this.
+        """Return the seconds until a token is left; 0 if one is left now. Responses in progress may give reserved
+        tokens back earlier, which the result does not include.
         """
         if self._tokens is None or not self._tokens.wait_seconds(now):
             return 0.0
         return max(1.0, self._tokens.wait_seconds(now, returning=self._promised))
 
     def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
-        """Take the tokens of a prompt and of its expected answer, if at least one token is left. Otherwise take
-        nothing, give back the request taken before, and return the seconds until a token is left.
+        """Take the tokens of a prompt and of its expected response if at least one token is left, and return 0.
+        Otherwise take nothing, give the request back to the request limit, and return the seconds until a token is
+        left.
         """
         if self._tokens is None:
             return 0.0
@@ -69,8 +70,9 @@ class KeyLimits:
         return 0.0
 
     def expected_answer(self, most: int, answers: int = 1) -> int:
-        """Return the tokens to reserve for this number of answers, each with this upper bound (0 = no bound): the mean
-        length of the key's answers, the bound itself before the first answer, and never more than a minute's worth.
+        """Return the number of tokens to reserve for this number of responses, each of at most `most` tokens (0 = no
+        maximum): the average length of the key's responses, or `most` before the first response; never more than the
+        limit of a minute.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
@@ -79,23 +81,25 @@ class KeyLimits:
         return min(int(min(expected, most or expected) * answers), per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
-        """Take tokens without a check; a negative number gives tokens back. `promised` changes the tokens reserved for
-        answers.
+        """Take tokens without a check; a negative number gives tokens back. `promised` is added to the tokens reserved
+        for responses.
         """
         if self._tokens is not None:
             self._promised += promised
             self._tokens.take(tokens, now)
 
     def learn_answer(self, tokens: float) -> None:
-        """Learn the length of a finished answer."""
+        """Add the length of a finished response to the average."""
         before = self._answer_tokens
         self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
 
 
 class Charge:
-    """The tokens that one request takes from its key's limit. The tokens reserved for its prompt and answer are already
-    taken; `most_tokens` is the largest count that an engine can truthfully report for either, `answers` the number of
-    answers that it asks for.
+    """The tokens that one request takes from its key's limit. The tokens reserved for its prompt and response are
+    already taken.
+
+    `most_tokens`: the largest plausible number of tokens of the prompt, and of the responses.
+    `answers`: the number of responses that the request asks for.
     """
 
     __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_use", "has_ended", "most_tokens", "taken")
@@ -117,21 +121,21 @@ class Charge:
         self._limits = limits
         self._use = use
         self.taken = prompt_tokens + answer_tokens
-        """Tokens taken from the limit so far."""
+        """Number of tokens taken from the limit so far."""
         self._answer = answer_tokens
-        """The part of the taken tokens that is reserved for the answer; 0 once the request has ended."""
+        """The part of the taken tokens that is reserved for the response; 0 once the request has ended."""
         self._follows = answer_tokens if follows else 0
-        """The tokens reserved for an answer that is made after its request has ended. They stay reserved until the
-        answer is seen, or a client that never reads the answer would get it free.
+        """The tokens reserved for a response that is generated after its request has ended. They stay reserved until
+        the response is seen; otherwise a client that never fetches the response would get it free of charge.
         """
         self._prompt = self._output = 0
-        """Prompt and output tokens charged so far."""
+        """Numbers of prompt and output tokens charged so far."""
         self.has_ended = False
-        """Whether the request has ended; its reservation lasts until then."""
+        """Whether the request has ended. Its reservation lasts until then."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """Charge an answer's tokens as they arrive, as far as they exceed the reserved tokens."""
+        """Charge the response's tokens while they arrive, as far as they exceed the reserved tokens."""
         more = tokens - self._answer
         if more > 0:
             self._answer += more
@@ -139,8 +143,8 @@ class Charge:
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """Record that the request has ended with this cost, and return the rest of its reservation. A second call, for
-        a later answer, charges only the difference.
+        """Record that the request has ended with these token counts, and give back the rest of its reservation. A
+        second call, for a response that was generated later, charges only the difference.
         """
         self.has_ended = True
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)

@@ -1,8 +1,8 @@
-"""Judges whether engines make progress by the steps that are visible in metrics, KV events and tokens of answers
+"""Judges whether engines make progress, by their metrics, KV events and the tokens of responses
 (`routing.knowledge.progress`).
 
-The router acts on the verdict: a stalled engine gets no request that another engine can take, its waiting requests go
-elsewhere, and the report goes to the control API. Each data-parallel rank of an engine is judged separately.
+A stalled engine gets no request that another engine can take, the requests that wait for it go to other engines, and
+the stall is reported to the control API. Each data-parallel rank of an engine is judged separately.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ logger = logging.getLogger(__name__)
 ASLEEP = "its engine sleeps, by its metrics: it takes requests and computes none; wake it up with POST /wake_up, or delete its pod"
 
 EventsHeard = Callable[[str, str], Mapping[int, int]]
-"""A function that returns the number of KV events from this pool and instance, keyed by the engine's number of the
-rank.
-"""
+"""A function that returns the number of KV events from this pool and instance, keyed by rank index."""
 
 
 class EngineLives:
-    """The progress of every target, kept in the `engines` of its pool."""
+    """The progress of every target. It is kept in the `engines` of the target's pool."""
 
     def __init__(self, silences: Silences, events_heard: EventsHeard, now: Callable[[], float]) -> None:
         self._silences = silences
         self._events_heard = events_heard
         self._now = now
         self._addresses: dict[tuple[str, str], str] = {}
-        """The address of each engine, keyed by pool and target."""
+        """The address of each target's engine, keyed by pool and target."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """Progress of the engines at each address, without engines that have several ranks: the rank that generated a
-        token is unknown there.
+        """By address: the progress of the engines there. Engines with several ranks are left out, because the rank that
+        generated a token is unknown.
         """
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:
-        """Keep these engines and forget all others; also forget an engine that another engine has replaced at its
-        place.
+        """Keep these engines and forget all others; also forget an engine that a new engine at the same target has
+        replaced.
         """
         addresses = {(str(pool.key), target): entry.address for pool, entry in present for target in pool.targets(entry.id)}
         if addresses == self._addresses:
@@ -67,14 +65,14 @@ class EngineLives:
         self._events = {key: count for key, count in self._events.items() if key in addresses}
 
     def moved(self, addresses: Collection[str]) -> None:
-        """Record that tokens of answers arrived from these addresses."""
+        """Record that tokens of responses arrived from these addresses."""
         now = self._silences.awake()
         for address in addresses:
             for progress in self._at.get(address, ()):
                 progress.moved(now)
 
     def saw(self, pool: Pool, entry: InstanceEntry, page: EnginePage) -> None:
-        """Judge the instance by its current metrics page."""
+        """Judge the instance's progress by its current metrics page."""
         awake, targets = self._silences.awake(), pool.targets(entry.id)
         self._hear(pool, entry, targets, awake)
         figures = pool.engines.figures(entry.id, entry.address, page)
@@ -135,9 +133,11 @@ class EngineLives:
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:
-    """Return the work that this router has given to each target. A server may choose another rank than the request
-    names, on some paths. So a rank that runs nothing is not blamed for requests that other ranks run in excess of
-    theirs, and a rank that runs something may have the work of a rank that runs nothing.
+    """Return the number of requests that this router has given to each target, to compare with what each reports.
+
+    On some paths a server may choose another rank than the request names. So a rank that runs nothing is not blamed for
+    requests that other ranks run beyond their own, and a rank that runs something may have the requests of a rank that
+    runs nothing.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:
@@ -154,7 +154,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
 
 
 def _words(life: Life, targets: Sequence[str]) -> str:
-    """Return the condition's message, which stays the same while the state lasts."""
+    """Return the message of the instance's condition. It stays the same while the state lasts."""
     share = "half of the" if life is Life.SLOW else "longer than the"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"
@@ -165,7 +165,7 @@ def _words(life: Life, targets: Sequence[str]) -> str:
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:
-    """Return whether another instance can take the requests that wait for this instance."""
+    """Return whether another instance can take the requests that wait for the instance `entry`."""
     shut = pool.scheduler.broken(now)
     others = [one for one in pool.table.instances if one.accepting and one.id != entry.id and one.id not in shut]
     return any(one.role is entry.role or (entry.role is Role.PREFILL and one.role is Role.DECODE) for one in others)

@@ -1,7 +1,7 @@
 """Reads every engine's metrics once a second, and its list of models now and then.
 
-The used share of the KV cache goes to the scheduler for each rank; the size of the cache and the data-parallel ranks go
-to the pool. A difference from the pool's spec is kept as a trouble, for the control API.
+The scheduler gets the used share of the KV cache of each rank; the pool gets the cache's size and the data-parallel
+ranks. A difference between an engine's report and the pool's spec is recorded as a trouble, for the control API.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ MODELS_SECONDS = 30.0
 DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
 PATIENT_SECONDS = 5.0
-"""Timeout in seconds for an engine that has not answered, to find out whether it is slow or silent."""
+"""Timeout in seconds for an engine that has not responded, to find out whether it is slow or hangs."""
 AT_ONCE = 16
 MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
-"""Subjects of an engine's reports."""
+"""What an engine's report is about, in messages about troubles."""
 _SILENT = ("timeout", "unreachable")
-"""Kinds of failure that mean that an engine answers nothing; every other failure is an answer."""
+"""Kinds of failure that mean that an engine did not respond at all; every other failure counts as a response."""
 
 logger = logging.getLogger(__name__)
 
 
 class EngineScraper:
-    """Scrapes all reachable instances of all pools.
+    """Reads the metrics of all reachable instances of all pools.
 
-    An instance that does not answer has no reading; policies treat that as unknown.
+    An instance that does not respond has no reading; policies treat its load as unknown.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class EngineScraper:
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read every instance that can be reached or has requests. Runs every SCRAPE_SECONDS; a slow instance delays no
-        other instance.
+        """Read the metrics of every instance that can be reached or has requests. Runs every SCRAPE_SECONDS; a slow
+        instance delays no other instance.
         """
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
@@ -91,15 +91,15 @@ class EngineScraper:
                 task.result()
 
     async def read_doubted(self) -> None:
-        """Read the model lists of the engines that refused a name. Runs every DOUBTED_SECONDS, and reads each list at
-        most once in SCRAPE_SECONDS.
+        """Read the model lists of the engines that may lack a model's name because they refused it. Runs every
+        DOUBTED_SECONDS, and reads each list at most once in SCRAPE_SECONDS.
         """
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
         if doubted:
             await asyncio.gather(*(self._check_models(*one) for one in doubted))
 
     async def _read_one(self, pool: Pool, entry: InstanceEntry) -> None:
-        """Read one engine. A fault in its answers costs only this engine's figures."""
+        """Read one engine's metrics. A fault in the response costs only the metrics of this engine."""
         try:
             await self._read(pool, entry)
         except Exception:
@@ -167,8 +167,8 @@ class EngineScraper:
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
-        """Read the engine's model list. An engine without a list, or whose list the router may not read, counts as
-        serving every declared name.
+        """Read the engine's model list. An engine without a list, or whose list the router is not allowed to read,
+        counts as serving every declared name.
         """
         key, now = (str(pool.key), instance), self._now()
         due = self._models_due.get(key, 0.0)
@@ -204,8 +204,8 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """Return the data-parallel ranks that the engine names now: on its metrics page, or elsewhere if the page may lack
-    some ranks.
+    """Return the data-parallel ranks that the engine reports: on its metrics page, or elsewhere if the page may lack
+    some of them.
     """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:

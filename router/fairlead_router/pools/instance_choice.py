@@ -1,5 +1,5 @@
-"""The instances of a pool that may get a request, by the names that they are known to serve; and the least loaded of
-them, for requests that bypass the scheduler.
+"""Chooses among the instances of a pool: those that serve a model name or adapter, and the least loaded of them for
+requests that bypass the scheduler.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Maximum number of a pool's refused requests that are tried on another instance in a burst; refusals of a model's name
-do not count.
+"""Maximum burst of second opinions in a pool: refused requests that are tried on another instance. Refusals of a
+model's name do not count.
 """
 
 
 class OpinionBudget:
     """A token bucket of second opinions, which are tries of a refused request on another instance. A second opinion
-    that contradicts the first is given back.
+    that contradicts the refusal is given back to the bucket.
     """
 
     __slots__ = ("_at", "left")
 
     def __init__(self) -> None:
         self.left = OPINIONS_AT_ONCE
-        """Second opinions that may be asked now."""
+        """Number of second opinions that the bucket has now."""
         self._at = 0.0
 
     def take(self, now: float) -> bool:
-        """Take one second opinion, at a time in seconds of any clock; returns whether one was left."""
+        """Take one second opinion at the time `now`, in seconds of any clock; return whether one was left."""
         self.left = min(OPINIONS_AT_ONCE, self.left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
         self._at = now
         if self.left < 1.0:
@@ -42,13 +42,13 @@ class OpinionBudget:
         return True
 
     def give_back(self) -> None:
-        """Give a second opinion back because it contradicted the first."""
+        """Give back a second opinion that contradicted the refusal."""
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
 class InstanceChoice:
-    """The instances of one pool. `direct` counts the requests in flight to each instance that bypassed the
-    scheduler.
+    """Chooses among the instances of one pool. `direct`: the number of requests in flight to each instance that
+    bypassed the scheduler.
     """
 
     __slots__ = (
@@ -64,10 +64,10 @@ class InstanceChoice:
         self.handovers = scheduler.handovers
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
-        """Circuit breakers of requests that bypass the scheduler."""
+        """The circuit breakers of instances for requests that bypass the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Use a newer table. When an instance gets a new engine, everything known of its old engine is forgotten."""
+        """Use a newer table. If an instance has a new engine, forget everything about its old engine."""
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses
@@ -81,15 +81,15 @@ class InstanceChoice:
     # ── names ──
 
     def listed(self, instance: str, models: Collection[str], asked_at: float, aliases: Collection[str] = ()) -> None:
-        """Record that the instance listed these models when it was asked at `asked_at` (Unix seconds). `aliases` are
-        further names under which engines serve the model.
+        """Record the models that the instance listed when it was asked at `asked_at` (Unix seconds). `aliases` are
+        further names under which engines serve the pool's model.
         """
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
     def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
-        """Return the instances `among` these (None = all) that may get a request for this name. Returns `among`
-        unchanged if no instance is known to lack the name, or if all accepting instances lack it. Where prefill and
-        decode are divided, the check happens when the request is sent.
+        """Return the instances `among` these (None = all) that may get a request for this model name. Return `among`
+        unchanged if no instance is known to lack the name, or if all instances that accept requests lack it. Where
+        prefill and decode are divided, the check happens later, when the request is sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -98,16 +98,16 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """Return the target of this dispatch whose instance is known by now to lack the name; None if no target lacks
-        it, or if all accepting instances do.
+        """Return the target of this dispatch whose instance is known by now to lack the model name; None if no target
+        lacks it, or if all instances that accept requests do.
         """
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
 
     def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
-        """Return the target of this dispatch that would compute the prompt without handing its KV blocks over; None if
-        the prefill is useful.
+        """Return the dispatch's prefill target if its prefill would be useless, because it does not hand its KV blocks
+        over; None if the prefill is useful.
         """
         instance = instance_of(dispatch.instance)
         if dispatch.decode is None or self.handovers.rests(instance, now):
@@ -116,23 +116,24 @@ class InstanceChoice:
         return None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """Return accepting instances that are assumed to lack the name although their lists have it or could not be
-        read. These instances must be asked before a client receives 404.
+        """Return the accepting instances that are assumed to lack the name although their lists have it or could not be
+        read. A client receives 404 only after these instances were asked.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 
     # ── loads ──
 
     def least_loaded(self, excluded: Collection[str], now: float, name: str = "") -> str | None:
-        """Return the first instance of `by_load`; None when the list is empty."""
+        """Return the first instance of `by_load`; None if there is none."""
         return next(iter(self.by_load(excluded, now, name)), None)
 
     def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:
-        """Return the accepting instances `among` these (None = all): first by the number of requests in flight, then
-        the instances whose circuit is open. Instances that lack the model or adapter of this name are included only if
-        all lack it: they would answer 404, so they cannot replace other instances, not even `excluded` ones.
+        """Return the accepting instances `among` these (None = all) for a request that bypasses the scheduler.
+        Instances with fewer requests in flight come first, and instances whose circuit is open come last.
 
-        For requests that need no particular instance, but one that generates answers.
+        Instances that lack the model or adapter `name` are included only if all lack it: they would respond with 404,
+        so they cannot replace other instances, not even `excluded` ones. Instances that generate no responses (prefill
+        only) are left out.
         """
         able = self._writing if among is None else self._writing.intersection(among)
         if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):

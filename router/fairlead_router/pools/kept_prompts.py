@@ -1,5 +1,5 @@
-"""Keeps the last prompt of each session as its client sent it, so that another instance can compute the prompt when the
-session's instance leaves.
+"""Keeps the last prompt of each session as its client sent it, so that another instance can compute the prompt in
+advance when the session's instance leaves.
 
 Prompts are only in this process's memory, at most `most_bytes` in total; the least recently used prompts are dropped
 first. Nothing is kept for a pool without hand-over (`spec.routing.handOverBudget: 0`).
@@ -17,19 +17,19 @@ from fairlead.tables import PoolKey
 from fairlead_router.protocols.dialects import Dialect
 
 IDLE_SECONDS = 3600.0
-"""Seconds without a turn after which a session is given up."""
+"""Seconds without a turn after which a session's prompt is dropped."""
 _OVERHEAD_BYTES = 2048
-"""Bytes of memory per prompt besides its body and its blocks."""
+"""Bytes of memory that a kept prompt takes in addition to its body and its block keys."""
 MOST_RANKED = 500
-"""Maximum number of sessions that are compared at once, the most recently used first: comparing a full memory would
-take a tenth of a second.
+"""Maximum number of sessions that `worths` ranks at once, the most recently used first: ranking all sessions of a full
+memory would take a tenth of a second.
 """
 _BLOCK_BYTES = 56
 """Bytes of memory per block: its key (64 bits) and its entry in a tuple."""
 
 
 class KeptPrompt:
-    """A session's last request, as its engine got it, and the target that computed it."""
+    """A session's last request as its engine got it, and the target that computed it."""
 
     __slots__ = ("at", "began", "body", "dialect", "given_up", "head", "instance", "key", "model", "request")
 
@@ -42,30 +42,30 @@ class KeptPrompt:
         self.instance = instance
         self.at = at
         self.began = at
-        """The time at which the session's first turn was served, as far back as the session was kept."""
+        """The time at which the session's first kept turn was served."""
         self.given_up = False
-        """Whether the session is given up because no other instance would compute its prompt."""
+        """Whether the prompt is not offered to other instances any more."""
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name, or for a session without a name its prompt, because the next turn begins with that
-        prompt.
+        """The session's name. For a session without a name it is made from the prompt's last block, because the next
+        turn begins with the same prompt.
         """
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the prompt takes."""
+        """Bytes of memory that the kept prompt takes."""
         blocks = len(self.request.blocks) + len(self.request.engine_blocks)
         return len(self.body) + len(self.head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
 
 
 class _Sessions:
-    """The sessions of one pool, the least recently used first."""
+    """The kept prompts of one pool by session, the least recently used first."""
 
     def __init__(self) -> None:
         self.prompts: OrderedDict[str, KeptPrompt] = OrderedDict()
         self.turns = NextTurns()
 
     def before(self, prompt: KeptPrompt) -> KeptPrompt | None:
-        """Remove and return the turn before this one; None if there is none."""
+        """Remove and return the prompt of the session's previous turn; None if it is not kept."""
         if prompt.request.session is not None:
             return self.prompts.pop(prompt.key, None)
         for block in reversed(prompt.request.blocks):
@@ -84,7 +84,7 @@ class KeptPrompts:
         self.bytes = 0
 
     def keep(self, pool: PoolKey, prompt: KeptPrompt) -> None:
-        """Keep a served turn; it replaces the session's previous turn."""
+        """Keep the prompt of a served turn; it replaces that of the session's previous turn."""
         sessions = self._pools[pool]
         before = sessions.before(prompt)
         if before is not None:
@@ -100,7 +100,7 @@ class KeptPrompts:
             self._end(oldest, prompt.at)
 
     def expire(self, now: float) -> None:
-        """Give up sessions that are idle for too long."""
+        """Drop the prompts of sessions that had no turn for IDLE_SECONDS."""
         for sessions in self._pools.values():
             while sessions.prompts and now - next(iter(sessions.prompts.values())).at >= IDLE_SECONDS:
                 self._end(sessions, now)
@@ -111,7 +111,7 @@ class KeptPrompts:
         sessions.turns.ended(max(0.0, now - prompt.at))
 
     def keep_only(self, pools: Collection[PoolKey]) -> None:
-        """Keep the prompts of these pools only: the other pools are deleted."""
+        """Drop the prompts of all other pools, because they were deleted."""
         for pool in self._pools.keys() - set(pools):
             self.forget(pool)
 
@@ -130,8 +130,8 @@ class KeptPrompts:
         return reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the sessions at these targets that were used last, ranked by how much computation each prompt saves
-        for its cost; the cost is the same for all sessions if they are `fetched`.
+        """Return the most recently used sessions at these targets, ranked by how much computation a copy of each prompt
+        saves for its cost. With `fetched`, the cost is the same for all prompts.
         """
         found_here = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}

@@ -1,4 +1,4 @@
-"""Counts what each gateway key was used for, until the collector takes the counts for a report."""
+"""Counts the use of each gateway key, until the counts are taken for a report."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from fairlead.gateway_keys import MINUTE_SECONDS, KeyRefusal
 from fairlead.reports.key_use import KeyUse
 
 TAKE_SECONDS = 1.0
-"""Seconds between two takes of the counts: a key costs at most one record per second, and a killed router loses no more
-than this.
+"""Seconds between two times at which the counts are taken. So a key causes at most one record per second, and a killed
+router loses the counts of one second.
 """
 
 Counted = tuple[str, int, KeyRefusal | None]
-"""Key of a count: the gateway key's id, the minute's start, and the reason of a refusal."""
+"""Identifies a count: the gateway key's id, the start of the minute, and the reason if requests were refused."""
 
 
 class KeyUseCounts:
-    """Counts since the last take, by key, minute and refusal. Because they are taken every second, there is usually one
-    per key and outcome.
+    """Counts since the last `take`, by key, minute and refusal. A key usually has one count for each of its outcomes,
+    because the counts are taken every second.
     """
 
     __slots__ = ("_counts", "_taken_at")
@@ -35,7 +35,7 @@ class KeyUseCounts:
         prompt_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        """Count a use; keys of the gateway's own settings have no id and are ignored."""
+        """Add a key's use to its count. Keys of the gateway's own settings have no id and are ignored."""
         if key:
             minute = int(now - now % MINUTE_SECONDS)
             counted = self._counts.setdefault((key, minute, refusal), [0, 0, 0])
@@ -44,7 +44,9 @@ class KeyUseCounts:
             counted[2] += output_tokens
 
     def take(self, now: float, *, final: bool = False) -> tuple[KeyUse, ...]:
-        """Return the counts since the last call; empty until a second has passed, unless this is the `final` call."""
+        """Return and remove the counts; empty if the last call was less than TAKE_SECONDS ago, unless this is the
+        `final` call.
+        """
         if not final and 0 <= now - self._taken_at < TAKE_SECONDS:
             return ()
         self._taken_at = now

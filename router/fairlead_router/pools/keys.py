@@ -26,7 +26,7 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One key and its remaining limits at this router."""
+    """One API key and what is left of its limits at this router."""
 
     __slots__ = ("body_bytes", "facts", "limits")
 
@@ -34,7 +34,7 @@ class GatewayKey:
         self.facts = facts
         self.limits = KeyLimits(facts, now, routers)
         self.body_bytes = 0
-        """Bytes of bodies in progress at this router."""
+        """Bytes of bodies at this router of requests with this key."""
 
     @property
     def is_shared(self) -> bool:
@@ -42,8 +42,8 @@ class GatewayKey:
         return not self.facts.id
 
     def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
-        """Take these facts and keep the remaining limits. If more than the budget has changed, do nothing and return
-        False.
+        """Use the new facts and keep what is left of the limits. If more than the key's budget has changed, do nothing
+        and return False.
         """
         if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
             return False
@@ -51,8 +51,8 @@ class GatewayKey:
         return True
 
     def opens(self, pool: Pool, name: str | None = None, /) -> bool:
-        """Return whether the key opens the pool or, with a name, that model or adapter of the pool. A key for models
-        opens only the adapters that it names.
+        """Return whether the key gives access to the pool or, with a name, to that model or adapter of the pool. A key
+        for certain models gives access only to the adapters that it names.
         """
         names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
         return any(self.facts.opens(pool.key, one) for one in names)
@@ -62,8 +62,8 @@ class GatewayKey:
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:
-        """Return the used-up limit or budget with the seconds until it is available again; None after taking one
-        request.
+        """Return the limit or budget that is used up, and the seconds until it is available again. If none is used up,
+        take one request from the limit and return None.
 
         Tokens are only checked here, so that no body is read in vain; `GatewayKeys.reserve` checks and takes tokens.
         """
@@ -78,9 +78,9 @@ class GatewayKey:
 
 
 class GatewayKeys:
-    """All keys of this gateway: the keys that the control API sends, and `shared`, the secrets of its own settings,
-    which open everything without limits. If keys are not `required`, a client without a valid key is served
-    anonymously; a client with a valid key is bound by that key.
+    """All keys of this gateway: the keys from the control API, and `shared`, the secrets of the gateway's own settings,
+    which give access to everything without limits. If keys are not `required`, a client without a valid key is served
+    anonymously; the limits of a valid key apply.
     """
 
     def __init__(self, shared: Collection[str], metrics: RouterMetrics, *, required: bool) -> None:
@@ -94,12 +94,12 @@ class GatewayKeys:
         self._are_read = False
         self._routers = 1
         self._api_ahead = 0.0
-        """Seconds by which the API's clock, by which keys expire, is ahead of the router's."""
+        """Seconds by which the control API's clock is ahead of the router's. Keys expire by the API's clock."""
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
-        """Share limits with the other live routers; `count` is the number of all live routers, as the API last
-        reported.
+        """Divide the keys' limits among the live routers. `count` is their number, as the control API last reported
+        it.
         """
         if max(1, count) != self._routers:
             self._routers = max(1, count)
@@ -107,11 +107,13 @@ class GatewayKeys:
                 key.limits.share(self._routers, now)
 
     def know_clock(self, api_ahead: float) -> None:
-        """Take the number of seconds by which the API's clock is ahead of the router's."""
+        """Set the number of seconds by which the control API's clock is ahead of the router's."""
         self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Replace the known keys, except the settings' own. An unchanged key keeps its remaining limits."""
+        """Replace all keys except those of the gateway's settings. An unchanged key keeps what is left of its
+        limits.
+        """
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:
             try:
@@ -126,9 +128,10 @@ class GatewayKeys:
 
     def admit(self, headers: Shown, now: float, *, counted: bool) -> GatewayKey | None:
         """Return the key of `Authorization: Bearer` or `X-Api-Key`; None for a client without a key, where keys are not
-        required. With `counted` the request counts against the key's limits. Header names must be lower case. Raises
-        BadRequest: 401 without a valid key where a key is required, 429 over a limit, 503 while the keys are not known
-        yet.
+        required. With `counted` the request counts against the key's limits. Header names must be lower case.
+
+        Raises BadRequest: 401 without a valid key where a key is required, 429 over a limit, 503 while the control API
+        has not sent the keys yet.
         """
         if not self._by_digest and not self.required:
             return None  # what a client shows is not a key of this gateway's, so its digest need not be computed
@@ -158,24 +161,26 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a request for something that its key does not open. It does not count against the key's limit."""
+        """Count a request for a model or pool to which its key gives no access. It does not count against the key's
+        limit.
+        """
         key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
 
     def sent_to_pool(self, key: GatewayKey, now: float) -> None:
-        """Count a request to a pool that its key opens."""
+        """Count a request to a pool to which its key gives access."""
         self.use.add(key.facts.id, now, requests=1)
 
     def reserve(
         self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False, answers: int = 1
     ) -> Charge:
-        """Count a request that goes to a pool, and take its tokens from the key's limit: those of its prompt, and the
-        expected number for its `answers`. Its pool settles the charge when the request ends.
+        """Count a request that goes to a pool, and take the expected tokens of its prompt and `answers` from the key's
+        limit. The request's pool settles the returned charge when the request ends.
 
-        `most_tokens` is the largest possible count for prompt and answers each. `follows`: the answer is made in the
-        background, after the request has ended. Raises BadRequest 429 if no token is left, which could not be known
-        before the body was read.
+        `most_tokens`: the largest possible number of tokens of the prompt, and of the answers. `follows`: the answer is
+        generated in the background, after the request has ended. Raises BadRequest 429 if no token is left; before the
+        body was read, this could not be known.
         """
         answer_tokens = key.limits.expected_answer(request.max_output_tokens, answers)
         if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):

@@ -1,7 +1,7 @@
-"""The latest reports of a pool's engines, as far as they differ from the pool's spec, and earlier observations.
+"""The latest reports of a pool's engines that differ from the pool's spec, and earlier observations of the engines.
 
-Observations of other routers, or of an earlier process of this router, stand in for figures that this router has not
-measured, as long as they are recent enough.
+Observations by other routers, or by an earlier process of this router, are used in place of values that this router has
+not measured, as long as they are recent enough.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from fairlead_router.engines.model_cards import Card, aliases_of
 logger = logging.getLogger(__name__)
 
 IMPLAUSIBLE_SECONDS = 120.0
-"""Seconds for which the trouble of an implausible report lasts after the engine's last such report; the engine's
-metrics are read more often than that.
+"""Seconds after an engine's last implausible report for which the report still counts as a trouble of the instance. An
+engine's metrics are read more often than that.
 """
 _LONGEST_WORDS = 200
 
 CACHE_SIZE_STEP = 0.05
-"""A reported cache size is ignored if it differs from the size in use by less than this share."""
+"""A newly reported cache size is ignored if it differs from the size in use by less than this share."""
 
 
 class KnownEngines:
-    """What is known of the engines of one pool, by instance. An engine that does not answer has no usage and no page.
-    Other modules may read the fields, and change them only by the methods.
+    """What is known of the engines of one pool, by instance. An engine that does not respond has no usage and no page.
+    Other modules may read the attributes, but change them only by the methods.
     """
 
     __slots__ = (
@@ -49,27 +49,27 @@ class KnownEngines:
         self.pages: dict[str, EnginePage] = {}
         """The last metrics page of each engine."""
         self.lives: dict[str, EngineProgress] = {}
-        """The progress of each engine, or of each of its ranks, keyed by target."""
+        """The progress of each engine or, if it has several data-parallel ranks, of each rank; keyed by target."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
         """The troubles of each instance with their messages, such as a difference from the pool's spec."""
         self._implausible: defaultdict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
-        """Implausible reports, keyed by instance and subject: the message, and the time of the last such report."""
+        """The latest implausible reports of each instance, by subject of the report: a message, and the time."""
         self.cache_tokens: int | None = None
-        """The size in tokens of the KV caches that routing uses: the smallest size that engines reported, None if no
-        engine reported its size. For an engine with several data-parallel ranks, the size of one rank counts.
+        """The number of tokens that a KV cache holds, for routing: the smallest that engines reported; None if no
+        engine reported any. For an engine with several data-parallel ranks, the cache of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
         self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """Data-parallel ranks, keyed by instance and address, because another process of the instance may have other
-        ranks.
+        """The data-parallel ranks of each instance and address. A new process of an instance, at another address, may
+        have other ranks.
         """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """The ranks that each engine named outside its metrics page, keyed by instance and address."""
+        """The rank indexes that each engine reported outside of its metrics page, keyed by instance and address."""
         self.cards: dict[str, Mapping[str, Card]] = {}
         """The latest model cards of each engine, by model name."""
         self.aliases: frozenset[str] = frozenset()
-        """Further names under which the pool's engines serve its model."""
+        """Further names under which all the pool's engines serve its model."""
 
     def keep_only(self, instances: Set[str], model: str) -> None:
         """Forget all other instances; `model` is the pool's model."""
@@ -82,8 +82,8 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """Take in a metrics page and the used share of the KV cache. None: the engine did not answer, or reports no
-        plausible usage.
+        """Record a metrics page and the used share of the KV cache. A page of None: the engine did not respond. A usage
+        of None: it reports no plausible usage.
         """
         if page is None:
             self.pages.pop(instance, None)
@@ -100,19 +100,17 @@ class KnownEngines:
 
     @property
     def kv_bytes_per_token(self) -> float | None:
-        """Return the bytes of a token's KV blocks, from engines' counts of what they fetched; None before any engine
-        fetched blocks.
-        """
+        """Bytes of a token's KV blocks, computed from what engines fetched from each other; None before any fetch."""
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
         return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """Record the ranks that the engine named outside its metrics page."""
+        """Record the rank indexes that the engine reported outside of its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """Return the progress of the target's work. For a new target this is a progress without observations, with
-        steps of at least `least_seconds`.
+        """Return the progress of the engine at this target. For a new target, return a new progress without
+        observations, which allows at least `least_seconds` for a step.
         """
         found = self.lives.get(target)
         if found is None:
@@ -120,53 +118,51 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Forget the progress of the target's engine, because another engine has replaced it."""
+        """Forget the progress of the engine at this target, because a new engine has replaced it."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
-        """Record the cards of the models that an engine listed."""
+        """Record the model cards that an engine listed. `model` is the pool's model."""
         self.cards[instance] = cards
         self.aliases = aliases_of(model, self.cards.values())
 
     def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
-        """Record all data-parallel ranks that an engine reported; return whether they differ from the known ranks."""
+        """Record the indexes of all data-parallel ranks that an engine reported; return whether they have changed."""
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """Return the ranks of each of these instances that has several ranks."""
+        """Return the ranks of those of these instances that have several ranks."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
     def target(self, instance: str, address: str, name: int | None) -> str:
-        """Return the target for the rank that the engine at this address calls `name`. For a `name` of None it is the
-        whole instance.
-        """
+        """Return the target of the engine's rank with the index `name`; None means the whole instance."""
         seen = self._ranks.get((instance, address))
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """Return the figures of the engine's metrics page, by target."""
+        """Return the metrics of the engine's page by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
         return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
 
     def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
-        """Return the page's figures by rank, if the engine is known to have several ranks."""
+        """Return the page's metrics by rank index, if the engine is known to have several ranks; otherwise empty."""
         seen = self._ranks.get((instance, address))
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
 
     @property
     def told_cache_sizes(self) -> Collection[int]:
-        """Return the KV cache sizes, in tokens, of the engines that reported a size; for an engine with ranks, the size
-        of its smallest rank.
+        """Return the KV cache sizes in tokens that engines reported; for an engine with ranks, the size of its smallest
+        rank.
         """
         return self._cache_sizes.values()
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
-        """Record an engine's report of the number of tokens that its KV cache holds, or its smallest rank's cache.
-        Return whether `cache_tokens` changed. `declared` is the size in use until an engine reports its size.
+        """Record the number of tokens that an engine's KV cache holds; for an engine with ranks, that of its smallest
+        rank. Return whether `cache_tokens` changed. `declared`: the size that is used until an engine reports one.
         """
         self._cache_sizes[instance] = tokens
         smallest = min(self._cache_sizes.values())
@@ -177,16 +173,16 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """Record that an instance has this trouble, with this message; None: the instance does not have the trouble."""
+        """Record that an instance has this trouble, with a message; a message of None removes the trouble."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
             self.troubles[instance].pop(trouble, None)
 
     def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
-        """Record a message about what cannot be true in an engine's report on this subject; an empty message:
-        everything is plausible. `now` is in Unix seconds. The trouble lasts while such reports continue, and
-        IMPLAUSIBLE_SECONDS longer.
+        """Record what is implausible in an engine's report about `subject`; an empty message means that nothing is.
+        `now` is in Unix seconds. The instance counts as having a trouble until IMPLAUSIBLE_SECONDS after its last
+        implausible report.
         """
         said = self._implausible[instance]
         if words:
@@ -199,7 +195,7 @@ class KnownEngines:
         self._tell_implausible(instance)
 
     def forget_implausible(self, now: float) -> None:
-        """Drop implausible reports that have not been repeated for IMPLAUSIBLE_SECONDS."""
+        """Drop implausible reports that are older than IMPLAUSIBLE_SECONDS."""
         for instance, said in self._implausible.items():
             gone = [subject for subject, (_, at) in said.items() if now - at >= IMPLAUSIBLE_SECONDS]
             for subject in gone:
@@ -229,7 +225,7 @@ class KnownEngines:
         )
 
     def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
-        """Return the progress of an instance's engine, by rank; the key is None for an engine without ranks."""
+        """Return the progress of an instance's engine by rank index; the key is None for an engine without ranks."""
         return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
 
     def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
@@ -244,8 +240,8 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest recalled figures of each instance. Every table passed to a method must have the pool's instances, and
-    count tokens by the current size.
+    """The newest earlier measurements of each instance, from other routers or an earlier process. A table passed to a
+    method must have the pool's instances, and the KV cache size in tokens that is used now.
     """
 
     __slots__ = ("_memory",)
@@ -254,17 +250,17 @@ class RecalledEngines:
         self._memory: EngineMemory | None = None
 
     def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember each figure of `memory` that is newer, or from a better source, than the remembered figure; return
-        what is remembered now, or None.
+        """Keep each measurement of `memory` that is newer, or from a better source, than the kept one of the instance.
+        Return all that is now kept for the instance; None if nothing is.
         """
         self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember a measurement made by this router at one of an instance's `parts` ranks; return what is remembered
-        now.
+        """Keep a measurement that this router made at one of an instance's `parts` ranks. Return all that is now kept
+        for the instance; None if nothing is.
 
-        So a router without requests for an hour uses the same figures as after a restart.
+        So a router that had no requests for an hour uses the same values as after a restart.
         """
         known = replace(
             memory.known,
@@ -274,15 +270,13 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Return the earlier measurements that still hold for the engines of this table; None if there are no such
-        measurements.
-        """
+        """Return the earlier measurements that still apply to the engines of this table; None if there are none."""
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Return the same figures for one of an instance's `parts` ranks, which has that fraction of the instance's
-        speed.
+        """Return the result of `of_instance` for one of an instance's `parts` ranks, which has that fraction of the
+        instance's speed.
         """
         memory = self.of_instance(table, now)
         if memory is None:
@@ -291,7 +285,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Return the bytes of prompt text per token; unknown if no figure is remembered."""
+        """Return the bytes of prompt text per token; an unknown `Figure` if none was measured."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

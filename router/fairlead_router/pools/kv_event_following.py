@@ -1,7 +1,7 @@
-"""Finds the instances that send KV events, by asking their engines, and follows the sources that they name.
+"""Finds the instances that send KV events, by asking their engines for their event sources, and follows these sources.
 
-An engine that has no such path, or names no source, costs one request now and then. Nothing here can make a request
-fail: without events a router uses the history of its own requests.
+An engine that has no such path, or reports no source, costs one request now and then. Nothing here can make a request
+of a client fail: without events a router uses the history of its own requests.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Seconds between two requests to an engine for the place where it publishes KV events; an unreachable engine is asked
-at every look.
+"""Seconds between two requests to an engine for its event sources. An engine that could not be reached is asked at
+every look.
 """
 
 SILENT_SECONDS = 60.0
-"""Seconds between two such requests to engines that have never published KV events: to start publishing, an engine
-usually needs a new pod.
+"""Seconds between two such requests to an engine that has never published KV events: it usually needs a new pod to
+start publishing.
 """
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
 SWEPT_BLOCKS = 5_000
 MOST_FOLLOWED = 1024
-"""Maximum number of sources that a router follows."""
+"""Maximum number of event sources that a router follows."""
 OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
-"""Number of sources that are opened before the loop goes on, and in each FOLLOW_SECONDS."""
+"""Maximum number of sources that are opened in one turn of the event loop, and in one FOLLOW_SECONDS."""
 SOURCES, EVENTS = "where it publishes KV events", "its KV events"
-"""Subjects of an engine's reports."""
+"""What an engine's report is about, in messages about troubles."""
 MOST_SOCKETS = 65_000
-"""Limit of sockets; ZMQ's default of 1,023 is too few, since an instance takes up to four per rank."""
+"""Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four per rank."""
 
 UNHEARD_SECONDS = 60.0
-"""Seconds for which an engine that connects to routers may compute without sending an event, before this is
-reported.
+"""Seconds for which an engine that connects to routers may compute without sending an event, before this counts as a
+trouble.
 """
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
@@ -83,15 +83,15 @@ class _Followed:
     ask_at: float = 0.0
     has_published: bool = False
     wanted: tuple[EventSource, ...] = ()
-    """The sources that the engine named last."""
+    """The event sources that the engine reported last."""
     was_away: bool = False
     faults: int = 0
-    """Number of faults of the engine's events at the last look."""
+    """Number of unusable messages of the engine at the last look."""
     events: InstanceEvents | None = None
     since: float = 0.0
-    """When the instance's sources became known."""
+    """The time at which the instance's sources became known."""
     complaint: str = ""
-    """The fault in the engine's answer or in its blocks, logged once; empty if there is none."""
+    """The fault in the engine's report of sources or in its blocks, logged once; empty if there is none."""
 
 
 class KvEventFollower:
@@ -108,8 +108,9 @@ class KvEventFollower:
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """Follow nothing yet. Engines may connect to `central` to publish, and may name `hosts` besides their own. At
-        most `most_sources` sources are followed.
+        """Follow nothing yet. `central`: the port to which engines may connect to publish; None = no such port.
+        `hosts`: the hosts that engines may name besides their own. `most_sources`: the maximum number of followed
+        sources.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
@@ -123,8 +124,8 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """The ZMQ context, made for the first engine that publishes, because it starts a thread that other routers do
-        not need.
+        """The ZMQ context. It is made when the first engine publishes, because it starts a thread, which a router
+        without KV events does not need.
         """
         self._reader = SlicedReader()
         if central is not None:
@@ -138,7 +139,7 @@ class KvEventFollower:
         return self._context
 
     async def follow(self) -> None:
-        """Look once at the present instances; runs every FOLLOW_SECONDS."""
+        """Look once at the current instances; runs every FOLLOW_SECONDS."""
         pools = self._pools.all()
         present = {(str(pool.key), entry.id): (pool, entry) for pool in pools for entry in pool.table.instances if entry.state in REACHABLE}
         for key in self._followed.keys() - present.keys():
@@ -158,9 +159,7 @@ class KvEventFollower:
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
-        """Return the number of this instance's events since it was first followed, keyed by the engine's number of the
-        rank.
-        """
+        """Return the number of this instance's events since it was first followed, keyed by rank index."""
         followed = self._followed.get((pool, instance))
         return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
 
@@ -183,7 +182,7 @@ class KvEventFollower:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
     async def _guarded(self, followed: _Followed) -> None:
-        """Follow one engine. A fault in its answer costs only this engine's events."""
+        """Follow one engine. A fault in its response costs only the events of this engine."""
         try:
             await self._ask(followed)
         except Exception:
@@ -213,7 +212,7 @@ class KvEventFollower:
         self._take(followed, found.sources or self._by_topic(followed))
 
     def _take(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
-        """Follow these sources of the engine from now on."""
+        """Follow these sources of the engine, in place of its earlier ones."""
         followed.has_published = followed.has_published or bool(sources)
         followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
         if sources != followed.wanted or (sources and followed.events is None):
@@ -226,8 +225,8 @@ class KvEventFollower:
         followed.was_away = False
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
-        """Return the source of an engine that does not report where it publishes, from the topic of messages received
-        here.
+        """Return the source of an engine that does not report its sources but connects to this router, found by the
+        topic of its messages; empty if there is none.
         """
         if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
             return followed.events.told
@@ -235,7 +234,7 @@ class KvEventFollower:
         return () if topic is None else (EventSource(rank=0, endpoint=BY_TOPIC, replay_endpoint=None, topic=topic, connects=True),)
 
     def _subscribe(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
-        """Follow these sources; `_open` opens their sockets, a few at a time."""
+        """Follow these sources. Their sockets are opened later by `_open`, a few at a time."""
         followed.since = self._now()
         left = self._most_sources - sum(len(one.events.told) for one in self._followed.values() if one.events is not None)
         if left < len(sources):
@@ -250,7 +249,9 @@ class KvEventFollower:
         logger.info("following KV events", extra={"pool": str(followed.pool.key), "instance": followed.instance, "ranks": len(sources)})
 
     async def _open(self) -> None:
-        """Open the sockets of new sources, a few at a time over all engines, so that the loop goes on in between."""
+        """Open the sockets of new sources of all engines, a few at a time, so that the event loop can serve requests in
+        between.
+        """
         left = OPENED_A_TURN
         for followed in tuple(self._followed.values()):
             while left > 0 and followed.events is not None:
@@ -290,8 +291,8 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Return why no events arrive from an engine that connects to routers and holds blocks; None if
-        events arrive.
+        """Return why no events arrive from an engine that connects to routers and must have blocks; None if events
+        arrive.
         """
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
@@ -321,7 +322,7 @@ class KvEventFollower:
 
 
 def _bound(place: CentralPlace) -> CentralPort | None:
-    """Return the port to which engines connect; None if another process of this pod has it."""
+    """Bind and return the port to which engines connect; None if another process of this pod has bound it."""
     try:
         return CentralPort(place)
     except OSError as error:
@@ -330,6 +331,6 @@ def _bound(place: CentralPlace) -> CentralPort | None:
 
 
 def _unknown_words(central: CentralPort) -> str:
-    """Return a message about the unknown topic with the most messages; empty if there is none."""
+    """Return a message about the topic with the most messages that belongs to no instance; empty if there is none."""
     found = central.unknown.most_common(1)
     return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""

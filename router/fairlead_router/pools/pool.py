@@ -1,6 +1,6 @@
-"""One pool as this router serves it: its routing table, its scheduler, its names, and the observations of its engines.
+"""One pool as this router serves it: its routing table, scheduler and model names, and observations of its engines.
 
-`account` has its requests, and is the only module that reports them to the scheduler.
+`account` has the pool's requests, and is the only module that reports them to the scheduler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
 ANSWERS = "its answers"
-"""The subject of an engine's report for troubles of its answers."""
+"""What an engine's report is about, in messages about troubles of its responses."""
 
 _CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
@@ -52,14 +52,14 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """Why this router decides alone although other routers exist; None if it does not decide alone."""
+        """Why this router decides alone in this pool although other routers exist; None if it does not decide alone."""
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self.recalled = RecalledEngines()
         self._forgets_at = now + FORGET_SECONDS
         self._figures_off: dict[str, float] = {}
-        """The time since which each learned quantity has been off by more than half."""
+        """For each learned quantity that is wrong by more than half: the time since which it is."""
         self._take(table)
 
     # ── the table ──
@@ -89,7 +89,9 @@ class Pool:
                 del self.counters.beliefs[instance, basis]
 
     def update(self, table: RoutingTable, now: float) -> None:
-        """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
+        """Use a newer routing table from now on. Raises FairleadError and changes nothing if the scheduler cannot use
+        it.
+        """
         sizes = self.token_sizes
         if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
             sizes = TokenSizes(table.engine.bytes_per_token)
@@ -105,13 +107,13 @@ class Pool:
 
     @property
     def hands_caches_over(self) -> bool:
-        """Whether sessions whose instance leaves may have their blocks fetched from it before their next turns."""
+        """Whether KV blocks of a session can be fetched from its leaving instance before the session's next turn."""
         return self.moves_caches and self.table.routing.hand_over_budget > 0
 
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
-        """Return the table by which the scheduler places requests. Its instances are targets, and the sizes that
-        engines reported replace the declared sizes. Each rank of an instance gets a part of the instance's declared
-        figures.
+        """Return the table by which the scheduler places requests. Its instances are targets (ranks, where an instance
+        has several), and reported cache sizes replace the declared sizes. Each rank gets its part of its instance's
+        declared capacity.
         """
         ranks = self.engines.ranks(table.instances)
         parts = max(map(len, ranks.values()), default=1)
@@ -124,19 +126,19 @@ class Pool:
         return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
 
     def engine_of(self, instance: str) -> EngineFacts:
-        """Return the facts of the engine of an instance, or of one of its ranks. They differ from the table's while a
-        rollout replaces the engine.
+        """Return the facts about the engine of an instance or rank. During a rollout that replaces engines, they may
+        differ from those of the table.
         """
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Return whether this instance gets a client's credentials; `pass_credentials` says whether any
-        instance does.
+        """Return whether this instance gets clients' credentials; `pass_credentials` says whether any instance of the
+        pool does.
         """
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:
-        """Return the data-parallel ranks of an instance that is known to have several."""
+        """Return the data-parallel ranks of an instance; empty unless it is known to have several."""
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
@@ -144,21 +146,19 @@ class Pool:
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
-        """Return the target for a request to an instance with this rank; None: without a rank."""
+        """Return the target for a request to this rank of an instance; for a rank of None, the instance itself."""
         known = self.ranks(instance)
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
     def see_ranks(self, instance: str, names: Collection[int], now: float) -> None:
-        """Record all data-parallel ranks that an engine reported, under these names."""
+        """Record the indexes of all data-parallel ranks that an engine reported."""
         if instance in self.addresses and self.engines.see_ranks(instance, self.addresses[instance], names, now):
             self._ranks = self.engines.ranks(self.table.instances)
             logger.info("data-parallel ranks", extra={"pool": str(self.key), "instance": instance, "ranks": self.ranks(instance)})
             self._recount(now)
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
-        """Record an engine's report of the number of tokens that its KV cache, or the cache of each of its ranks,
-        holds.
-        """
+        """Record the number of tokens that an engine's KV cache holds, or each of its ranks' caches."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches measured", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
@@ -166,13 +166,13 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Use earlier observations of the pool's instances, until each figure is measured by this router."""
+        """Use earlier observations of the pool's instances, until this router has measured each value itself."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """Return the measurements of one of the pool's instances, kept for a router that starts; None if there are no
-        measurements.
+        """Return this router's measurements of one of the pool's instances, to keep for a later process; None if there
+        are none.
         """
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
@@ -194,12 +194,12 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use the learned token sizes. Requests in flight keep the counts made at their arrival."""
+        """Use the newly learned token sizes for further requests. Requests in flight keep their estimates."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
     def tick(self, now: float) -> None:
-        """Let the scheduler work, and from time to time drop old records; called often."""
+        """Let the scheduler's tick run, and from time to time drop old records. Called often."""
         self.account.tick(now)
         if now >= self._forgets_at:
             self._forgets_at = now + FORGET_SECONDS
@@ -211,8 +211,8 @@ class Pool:
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Return for how many seconds a measured quantity has been wrong by more than half, as seen at each call of
-        this method.
+        """Return for how many seconds a learned quantity has been wrong by more than half (`is_off`), as seen at each
+        call.
         """
         if not is_off:
             self._figures_off.pop(quantity, None)
@@ -220,20 +220,20 @@ class Pool:
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
     def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
-        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or all of its `answers`, can
-        have. A token of text has at least a byte; what the bytes do not show (media, a conversation that the engine
-        keeps) must fit into a KV cache, and so must each answer.
+        """Return the largest plausible number of tokens of a prompt with a body of `body_bytes`, or of all its
+        `answers`. A token of text has at least one byte. What the bytes do not show (media, a stored conversation) must
+        fit into a KV cache, and so must each answer.
         """
         return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 
     # ── names ──
 
     def adapter(self, asked: str | None) -> str | None:
-        """Return the LoRA adapter with the name that a client asked for; None for any other name."""
+        """Return the LoRA adapter with the name that a client requested; None if the name is not an adapter's."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """Return the engines' name for the model that a client asked for."""
+        """Return the name under which engines know the model that a client requested."""
         model = self.table.model
         if asked is None or asked == model:
             return model
@@ -242,8 +242,8 @@ class Pool:
     # ── engines ──
 
     def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
-        """Count an engine's failure, for a request if its ticket is given. Reports it to the scheduler only if the
-        failure may be the instance's fault.
+        """Count an engine's failure of this kind; with a `ticket`, as a failure of that request. The failure is
+        reported to the scheduler only if it may be the instance's fault.
         """
         self.counters.upstream_errors[kind] += 1
         if ticket is not None:
@@ -253,20 +253,22 @@ class Pool:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
 
     def note_beyond_bounds(self, target: str, failure: UpstreamFailure, now: float) -> None:
-        """Record a trouble of the target's engine if the failed answer was larger than any answer is."""
+        """If an engine's response exceeded a limit, record that as a trouble of the engine at this target."""
         if isinstance(failure, BeyondBounds):
             self.engines.implausible(instance_of(target), ANSWERS, failure.words, now)
 
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
-        """Record that a prefill for another instance has ended at this target, and whether its answer named
-        KV blocks.
+        """Record that a prefill for another instance has ended at this target. `named_blocks`: its response names the
+        KV blocks to fetch.
         """
         self.counters.unfetched += not named_blocks
         self.scheduler.handovers.note(instance_of(target), now, named_blocks=named_blocks)
         self.judge_handovers(target)
 
     def judge_handovers(self, target: str) -> None:
-        """Add or remove the trouble that the target's engine was asked to hand KV blocks over and names none."""
+        """Add or remove a trouble of the engine at this target: that it names no KV blocks after prefills for other
+        instances.
+        """
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
@@ -275,5 +277,5 @@ class Pool:
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:
-        """Record that an engine answered completely."""
+        """Record that an engine's response was complete."""
         self.scheduler.instance_worked(instance, now)

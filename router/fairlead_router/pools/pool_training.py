@@ -1,8 +1,8 @@
-"""Training for pools with a learning policy: their samples go to the trainer, and its models replace the old models as
-a whole.
+"""Training of pools whose policy learns: sends samples of decisions to the trainer, and replaces the policy's model by
+each model that is trained.
 
-Nothing here can make a request fail or wait: without a trainer the model in use stays, until the policy considers it
-too old and uses its heuristic.
+Nothing here can make a request fail or wait: without a trainer the current model stays, until the policy considers it
+too old and decides by its heuristic.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""Seconds after which a pool without a model asks for a shared model again."""
+"""Seconds after which a pool without a model asks the store for a shared model again."""
 
 LESSON_SAMPLES = 100
-"""Minimum number of samples per lesson."""
+"""Minimum number of samples with which a model is trained."""
 
 logger = logging.getLogger(__name__)
 
 
 class ModelStore(Protocol):
-    """A store that shares models between all routers of a pool: the control API."""
+    """A store by which all routers of a pool share trained models: the control API."""
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
-        """Store a model that this router has trained."""
+        """Store a model that this router trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """Return the newest model, whichever router trained it."""
+        """Return the pool's newest model, whichever router trained it."""
 
 
 class PoolTraining:
-    """Trains the policies of all learning pools of a router, one after the other.
+    """Trains the policies of all learning pools of this router, one after the other.
 
-    A pool without a model begins with the newest model that any router has trained. `new_id` makes the ids of models.
+    A pool without a model begins with the newest model that any router trained. `new_id` makes the ids of models.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class PoolTraining:
         self._now = now
         self._new_id = new_id
         self._ask_at: dict[str, float] = {}
-        """The time of the next request for a shared model, keyed by pools without a model."""
+        """For each pool without a model: the time at which the store is asked for a shared model again."""
         self._told: dict[str, LearningReport] = {}
-        """The policy's report at the time when its model was last shared, by pool."""
+        """By pool: the policy's learning report when its model was last shared."""
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """The policy that last got a model, and that model, keyed by pool."""
+        """By pool: the last policy that got a model, and that model."""
 
     async def train(self) -> None:
-        """Check each learning policy once; runs every TRAIN_SECONDS."""
+        """Train each learning policy that has enough samples; runs every TRAIN_SECONDS."""
         learning = [(pool, policy) for pool in self._pools.all() if (policy := pool.scheduler.learns_online) is not None]
         for pool, policy in learning:
             self._hand_on(pool, policy)
@@ -96,7 +96,7 @@ class PoolTraining:
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
     async def _take_over(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Begin with the newest model that any router has trained, if such a model exists."""
+        """Give the policy the newest model that any router trained, if there is one."""
         name, now = str(pool.key), self._now()
         if now < self._ask_at.get(name, 0.0):
             return
@@ -113,8 +113,8 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Share the model with other routers, with the results of the previous model; does nothing when the API is
-        unreachable.
+        """Share the new model with other routers, together with the results of the previous model. Does nothing while
+        the control API cannot be reached.
         """
         name = str(pool.key)
         told = self._told.get(name)
@@ -127,7 +127,7 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Give a policy that was rebuilt because a parameter changed the model of the previous policy."""
+        """Give a policy that was replaced because a parameter changed the model of the previous policy."""
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])
@@ -170,8 +170,8 @@ class PoolTraining:
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """Return the figures of a new model, with the observations since the previous model; `told` has the figures shared
-    with that model.
+    """Return the statistics of a new model, and of the decisions since the previous model was shared; `told` is the
+    report at that time, None if no model was shared.
     """
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}

@@ -23,13 +23,13 @@ from fairlead_router.protocols.refusals import BadRequest
 
 
 class Opens(Protocol):
-    """A check whether a client may use a pool; with a name, that model or adapter of the pool."""
+    """A check whether a client may use a pool; with a name, whether it may use that model or adapter of the pool."""
 
     def __call__(self, pool: Pool, name: str | None = None, /) -> bool: ...
 
 
 def every(_: Pool, __: str | None = None, /) -> bool:
-    """Return True: every pool is open."""
+    """Return True: the client may use every pool."""
     return True
 
 
@@ -37,13 +37,17 @@ SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 
 def _dated(binding: Binding, ahead_seconds: float) -> Binding:
-    """Return the API's binding with its times by this router's clock."""
+    """Return the control API's binding with its times converted to this router's clock, which is `ahead_seconds`
+    behind.
+    """
     migrated_at = None if binding.migrated_at is None else binding.migrated_at - ahead_seconds
     return replace(binding, bound_at=binding.bound_at - ahead_seconds, migrated_at=migrated_at)
 
 
 TELL_SECONDS = 10.0
-"""Minimum seconds between two logs of a scheduler's failures: the scheduler is ticked fifty times a second."""
+"""Minimum number of seconds between two log entries about a scheduler's failures; a scheduler's tick runs fifty times a
+second.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +55,8 @@ logger = logging.getLogger(__name__)
 class Pools:
     """All pools of this router, found by `namespace/name` or by model.
 
-    `apply` adds or replaces a table, `delete` removes a pool. `recorded_share` (0-1) of a pool's sessions are recorded
-    for simulations.
+    `apply` adds a pool or replaces its routing table, `delete` removes a pool. `recorded_share` (0-1) of each pool's
+    sessions are recorded for simulations.
     """
 
     def __init__(
@@ -66,20 +70,22 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """The time from which a pool's failures may be logged again, keyed by pool."""
+        """By pool: the time from which a failure of its scheduler may be logged again."""
         self.api_clock = OtherClock()
         """The control API's clock, estimated from its messages to this router."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """The time at which the API last reported the number of live routers; None while the number is assumed."""
+        """The time at which the control API last reported the number of live routers; None while the number is
+        assumed.
+        """
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """The sessions whose decisions are all kept, with the end of this, keyed by pool."""
+        """By pool: the sessions whose routing decisions are all kept, each with the time until which they are."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def now(self) -> float:
-        """Return the time of the clock that all pools use, in seconds."""
+        """Return the time of the clock that all pools use, in Unix seconds."""
         return self._clock()
 
     def api_now(self) -> float:
@@ -87,16 +93,16 @@ class Pools:
         return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:
-        """Return the current pools, by key."""
+        """All current pools, sorted by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Return the current pools, and deleted pools that still have requests or untaken records."""
+        """Yield the current pools, and deleted pools that still have requests or records that were not taken."""
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Return the requests to report, one row per pool and instance. If a pool was deleted and created again with
-        the same name, its rows include the old pool's requests.
+        """Return the requests in flight for the report, one row per pool and instance. If a pool was deleted and
+        created again with the same name, its rows include the old pool's requests.
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
@@ -112,9 +118,8 @@ class Pools:
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
-        """Use a table from now on.
-
-        Returns False, and keeps the current table, if the new table is not newer or cannot be used.
+        """Use a routing table from now on. Return False, and keep the current table, if the new table is not newer or
+        cannot be used.
         """
         name = str(table.pool)
         known = self._by_key.get(name)
@@ -143,7 +148,9 @@ class Pools:
         return True
 
     def delete(self, key: PoolKey) -> bool:
-        """Stop serving a pool. Dispatched requests finish; its scheduler refuses queued requests."""
+        """Stop serving a pool: its scheduler refuses queued requests, dispatched requests finish. Return whether there
+        was such a pool.
+        """
         pool = self._by_key.pop(str(key), None)
         if pool is None:
             return False
@@ -168,37 +175,37 @@ class Pools:
                 self._by_model.setdefault(name, []).append(pool)
 
     def know_routers(self, count: int) -> None:
-        """Give schedulers the number of live routers that the API last reported. The number holds while the API is
-        away.
-        """
+        """Set the number of live routers that the control API reported. It is kept while the API cannot be reached."""
         self.routers_told_at = self._clock()
         self.assume_routers(count)
 
     @property
     def routers(self) -> int:
-        """The number of live routers that the schedulers assume, including this one."""
+        """Number of live routers that the schedulers assume, including this router."""
         return self._routers
 
     def assume_routers(self, count: int) -> None:
-        """Let schedulers assume this number of live routers, as before a restart, until the API reports it."""
+        """Set the number of live routers from before a restart, until the control API reports it."""
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
 
     def know_others(self, share: OthersShare) -> None:
-        """Pass the other routers' reports of a pool to its scheduler. Ignores an unknown pool."""
+        """Pass the load that other routers reported for a pool to its scheduler; ignores an unknown pool."""
         pool = self.get(share.pool)
         if pool is not None:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """Return the load reports for other routers, for the pools in which each router decides alone."""
+        """Return this router's load for other routers, for each pool in which routers decide without asking each
+        other.
+        """
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
 
     def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
-        """Keep all decisions of exactly these sessions, each until its time."""
+        """Keep all routing decisions of these sessions, each until its time, and of no other sessions."""
         self._kept_sessions = {}
         for one in sessions:
             self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until - self.api_clock.ahead_seconds
@@ -206,15 +213,15 @@ class Pools:
             pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
-        """Give schedulers the binding changes of an earlier process of this router that the API may not have
-        acknowledged.
+        """Give schedulers the binding changes of an earlier process of this router that the control API may not have
+        received.
         """
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report again the confirmed sessions that are not among `sessions`, which are all sessions that the API knows;
-        return their number.
+        """Report those confirmed bindings again whose session is not in `sessions`, the complete list of sessions that
+        the control API knows. Return their number.
         """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
         for key, session in sessions:
@@ -229,8 +236,8 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Pass the API's bindings to the schedulers, with the ids of this router's changes that `lost` against them.
-        Bindings of unknown pools are ignored.
+        """Pass the control API's bindings to the schedulers, and the ids of this router's changes that `lost` to them.
+        Ignores bindings of unknown pools.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds
@@ -243,13 +250,13 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """Return the believed caches of the instances of all pools."""
+        """Return the cache contents that the instances of all pools are assumed to have."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 
     def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
-        """Give schedulers the beliefs of an earlier process; return the number of instances for which the beliefs still
-        hold.
+        """Give schedulers the assumed cache contents from an earlier process. Return for how many instances they still
+        apply.
         """
         now = self._clock()
         return sum(
@@ -257,24 +264,24 @@ class Pools:
         )
 
     def engine_memories(self) -> list[EngineMemory]:
-        """Return what is known of the instances of each pool; pools without knowledge are left out."""
+        """Return the measurements of instances of each pool that has any."""
         now = self._clock()
         return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
 
     def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
-        """Give pools earlier observations of their instances, made by an earlier process or by other routers."""
+        """Give pools earlier measurements of their instances, by an earlier process or by other routers."""
         for memory in memories:
             pool = self.get(memory.pool)
             if pool is not None:
                 pool.recall_engines(memory, self._clock())
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
-        """Return the pool for a request. A `model` of the form `namespace/name` names the pool and means its model.
-        Otherwise `wanted`, the header's pool, is chosen among the pools of that model or adapter, and without it the
-        first of these pools by name. Without a model: the only served pool, or the header's pool.
+        """Return the pool for a request. A `model` of the form `namespace/name` is a pool, with that pool's model.
+        Otherwise the pool is one of those that serve the model or adapter: the pool `wanted` by the header or, without
+        it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
 
-        A pool that is not open to the client counts as absent. Raises BadRequest 404 that names the models or pools
-        which the client may use, or 400 where the model is missing.
+        A pool that the client may not use counts as absent. Raises BadRequest 404 that names the models or pools which
+        the client may use, or 400 if the model is missing.
         """
         if model is None:
             return self._of_no_model(wanted, opens)
@@ -304,12 +311,12 @@ class Pools:
         raise BadRequest(400, "missing_field", f"model: is missing; name one of: {known}", "model")
 
     def serves(self, model: str | None) -> bool:
-        """Return whether this is the name of a pool, a model or an adapter, open to the client or not."""
+        """Return whether this is the name of a pool, a model or an adapter, whether or not any client may use it."""
         return model in self._by_key or (model is not None and bool(self.serving(model)))
 
     def serving(self, name: str, opens: Opens = every) -> list[Pool]:
-        """Return the open pools of a model or adapter, by key. A name that no pool declares may be an alias that
-        engines report: it is open if its model is.
+        """Return the pools of a model or adapter that the client may use, sorted by key. A name that no pool declares
+        may be an alias that engines report; the client may use it if it may use the model.
         """
         if name in self._by_model:
             return [pool for pool in self._by_model[name] if opens(pool, name)]
@@ -325,7 +332,7 @@ class Pools:
         return next((pool.table.model for pool in self._by_model.get(adapter, ()) if pool.adapter(adapter) is not None), None)
 
     def tick(self) -> None:
-        """Let all schedulers work; called every few tens of milliseconds."""
+        """Let all schedulers' ticks run; called every few tens of milliseconds."""
         now = self._clock()
         for pool in self.living():
             try:
@@ -336,13 +343,13 @@ class Pools:
                     logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
 
     def has_ended(self, pool: Pool) -> bool:
-        """Return whether the pool was deleted and has no more requests. Its last records must be taken before it is
-        forgotten.
+        """Return whether the pool was deleted and has no requests any more. Its last records must be taken before
+        `forget`.
         """
         return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
-        """Drop everything of a pool that has ended."""
+        """Drop everything about a deleted pool whose requests have ended."""
         self._retiring.remove(pool)
         name = str(pool.key)
         if all(str(other.key) != name for other in self.living()):  # else it was created again and goes on counting
@@ -350,5 +357,5 @@ class Pools:
             self._metrics.forget_pool(name)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        """Return the version of the table by which each pool is routed."""
+        """Return the version of the routing table that each pool uses."""
         return tuple(Acknowledgement(pool=pool.key, version=pool.table.version) for pool in self._by_key.values())

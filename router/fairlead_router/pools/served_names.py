@@ -1,10 +1,10 @@
-"""Tracks which engines of a pool lack one of its declared names: its model or an adapter.
+"""Tracks which engines of a pool lack one of its declared model names: its model or an adapter.
 
-An engine's list of models shows the names that it lacks. The list is read now and then, and at once when the engine
-refuses a request as if it lacked the name. A refusal alone proves nothing, because a client may have shaped its text.
-The list does, or another engine that serves the same request. An engine gets no request for a name that it lacks until
-its list has the name (again). If the list cannot be read, or has a name that the engine then refuses, the engine is
-asked again after a pause that grows each time.
+The model list of an engine shows which names it lacks. The list is read now and then, and at once after a refusal that
+looks as if the engine lacked the name. Such a refusal alone proves nothing, because a client may have shaped its text;
+the list proves it, or another engine that serves the same request. An engine gets no request for a name that it lacks
+until its list has the name (again). If the list cannot be read, or has a name that the engine nevertheless refuses, the
+engine gets a request for the name again after a pause, which grows each time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from typing import NamedTuple
 import orjson
 
 PAUSE_SECONDS = 2.0
-"""Shortest pause in seconds for a name that an engine has refused more than once although its list has the name."""
+"""The shortest pause in seconds without requests for a name that the engine lists, but has refused repeatedly."""
 LONGEST_PAUSE_SECONDS = 300.0
 UNLISTED_SECONDS = 30.0
-"""Pause in seconds for a refused name if the engine's list cannot be read."""
+"""Pause in seconds without requests for a refused name, if the engine's list cannot be read."""
 
 _NOWHERE: Mapping[str, Missing] = MappingProxyType({})
 
 
 class Missing(NamedTuple):
-    """A name that an engine lacks, with times in Unix seconds: `since` when, `not_before` when its list is believed to
-    have the name, and when the lack `expires` although no list was read.
+    """A name that an engine lacks. All times are Unix seconds.
+
+    `since`: when the engine was found to lack it.
+    `not_before`: from when on the engine's list is trusted if it has the name.
+    `expires`: when the engine may get requests for the name again although no list was read.
     """
 
     since: float
@@ -37,17 +40,17 @@ class Missing(NamedTuple):
 
 
 class ServedNames:
-    """The engines of one pool by instance, with the pool's names that they lack. All times are Unix seconds."""
+    """The declared names that the engines of one pool lack, by instance. All times are Unix seconds."""
 
     __slots__ = ("_pauses", "doubted", "missing")
 
     def __init__(self) -> None:
         self.missing: dict[str, dict[str, Missing]] = {}
-        """The missing names, each by instance; a name that all engines serve is left out."""
+        """The missing names: by name, and then by instance. A name that all engines serve is left out."""
         self._pauses: dict[tuple[str, str], float] = {}
-        """The pause after the next refusal of a name that the engine lists, keyed by name and instance."""
+        """By name and instance: the pause in seconds after the next refusal of a name that the engine lists."""
         self.doubted: set[str] = set()
-        """Instances whose list must be read now."""
+        """Instances whose model list must be read now, because they may lack a name."""
 
     def __bool__(self) -> bool:
         return bool(self.missing)
@@ -60,18 +63,20 @@ class ServedNames:
         return found.keys()
 
     def doubt(self, instance: str) -> None:
-        """Mark that the instance may lack a name, so that its list is read."""
+        """Record that the instance may lack a name, so that its model list is read."""
         self.doubted.add(instance)
 
     def contradicted(self, instance: str, name: str, now: float) -> None:
-        """Record that the instance refused a request for the name that another engine serves."""
+        """Record that the instance refused a request for the name which another engine served."""
         self.doubted.add(instance)
         if instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """Return the instances that are believed to lack the name although their own lists do not show it."""
+        """Return the instances that are assumed to lack the name although their own lists have it or could not be
+        read.
+        """
         self.lacking(name, now)
         return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
@@ -91,7 +96,7 @@ class ServedNames:
                     self._pauses[name, instance] = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def serves(self, instance: str, name: str) -> None:
-        """Record that the instance serves the name, as far as the router can know."""
+        """Record that the instance is assumed to serve the name."""
         found = self.missing.get(name)
         if found is not None:
             found.pop(instance, None)
@@ -99,11 +104,11 @@ class ServedNames:
                 del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
-        """Record that the instance's list could not be read: its earlier refusals do not cause another read."""
+        """Record that the instance's list could not be read. Its earlier refusals do not cause another attempt."""
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
-        """Forget all other instances and names."""
+        """Forget all instances and names other than these."""
         for name, found in tuple(self.missing.items()):
             for instance in tuple(found):
                 if instance not in instances or name not in declared:
@@ -113,12 +118,12 @@ class ServedNames:
 
 
 def refuses_name(status: int, body: bytes, name: str) -> bool:
-    """Return whether a refusal says that there is no such model or adapter, in the way engines say it of a request's
-    own name.
+    """Return whether an engine's refusal says that it has no model or adapter of this name, which the request asked
+    for.
 
-    vLLM answers 404 with the type `NotFoundError` and the parameter `model` (older versions without the parameter, like
-    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. If neither the parameter nor the code shows it,
-    the message must name the model in its first words: what it quotes later may be the client's text.
+    vLLM responds with 404, the type `NotFoundError` and the parameter `model` (older versions, and its form of
+    Anthropic's protocol, without the parameter), llama.cpp with 404 or 400, SGLang with 400. If neither parameter nor
+    code shows it, the message must have the name in its first words: what it quotes later may be the client's text.
     """
     if status not in (400, 404):
         return False

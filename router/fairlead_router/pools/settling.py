@@ -1,4 +1,4 @@
-"""Settles a pool's requests: how each ended, what is known of its tokens, and what its key is charged."""
+"""Settles a pool's requests: records how each ended, finds its token counts, and charges its key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fairlead_router.protocols.squeezing import Squeezed
 
 
 def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
-    """Return how a request ended if its engine failed, or its total time is over (`out_of_time`). If the last event of
-    its answer had arrived, the request counts as served.
+    """Return the ending of a request whose engine failed, or whose total time is over (`out_of_time`). If the last
+    event of its answer had arrived, the request counts as served.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -25,8 +25,8 @@ def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
 
 
 def ending_of_leaving(ticket: Ticket) -> Ending:
-    """Return how a request ended if its client went away. If the last event of its answer had arrived, the request
-    counts as served.
+    """Return the ending of a request whose client closed the connection. If the last event of its answer had arrived,
+    the request counts as served.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -41,7 +41,7 @@ def _has_part(ticket: Ticket) -> bool:
 
 
 class Settling:
-    """Settles tickets: counts into `counters`, and passes each end to `traffic`."""
+    """Settles tickets: counts them in `counters`, and passes each ended request to `traffic`."""
 
     __slots__ = ("_counters", "_traffic")
 
@@ -50,7 +50,7 @@ class Settling:
         self._traffic = traffic
 
     def plausible(self, usage: Usage) -> Usage:
-        """Return an engine's figures without the impossible ones, which are counted."""
+        """Return an engine's token counts without impossible ones; these are counted."""
         if (
             0 <= usage.output_tokens <= MOST_TOKENS
             and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
@@ -61,7 +61,7 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """Return the known figures of an answer that broke off; None if nothing of the answer could be read."""
+        """Return the known token counts of an answer that broke off; None if no part of it could be read."""
         stream = ticket.stream
         if stream is None:
             return None
@@ -91,8 +91,8 @@ class Settling:
         self._traffic.ended(ticket)
 
     def settle(self, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """Charge the tokens of a request that has ended, or whose answer arrives later. Impossible figures of an engine
-        are counted and not charged; otherwise one wrong figure would lock a key out for years.
+        """Charge these tokens to the key, when a request has ended or its answer arrives later. Impossible counts of an
+        engine are not charged; otherwise one wrong count would lock a key out for years.
         """
         most = charge.most_tokens
         self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
@@ -100,8 +100,8 @@ class Settling:
 
 
 class LaterAnswer:
-    """The reader of a response that passes after its request has ended: `feed` every piece to it, and it charges the
-    tokens that the response reports.
+    """Reads a stored response that is fetched after its request has ended, and charges its tokens: `feed` every piece,
+    then call `settle`.
     """
 
     __slots__ = ("_charge", "_document", "_reader", "_settling")
@@ -113,13 +113,13 @@ class LaterAnswer:
         self._document = Squeezed(0)
 
     def feed(self, piece: bytes) -> None:
-        """Read a further piece of the response's document or events."""
+        """Read the next piece of the response's document or events."""
         self._reader.feed(piece)
         self._document.feed(piece)
 
     def settle(self, now: float) -> None:
-        """Charge the uncharged tokens, because the response is over. While the original request still runs, its own end
-        charges them.
+        """Charge the tokens that were not charged yet, because the response is complete. If the original request still
+        runs, its end charges them.
         """
         if not self._charge.has_ended:
             return

@@ -1,7 +1,7 @@
-"""Decides what a failure says about an engine, by the kind of `UpstreamFailure`, and keeps circuits for requests that
-bypass the scheduler.
+"""Decides what a failure says about an engine, by the kind of `UpstreamFailure`, and has circuit breakers for requests
+that bypass the scheduler.
 
-These circuits are separate from the scheduler's: an engine may fail at `/tokenize` and still generate well.
+These circuit breakers are separate from the scheduler's: an engine may fail at `/tokenize` and still generate well.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _FAULTS = {
 }
 _NO_FAULT = ("busy", "deadline", "lacking", "rest-refused", "drained")
 """Kinds of failure that do not show that the engine is broken: it is full or drains, the request's time was over, the
-engine got nothing, or it does not know the way in which it was asked to continue an answer.
+request never reached it, or it cannot continue an answer in the way it was asked to.
 """
 
 
 def fault_of(kind: str) -> Fault | None:
-    """Return the fault that a failure of this kind may show; None if it shows no fault. Kinds that are not of the
-    transport concern the answer itself.
+    """Return the fault of an engine that a failure of this kind may show; None if it shows none. Kinds that do not
+    concern the connection concern the answer itself.
     """
     return None if kind in _NO_FAULT else _FAULTS.get(kind, Fault.ANSWER)
 
 
 class SideCircuits:
-    """Circuits by instance, for requests that bypass the scheduler. All times are Unix seconds."""
+    """Circuit breakers by instance, for requests that bypass the scheduler. All times are Unix seconds."""
 
     __slots__ = ("_circuits", "_settings")
 
@@ -45,15 +45,15 @@ class SideCircuits:
         self._settings = CircuitSettings()
 
     def broken(self, now: float) -> Collection[str]:
-        """Instances whose circuit is open."""
+        """Return the instances whose circuit is open."""
         return [instance for instance, circuit in self._circuits.items() if not circuit.admits(now)]
 
     def failed(self, instance: str, now: float) -> None:
-        """Record that the instance failed a request that was not at fault."""
+        """Record a failure of the instance that was not the request's fault."""
         self._circuits.setdefault(instance, Circuit(self._settings)).failed(now)
 
     def worked(self, instance: str) -> None:
-        """Record that the instance answered well."""
+        """Record that the instance served a request."""
         self._circuits.pop(instance, None)
 
     def keep_only(self, instances: Collection[str]) -> None:
@@ -62,8 +62,8 @@ class SideCircuits:
 
 
 class Tries:
-    """The attempts of one request that bypasses the scheduler, judged as the scheduler judges the attempts of its
-    requests. The record ends with `served`, `over` or `left`; later calls change nothing.
+    """The attempts of one request that bypasses the scheduler. It decides which instances are at fault by the same
+    rules as the scheduler does for its own requests. After `served`, `over` or `left`, further calls change nothing.
     """
 
     __slots__ = ("_circuits", "_faults")
@@ -73,7 +73,7 @@ class Tries:
         self._faults: list[tuple[str, Fault]] = []
 
     def failed(self, instance: str, fault: Fault | None, now: float) -> None:
-        """Record that the request failed at this instance."""
+        """Record that this instance failed the request."""
         if fault is Fault.UNREACHED:
             self._circuits.failed(instance, now)
         elif fault is not None:
@@ -81,21 +81,21 @@ class Tries:
 
     @property
     def failed_alike(self) -> bool:
-        """Whether two instances failed this request in the same way, so that the request may be at fault. A lost
-        instance does not count: something else may have ended it.
+        """Whether two instances failed this request in the same way, so that the request may be at fault. Lost
+        connections do not count: they may have another cause.
         """
         last = [fault for _, fault in self._faults[-2:]]
         return len(last) > 1 and last[0].is_like(last[1]) and last[1] is not Fault.LOST
 
     def served(self, instance: str, now: float) -> None:
-        """Record that this instance served the request: the instances that failed it before are at fault."""
+        """Record that this instance served the request: so the instances that failed it are at fault."""
         self._circuits.worked(instance)
         for other, _ in self._faults:
             self._circuits.failed(other, now)
         self._faults.clear()
 
     def over(self, now: float) -> None:
-        """Record that no instance served the request. A failure that no other instance confirmed counts against its
+        """Record that no instance served the request. A failure that no other instance repeated counts against its
         instance, unless it was a refusal.
         """
         for instance, fault in () if self.failed_alike else self._faults:
@@ -104,5 +104,7 @@ class Tries:
         self._faults.clear()
 
     def left(self) -> None:
-        """Record that the client left before the cause of a failure was known: no instance is blamed."""
+        """Record that the client closed the connection before the cause of a failure was known: no instance is
+        blamed.
+        """
         self._faults.clear()

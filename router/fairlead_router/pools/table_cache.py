@@ -1,10 +1,10 @@
-"""The last known tables, bindings, prefixes and gateway keys on disk, so that a restarted router serves at once, also
-while the control API is away.
+"""The last known tables, bindings, cached prefixes and gateway keys on disk, so that a restarted router serves at once,
+even while the control API cannot be reached.
 
-The tables are one file, rewritten as a whole, and so are the keys, as digests. Bindings are a log of lines: a later
-line overrides an earlier one. The log is compacted when it has grown to twice its size: that drops bindings to
+The tables are one file, which is rewritten as a whole; so are the keys, as digests. Bindings are a log of lines: a
+later line overrides an earlier one. The log is compacted when it has grown to twice its size; that drops bindings to
 instances that have left, if no message named them for the pool's TTL. An incomplete last line, from a crash while
-writing, is ignored. One packed file has what instances are believed to hold. The number of live routers, the
+writing, is ignored. One packed file has the assumed cache contents of instances. The number of live routers, the
 observations of engines and the mark of a running process are one file each.
 """
 
@@ -25,7 +25,7 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
 
 _SLACK = 10_000
-"""Number of lines that the binding log may have beyond twice its number after the last compaction."""
+"""Number of lines by which the binding log may exceed twice its length after the last compaction."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ class KeptRouters:
 
 @value
 class KeptLife:
-    """A process that runs, or ended before it could remove this mark: its memory at the time `at` (Unix seconds), and
-    the memory that it could use, in bytes.
+    """The mark of a process that runs, or that ended without removing this mark: the memory that it used at the time
+    `at` (Unix seconds), and the memory that it could use, in bytes.
     """
 
     memory: int
@@ -69,10 +69,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class TableCache:
-    """Tables, bindings and gateway keys under `directory`. `now` is the control API's time in Unix
-    seconds.
+    """Reads and writes tables, bindings, gateway keys and further state under `directory`. `now` is the control API's
+    time in Unix seconds.
 
-    Writing errors are logged and counted in `failures`; serving goes on without the cache.
+    Writing errors are logged and counted in `failures`; the router continues without the cache.
     """
 
     def __init__(self, directory: Path, now: Callable[[], float]) -> None:
@@ -122,7 +122,7 @@ class TableCache:
         return None
 
     def load_prefixes(self) -> tuple[PrefixMemory, ...]:
-        """Read what instances were believed to hold. A damaged file counts as absent, with a warning."""
+        """Read the assumed cache contents of instances. A damaged file counts as absent, with a warning."""
         try:
             return _prefixes.decode(self._prefixes_path.read_bytes())
         except FileNotFoundError:
@@ -132,7 +132,7 @@ class TableCache:
         return ()
 
     def keep_prefixes(self, memories: Sequence[PrefixMemory]) -> None:
-        """Write what instances are believed to hold, in place of the earlier file."""
+        """Write the assumed cache contents of instances, in place of the earlier file."""
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def load_routers(self) -> KeptRouters | None:
@@ -152,8 +152,8 @@ class TableCache:
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def load_life(self) -> KeptLife | None:
-        """Read the mark of the previous process; None if it stopped in order. A damaged file counts as a process of
-        which nothing is known.
+        """Read the mark of the previous process; None if it removed the mark when it stopped. A damaged file counts as
+        the mark of a process of which nothing is known.
         """
         try:
             return _life.decode(self._life_path.read_bytes())
@@ -163,15 +163,15 @@ class TableCache:
             return KeptLife(memory=0, available=0, at=0.0)
 
     def keep_life(self, life: KeptLife) -> None:
-        """Write the mark that this process runs."""
+        """Write the mark of this process, which runs."""
         self._guard(lambda: replace_file(self._life_path, _encoder.encode(life)))
 
     def end_life(self) -> None:
-        """Remove the mark, because this process stops in order."""
+        """Remove the mark, because this process stops properly."""
         self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
-        """Read the observations of engines. A damaged file counts as absent, with a warning."""
+        """Read the measurements of engines. A damaged file counts as absent, with a warning."""
         try:
             return _engines.decode(self._engines_path.read_bytes())
         except FileNotFoundError:
@@ -181,7 +181,7 @@ class TableCache:
         return ()
 
     def keep_engines(self, memories: Sequence[EngineMemory]) -> None:
-        """Write the observations of engines, in place of the earlier file."""
+        """Write the measurements of engines, in place of the earlier file."""
         self._guard(lambda: replace_file(self._engines_path, _encoder.encode(tuple(memories))))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
@@ -194,7 +194,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(self._tables.values()))))
 
     def keep_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Add or change bindings; a binding without an instance is removed."""
+        """Add or replace bindings, by session; a binding without an instance removes the session's binding."""
         if not bindings:
             return
         for binding in bindings:
@@ -211,7 +211,7 @@ class TableCache:
         self._guard(append)
 
     def replace_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Keep exactly these bindings: they are the API's complete snapshot."""
+        """Replace all bindings by these, from the control API's complete snapshot."""
         self._bindings = {}
         for binding in bindings:
             self._remember(binding)

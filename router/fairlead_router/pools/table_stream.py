@@ -1,8 +1,8 @@
-"""Follows the table stream: the control API sends routing tables, bindings and gateway keys as it commits them.
+"""Receives the table stream: the control API sends routing tables, bindings and gateway keys as it commits them.
 
-One long-lived connection carries the stream; a lost connection is opened again.
+One long-lived connection carries the stream; if it is lost, another one is opened.
 
-The API's snapshot, from connecting to `synced`, is complete: pools that it does not contain are gone. No pool is
+The API's snapshot, all messages up to `synced`, is complete: pools that it does not contain were deleted. No pool is
 removed before the snapshot is complete, so a stream that breaks halfway does no harm.
 """
 
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StreamSnapshot:
-    """The part of an incomplete snapshot that has arrived."""
+    """The part of a snapshot that has arrived so far."""
 
     pools: set[PoolKey] = field(default_factory=set)
     bindings: list[Binding] = field(default_factory=list)
@@ -55,7 +55,7 @@ class StreamSnapshot:
 
 
 class TableFollower:
-    """Follows the stream and keeps pools, keys and the disk cache up to date.
+    """Receives the table stream and keeps pools, keys and the disk cache up to date.
 
     `on_synced` is called after each complete snapshot; `now` is the router's clock in Unix seconds.
     """
@@ -81,12 +81,14 @@ class TableFollower:
         self._now = now
         self._snapshot: StreamSnapshot | None = None
         self._later: StreamSnapshot | None = None
-        """The bindings of a repeated snapshot on the same connection: the API missed changes, or lost its database."""
+        """The bindings of a second snapshot on the same connection, which the API sends after it missed changes or lost
+        its database; None if there is none.
+        """
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:
-        """Connect and follow the stream; after a lost connection, connect again after a pause that grows to 5 s while
-        the API does not answer.
+        """Connect and receive the stream; after a lost connection, connect again after a pause, which grows to 5 s
+        while the API does not respond.
         """
         pause = SHORTEST_PAUSE_SECONDS
         while True:
@@ -166,8 +168,8 @@ class TableFollower:
         logger.info("in step with the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
 
     def _tell_missing(self, snapshot: StreamSnapshot) -> None:
-        """Report the sessions that the API had confirmed and that its snapshot lacks: its database may have
-        lost them.
+        """Report those sessions again that the API had confirmed but that are missing in its snapshot: its database may
+        have lost them.
         """
         missing = self._pools.report_missing(snapshot.sessions)
         if missing:

@@ -14,8 +14,10 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 
 
 class Ticket:
-    """The account of one submitted request. The pool's account writes and settles it. The code that relays the request
-    records in it what its engine and its client have received (`given`, `passed_on`, `stream`); other code reads it.
+    """The account of one submitted request.
+
+    The pool's account writes and settles it. The code that relays the request records what engine and client have
+    received (`given`, `passed_on`, `stream`); other code only reads the ticket.
     """
 
     __slots__ = (
@@ -28,37 +30,39 @@ class Ticket:
         self.charge = charge
         """The request's charge to its key; None for a request without a key."""
         self.given = False
-        """Whether an engine received the request, or its prefill."""
+        """Whether an engine has received the request, or a prefill instance its prompt."""
         self.passed_on = False
-        """Whether the client has received a part of an answer that is not streamed."""
+        """Whether the client has received any part of an answer that is not streamed."""
         self.verdict: Dispatch | Refusal | None = None
         """The scheduler's last decision; None while the request is queued."""
         self.ending: Ending | None = None
         """How the request ended; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
-        """The time at which an answer broke off that another instance is to continue; None once it continues."""
+        """The time at which the answer broke off, while another instance is to continue it; None before, and once it
+        continues.
+        """
         self.is_carried = False
-        """Whether several instances generated the answer."""
+        """Whether more than one instance generated the answer."""
         self.dispatched_at = 0.0
         self.first_token_at = 0.0
-        """The time at which the first token was seen; valid if `saw_first_token`."""
+        """The time at which the first token arrived; valid if `saw_first_token`."""
         self.ended_at = 0.0
         self.queued_seconds = 0.0
-        """Seconds for which the request waited until it was first sent."""
+        """Seconds for which the request waited before it was first sent."""
         self.stream: StreamReader | None = None
-        """The reader of the answer while the answer is passed on."""
+        """The reader of the answer's stream, while it is passed on to the client."""
         self.usage: Usage | None = None
-        """The known tokens of an ended request: the engine's figures, or else the router's counts. None if there was no
-        answer to read them from.
+        """The token counts of an ended request: the engine's, or else the router's. None if there was no answer to
+        count.
         """
         self.when_decided: Callable[[], None] | None = None
-        """A callback for the decision, if no task waits for it. The callback must not call the pool."""
+        """A callback that is called after the decision, if no task waits for it. It must not call the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def served(self) -> Served | None:
-        """The target that last received the request, and how its engine served it if it did; None if no target received
+        """The target that last received the request and, if it served the request, how. None if no target received
         it.
         """
         verdict = self.verdict

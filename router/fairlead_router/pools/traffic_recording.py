@@ -1,8 +1,8 @@
-"""Records a pool's requests: for simulations their arrival, lengths, and hashes of session and prompt blocks; for their
-cost the tokens by key, class and session; never a text.
+"""Records a pool's requests, never their texts: for simulations their arrivals, lengths, and hashes of session and
+prompt blocks; for costs their tokens by key, class and session.
 
-A hash of the session's name decides whether the session is recorded, as a whole or not at all; the beginning of the
-prompt decides for requests without a session.
+A hash of the session's name decides whether all of the session's requests are recorded or none. For requests without a
+session, the beginning of the prompt takes the place of the name.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from fairlead_router.metrics.endings import CONSEQUENCES, Ending, Outcome
 from fairlead_router.protocols.answers import Usage
 
 MOST_BLOCKS = 1024
-"""Maximum number of block ids kept of a prompt: half a million tokens."""
+"""Maximum number of block ids that are recorded of a prompt: half a million tokens."""
 MOST_ENDED = 20_000
-"""Maximum number of requests kept between two takes, which are a fifth of a second apart."""
+"""Maximum number of ended requests that are buffered between two calls of `take`, which are 0.2 s apart."""
 KNOWN_BLOCKS = 65_536
-"""Maximum number of routing blocks of past prompts whose ids are remembered, about 5 MB."""
+"""Maximum number of routing blocks of earlier prompts whose ids are remembered, about 5 MB."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Served(NamedTuple):
-    """How an engine served a request: its target, when it was sent to the target, and the seconds until the first token
-    and the end. The seconds are None unless that engine alone served the request and its first token was seen.
+    """How an engine served a request: its target, when the request was sent to it, and the seconds until the first
+    token and until the end. The seconds are None unless one engine alone served the request and its first token was
+    seen.
     """
 
     target: str
     hit_tokens: int
-    """Prompt tokens that the router believed to be cached at the target."""
+    """Number of prompt tokens that the router predicted to be cached at the target."""
     sent_at: float
     ttft_seconds: float | None = None
     answer_seconds: float | None = None
 
 
 class Ended(Protocol):
-    """A request that has ended, with its engine's report about it."""
+    """A request that has ended, with the token counts that its engine reported."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -77,22 +78,25 @@ _SAID_NOTHING = Lineage()
 
 
 class BlockIds:
-    """The ids of prompts' blocks in one pool. The id of each full block of 512 tokens is the hash of the prompt's
-    routing blocks that cover the prompt up to the block's end.
+    """Computes the ids of prompts' blocks in one pool. The id of each full block of 512 tokens is a hash of the
+    prompt's routing blocks up to the end of the block.
 
     A prompt mostly continues its session's last prompt, or the last prompt with the same first block. Their common part
-    is not hashed again. Bisection finds the common part, because each routing block is a hash of all blocks before it.
+    is not hashed again. Bisection finds the end of the common part, because each routing block is a hash of all blocks
+    before it.
     """
 
     def __init__(self) -> None:
         self._facts = (b"", 0)
         self._prompts: dict[str | int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """The blocks of the last prompt and their ids, keyed by session or by first block; the oldest first."""
+        """Keyed by session or by first block: the routing blocks of the last prompt, and their ids; the oldest prompt
+        first.
+        """
         self._kept = 0
 
     def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
-        """Return the ids of a request's prompt, keyed with the salt; its routing blocks have `block_tokens` tokens
-        each.
+        """Return the block ids of a request's prompt, as hashes with the salt. Its routing blocks have `block_tokens`
+        tokens each.
         """
         if self._facts != (salt, block_tokens):
             self._facts = (salt, block_tokens)
@@ -119,8 +123,8 @@ class BlockIds:
 
 
 class TrafficRecording:
-    """The requests of one pool that ended since the last take. `share` (0-1) of the pool's sessions are recorded; 0 =
-    no session.
+    """Buffers the requests of one pool that ended since the last `take`. `share` (0-1) of the pool's sessions are
+    recorded for simulations; 0 = no session.
     """
 
     __slots__ = ("_block_ids", "_dropped", "_ended", "_share")
@@ -132,15 +136,15 @@ class TrafficRecording:
         self._block_ids = BlockIds()
 
     def ended(self, one: Ended) -> None:
-        """Add an ended request. It is read only when it is taken, because its token counts arrive a moment later."""
+        """Add an ended request. Its fields are read only by `take`, because its token counts arrive a moment later."""
         if len(self._ended) < MOST_ENDED:
             self._ended.append(one)
         else:
             self._dropped += 1
 
     def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], tuple[PoolUsage, ...], int]:
-        """Return the records since the last take, what the requests used, and the number of requests that were lost
-        because they were not taken in time.
+        """Return, for the requests that ended since the last call, the records for simulations, the used tokens, and
+        the number of requests that did not fit into the buffer.
         """
         taken, self._ended = self._ended, []
         dropped, self._dropped = self._dropped, 0
@@ -149,7 +153,7 @@ class TrafficRecording:
 
 
 def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
-    """Return what requests that reached an engine used, summed by minute, key, class and session. Pure."""
+    """Return the tokens that these requests used at engines, summed by minute, key, class and session. Pure."""
     sums: dict[tuple[int, str, str, str], list[int]] = {}
     for one in ended:
         served = one.served
@@ -178,7 +182,7 @@ def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
 def recorded_requests(
     ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
 ) -> Iterator[RecordedRequest]:
-    """Yield the records of the requests whose session belongs to the recorded `share`. Pure, except that `block_ids`
+    """Yield the records of those requests whose session belongs to the recorded `share`. Pure, except that `block_ids`
     remembers hashes to be faster.
     """
     block_ids = block_ids or BlockIds()
@@ -221,7 +225,7 @@ def recorded_requests(
 
 
 def _cached(usage: Usage | None, served: Served | None) -> int | None:
-    """Return the prompt's cached tokens as its engine reported them, or else as its router believed."""
+    """Return the number of cached prompt tokens that the engine reported, or else that the router predicted."""
     if usage is not None and usage.cached_tokens is not None:
         return usage.cached_tokens
     return None if served is None else served.hit_tokens

@@ -1,7 +1,7 @@
-"""Direct requests that wait for their pool's first instance; the scheduler holds the routed requests.
+"""The direct requests that wait for their pool's first instance. Routed requests wait in the scheduler.
 
-Both kinds share one bound: direct requests may use what the scheduler's requests leave of it, and leave when the
-scheduler needs that room.
+Both share one limit: direct requests may use the room that the scheduler's requests leave, and are sent away when the
+scheduler needs the room.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Maximum number of bytes of waiting bodies, including those that the scheduler holds."""
+"""Maximum number of bytes of the bodies of waiting requests, including those that wait in the scheduler."""
 
 
 class WaitingRoom:
-    """The waiting direct requests of one pool; `others` returns the demand that its scheduler holds. A request whose
+    """The waiting direct requests of one pool. `others` returns the demand that waits in the scheduler. A request whose
     task is cancelled leaves at once.
     """
 
@@ -40,7 +40,7 @@ class WaitingRoom:
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
-        """Return the demand of all requests that wait for the pool to have an instance."""
+        """Return the demand of all requests, direct and routed, that wait for the pool to have an instance."""
         others = self._others()
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 
@@ -50,7 +50,9 @@ class WaitingRoom:
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """Let the newest requests without room leave, because the scheduler may hold more by now."""
+        """Send the newest requests away until the others fit, because more requests may wait in the scheduler by
+        now.
+        """
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):
             self._let_go(next(reversed(self.waiters)))
@@ -61,7 +63,7 @@ class WaitingRoom:
             await self.wait(body_bytes, self._holding.hold_for_seconds)
 
     def open(self) -> None:
-        """Let all waiting requests go on, in the order of their arrival."""
+        """Let all waiting requests continue, in order of arrival."""
         for waiter in tuple(self.waiters):
             self._let_go(waiter)
 
@@ -71,7 +73,7 @@ class WaitingRoom:
             waiter.set_result(None)
 
     async def wait(self, body_bytes: int, seconds: float) -> None:
-        """Wait until the room is opened, or needed for other requests, at most `seconds`."""
+        """Wait until `open`, or until the room is needed for other requests; at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiters[waiter] = body_bytes
         self._bytes += body_bytes

@@ -1,4 +1,4 @@
-"""Reads engines' answers as they pass: whether they have content, whether they are complete, whether they report a
+"""Parses engines' answers while they pass: whether they have content, whether they are complete, whether they report a
 failure, and the tokens that their engine counted.
 """
 
@@ -22,21 +22,21 @@ from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
-"""Maximum number of bytes of an event that are held until it is complete. Small fields of a larger event are read as it
-passes.
+"""Maximum number of bytes of an event that are buffered until it is complete. From a larger event, small fields are
+read while it passes.
 """
 
 _CHOICE_WITHIN = 4096
-"""Number of bytes within which an event with a choice has the choice; before that it may be an event that has only
-counts.
+"""Number of bytes at the beginning of an event that are searched for `choices`. While they are not found, the event may
+have only token counts, and is held back.
 """
 
 METADATA_HEADER = b"metadata"
-"""The header that describes the bytes of an answer in bytes, so that a client can read them."""
+"""The header by which an answer of raw bytes describes them, so that a client can decode the body."""
 
 _RELEARNED = 64
-"""Maximum number of times that the shape of events is derived again; after that, a stream whose events all differ is
-decoded.
+"""Maximum number of times that the pattern of events is derived again; after that, every event of a stream that keeps
+changing is decoded.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
@@ -48,8 +48,8 @@ _PLAIN = re.compile(
     rb'"choices":\[\{"index":0,"delta":\{(?:"role":(?:null|"assistant"),)?"content":")[^"\\\x00-\x1f]+'
     rb'("(?:,"[a-z_]+":null)*\}(?:,"[a-z_]+":null)*\}\](?:,"[a-z_]+":null)*\}\n\n)'
 )
-"""A chat event that has a piece of text and nothing else, as vLLM and SGLang write it. Such an event need not be
-decoded.
+"""Matches a chat event that has a piece of text and nothing else, as vLLM and SGLang write it. Such an event need not
+be decoded.
 """
 _DONE = b"data: [DONE]\n\n"
 _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
@@ -60,10 +60,10 @@ _QUOTE, _RETURN = 0x22, 0x0D
 
 
 class StreamReader:
-    """Follows the server-sent events of one answer: `feed` every piece, call `end` at its end, then read the results.
+    """Reads the server-sent events of one answer: `feed` every piece, call `end` at its end, then read the results.
 
-    Most events of a stream differ from an earlier event in their text only. Comparing bytes identifies such an event,
-    so that few events are decoded. Pieces may be cut anywhere, and lines may end in LF, CRLF or CR.
+    Most events of a stream differ from an earlier event in their text only. Such an event is recognised by comparing
+    bytes, so that few events are decoded. Pieces may be cut anywhere, and lines may end in LF, CRLF or CR.
     """
 
     __slots__ = (
@@ -91,9 +91,11 @@ class StreamReader:
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
-        """Make the reader. With `hides_usage`, events that only have the engine's counts are not passed to the client.
-        With `whole` the client gets whole events only, and no event after the engine has reported a failure, because
-        another engine may continue.
+        """Make the reader.
+
+        `hides_usage`: events that only have the engine's token counts are not passed to the client.
+        `whole`: the client gets whole events only, and no event after the engine has reported a failure, because
+        another engine may continue the answer.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
@@ -102,30 +104,30 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """The number of quotes in `_before` and `_after`."""
+        """Number of quotation marks in `_before` and `_after`."""
         self._around = len(_NEVER)
         """The length of `_before` and `_after` in bytes, if there is only text between them."""
         self._learned = 0
         self._knows_plain = dialect is Dialect.OPENAI
         """Whether events are compared with the pattern of an event that need not be decoded."""
         self._rest = bytearray()
-        """The beginning of an event whose end has not arrived."""
+        """The beginning of an event that has not fully arrived."""
         self._returns = False
         """Whether there may be a carriage return in `_rest`."""
         self._counts = True
-        """Whether events that are alike may be counted in this piece. Once that fails, events are read one by one,
-        because each attempt examines the whole rest.
+        """Whether similar events may be counted together in this piece. After the first failure, events are read one by
+        one, because each attempt examines the whole rest of the piece.
         """
         self._passed = 0
-        """Bytes of the answer that the client has received."""
+        """Number of bytes of the answer that the client has received."""
         self._ended_within = False
         self._large: Squeezed | None = None
-        """The current event if it is too large to hold."""
+        """The current event if it is too large to buffer; None otherwise."""
         self._name = b""
         self._seam = b""
         self._whole = whole
         self.withheld = b""
-        """The engine's report of its failure if it was withheld from the client."""
+        """The event by which the engine reported its failure, if it was withheld from the client."""
         self.events = 0
         """Number of events with data, without comments."""
 
@@ -138,7 +140,7 @@ class StreamReader:
 
     @property
     def finished(self) -> bool:
-        """Whether the protocol's last event arrived, or the reason why the answer ends."""
+        """Whether the answer's end has arrived: the protocol's last event, or a finish reason."""
         return self._spoken.finished and self._spoken.is_answer and self._spoken.failure is None
 
     @property
@@ -148,7 +150,7 @@ class StreamReader:
 
     @property
     def shortfall(self) -> Failure | None:
-        """Why the completed stream is not an answer; None if it is an answer."""
+        """Why the complete stream is not a valid answer; None if it is."""
         if self.failure is not None:
             return self.failure
         if not self._spoken.finished:
@@ -157,7 +159,7 @@ class StreamReader:
 
     @property
     def cut(self) -> bool:
-        """Whether the client has received a part of an event whose end has not arrived."""
+        """Whether the client has received the beginning of an event that has not fully arrived."""
         return self._passed > 0 or self._large is not None or self._ended_within
 
     @property
@@ -172,15 +174,15 @@ class StreamReader:
         return deltas if told is None else told + deltas - self._spoken.told_at
 
     def usage(self) -> Usage:
-        """Return the engine's newest figures; tokens of the answer that the engine did not count are counted by pieces
-        of content.
+        """Return the engine's newest token counts. For output tokens that the engine has not counted, pieces of content
+        are counted instead.
         """
         return self._spoken.figures.usage(self.generated_tokens)
 
     # ── reading ──
 
     def feed(self, piece: bytes) -> bytes:
-        """Read the next piece. Returns the bytes for the client: the piece, unless usage is hidden."""
+        """Read the next piece. Return the bytes for the client: the piece itself, unless events are hidden."""
         if (
             piece.startswith(self._before)
             and (self._is_alike(piece) if self._by_name else piece.endswith(self._after) and piece.count(b'"') == self._quotes)
@@ -200,8 +202,8 @@ class StreamReader:
         return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
 
     def end(self) -> bytes:
-        """Read the end of the stream. Returns the bytes that the client has not received; an event without its blank
-        line counts too.
+        """Read the end of the stream. Return the bytes that the client has not received yet. A last event without its
+        blank line counts too.
         """
         if self._large is not None:
             self._hear_large(self._large)
@@ -252,8 +254,8 @@ class StreamReader:
         return b"".join(shown)
 
     def _skip_known(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on whose bytes show their meaning. Returns where the first other event
-        begins.
+        """Count the complete events from `start` on whose meaning is known by comparing bytes. Return the position of
+        the first other event.
         """
         if text.startswith(self._before, start):
             start = self._skip_alike(text, start)
@@ -270,8 +272,8 @@ class StreamReader:
         return start
 
     def _skip_alike(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on that are like an earlier event, because engines send several at
-        once. Returns where the first different event begins.
+        """Count together the complete events from `start` on that are like an earlier event; engines send several at
+        once. Return the position of the first different event.
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
@@ -299,7 +301,7 @@ class StreamReader:
         return start
 
     def _wait(self) -> bytes:
-        """Keep the event whose end has not arrived. Returns the part of it that the client already gets."""
+        """Keep the beginning of an event that has not fully arrived. Return the part of it that the client gets now."""
         rest = self._rest
         if not rest:
             return b""
@@ -316,7 +318,7 @@ class StreamReader:
     # ── one event ──
 
     def _hear(self, raw: bytes) -> bool:
-        """Read a complete event, with its blank line. Returns whether to hide it from the client."""
+        """Read a complete event, with its blank line. Return whether the client must not get it."""
         spoken = self._spoken
         if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
             name, data = b"", raw[6:-2].strip()
@@ -341,8 +343,8 @@ class StreamReader:
         return False
 
     def _learn(self, raw: bytes) -> None:
-        """Remember the bytes around the text of this event. Other events with the same bytes around their text have the
-        same meaning.
+        """Remember the bytes before and after the text of this event. Events with the same bytes around their text have
+        the same meaning.
         """
         text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
         if text is not None and b"\\" not in text[1]:
@@ -388,7 +390,7 @@ class StreamReader:
 
 def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
     """Return the end of the first event that ends after `place`; 0 = there is none. `returns`: whether the text
-    contains a carriage return; None = not known.
+    contains a carriage return; None = unknown.
     """
     if not (_RETURN in text if returns is None else returns):
         found = text.find(b"\n\n", place)
@@ -398,7 +400,7 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
 
 
 def split_events(data: bytes) -> list[bytes]:
-    """Return whole events, without their blank lines."""
+    """Return all complete events, without their blank lines."""
     events = data.split(b"\n\n") if _RETURN not in data else _BLANK_LINE.split(data)
     return [raw for raw in events if raw]
 
@@ -416,7 +418,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """Return the JSON value of an event; None if the data are not JSON."""
+    """Return the decoded JSON of an event's data; None if the data are not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -432,12 +434,12 @@ def decoded(data: bytes) -> Any:
 
 
 class WholeAnswer(NamedTuple):
-    """The facts of an unstreamed answer."""
+    """The parsed content of an unstreamed answer."""
 
     usage: Usage | None = None
     failure: Failure | None = None
     response_id: Any = None
-    """The value of its field `id`, of any type (see `is_response_id`)."""
+    """The value of its field `id`, of any type (`is_response_id` checks it)."""
 
 
 class _Document(msgspec.Struct):
@@ -470,8 +472,8 @@ _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
-    """Return the facts of a body with a status of success and this content type. Without `has_input` an empty list is
-    an answer too. An engine may also answer with events that nobody asked for.
+    """Parse a body with a success status and this content type. Without `has_input`, an empty list is a valid answer.
+    The body may also be an event stream that the client did not request.
     """
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
@@ -510,7 +512,7 @@ def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def reported_error(body: bytes) -> Failure | None:
-    """Return the failure that a document reports in place of an answer of any form; None for all other bytes."""
+    """Return the failure that a document reports instead of an answer; None for all other bytes."""
     document = decoded(body) if len(body) <= LONGEST_ERROR and body.startswith(b"{") and b'"error"' in body else None
     if not isinstance(document, dict):
         return None
@@ -527,17 +529,15 @@ def _may_have_given_up(document: _Document, body: bytes) -> bool:
 
 
 def _is_filled(document: _Document) -> bool:
-    """Return whether the answer's field, in a document other than a chat or completion, has more than an empty list or
-    null.
+    """Return whether the answer's field has more than an empty list or null; for documents other than chats and
+    completions.
     """
     places = (document.data, document.content, document.output, document.embeddings)
     return not document.choices and any(len(place) > 8 for place in places)
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """Return the facts of an answer that is not strict JSON: it may contain NaN, be cut, or not be a
-    document at all.
-    """
+    """Parse an answer that is not strict JSON: it may contain NaN, be cut, or not be a document at all."""
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
@@ -549,7 +549,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:
-    """Return the usage of an unstreamed answer that was too long to hold."""
+    """Return the token counts of an unstreamed answer that was too long to buffer."""
     document = squeezed.document()
     return _usage_in(document.get("usage"), document.get("meta")) if isinstance(document, dict) else None
 
@@ -566,7 +566,7 @@ def _usage_in(usage: Any, meta: Any) -> Usage | None:
 
 
 def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
-    """Return the usage of an answer in bytes (`encoding_format: bytes`), which vLLM puts into a header."""
+    """Return the token counts of an answer of raw bytes (`encoding_format: bytes`), for which vLLM sends a header."""
     for name, value in headers:
         if name == METADATA_HEADER:
             document = decoded(value)
@@ -575,5 +575,5 @@ def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
 
 
 def is_response_id(value: Any) -> bool:
-    """Return whether the value is a text that is safe as a part of a path."""
+    """Return whether the value is a text that is safe as a segment of a URL path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

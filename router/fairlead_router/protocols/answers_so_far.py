@@ -1,7 +1,7 @@
-"""The part of a streamed answer that a client has received, from which another engine can continue.
+"""Collects the part of a streamed answer that a client has received, so that another engine can continue it.
 
-While an answer passes, its pieces are only kept. They are read when there are many, or when another engine is to
-continue the answer: events like an earlier event are read by comparing bytes, other events by decoding.
+While an answer passes, its pieces are only kept. They are parsed when there are many, or when another engine is to
+continue the answer: events like an earlier event by comparing bytes, other events by decoding.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MOST_TEXT = 1024 * 1024
 continued.
 """
 SETTLED_BYTES = 128 * 1024
-"""Bytes of pieces from which on they are read at the next check. So a long answer is kept as its text, which is a
-fiftieth of the size of its events, and nothing is kept of what events have beside their text.
+"""Number of bytes of kept pieces above which they are parsed at the next check. After that only the text is kept, which
+is a fiftieth of the size of its events.
 """
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
@@ -32,7 +32,7 @@ _OTHERS = ("tool_calls", "function_call", "audio", "refusal")
 
 
 class AnswerSoFar:
-    """The kept part of one answer. `pieces` are whole events that the client has received, to be read by `settle`."""
+    """The received part of one answer. `pieces` are whole events that the client has received; `settle` parses them."""
 
     __slots__ = (
         "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
@@ -42,38 +42,38 @@ class AnswerSoFar:
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
         self.first: dict[str, Any] = {}
-        """What identifies the answer: the fields of its first event."""
+        """The fields that identify the answer, from its first event."""
         self.deltas = 0
-        """Number of events with generated content: at most one less than the number of generated tokens."""
+        """Number of events with generated content; the number of generated tokens is at least one larger."""
         self.length = 0
         self.is_too_long = False
         """Whether the answer exceeded `MOST_TEXT` and is no longer kept."""
         self.choices: set[int] = set()
-        """The numbers of the choices that have begun."""
+        """The indexes of the choices that have begun."""
         self.has_others = False
-        """Whether there was content besides text and thoughts, such as a call of a tool."""
+        """Whether there was content other than text and thoughts, such as a tool call."""
         self.has_end = False
-        """Whether the reason for the answer's end has been read."""
+        """Whether the answer's finish reason has arrived."""
         self.has_logprobs = False
         self._prompt_ids, self._token_ids = array("I"), array("I")
         self.has_ids = True
-        """Whether the engine gave the ids of all the text."""
+        """Whether the engine sent token ids for all of the text."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
         self._after = b""
         self._alike: list[bytes] = []
         self._weighed = self._weight = 0
-        """How many of the pieces are counted, and their bytes."""
+        """How many of the pieces were measured by `settle_if_large`, and the sum of their bytes."""
 
     @property
     def text(self) -> str:
-        """The text so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
+        """The answer's text so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
         return "".join(self._texts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def thoughts(self) -> str:
-        """The thoughts so far, with the same error as `text`."""
+        """The thoughts so far. Raises UnicodeError as `text` does."""
         return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
@@ -88,23 +88,23 @@ class AnswerSoFar:
 
     @property
     def ids(self) -> list[int]:
-        """The token ids of the text, if the engine gave them; empty if not."""
+        """The token ids of the text so far, if the engine sent them; otherwise empty."""
         return list(self._token_ids) if self.has_ids else []
 
     @property
     def prompt_ids(self) -> list[int]:
-        """The prompt's token ids, if the client asked for them."""
+        """The prompt's token ids, if the client requested them; otherwise empty."""
         return list(self._prompt_ids)
 
     def settle_if_large(self) -> None:
-        """Read the pieces that have arrived since the last call, if they are large together."""
+        """Parse the pieces that arrived since the last call of `settle`, if they are large in total."""
         self._weight += sum(map(len, self.pieces[self._weighed :]))
         self._weighed = len(self.pieces)
         if self._weight > SETTLED_BYTES:
             self.settle()
 
     def settle(self) -> None:
-        """Read the pieces that have arrived since the last call."""
+        """Parse the pieces that arrived since the last call."""
         if not self.pieces:
             return
         data = b"".join(self.pieces)
@@ -127,7 +127,7 @@ class AnswerSoFar:
             self.forget()
 
     def forget(self) -> None:
-        """Keep nothing more of the answer but that it was too long."""
+        """Drop everything about the answer except that it was too long."""
         self._texts.clear()
         self._thoughts.clear()
         self._prompt_ids, self._token_ids = array("I"), array("I")
@@ -165,7 +165,7 @@ class AnswerSoFar:
 
 
 class ChunksSoFar(AnswerSoFar):
-    """The answer so far in a chat or a completion."""
+    """The answer so far of a chat or a completion."""
 
     __slots__ = ()
 
@@ -208,9 +208,9 @@ class MessageSoFar(AnswerSoFar):
     def __init__(self, pieces: list[bytes]) -> None:
         super().__init__(pieces)
         self.block = -1
-        """The number of the last block."""
+        """The index of the last content block; -1 before the first."""
         self.block_kind = ""
-        """The kind of the open block; "" while no block is open."""
+        """The type of the open content block; "" while no block is open."""
         self.has_ids = False
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -245,7 +245,7 @@ class MessageSoFar(AnswerSoFar):
 
 
 BEGINNINGS = frozenset({"created", "in_progress", "queued"})
-"""Types of the events of a response before its first item."""
+"""Types of the events that precede the first output item of a response."""
 
 
 class ResponseSoFar(AnswerSoFar):
@@ -257,17 +257,17 @@ class ResponseSoFar(AnswerSoFar):
         super().__init__(pieces)
         self.has_ids = False
         self.sequence = 0
-        """The number of the next event."""
+        """The sequence number of the next event."""
         self.items: list[Any] = []
-        """The items of the output that are complete."""
+        """The complete items of the output."""
         self.open_item = ""
         """The id of the open item; "" while no item is open."""
         self.part = False
         """Whether a content part of the open item has begun."""
         self.begun: set[str] = set()
-        """The types of the events before the first item that have been read."""
+        """The types of the received events that precede the first item."""
         self.ended: set[str] = set()
-        """The types of the events that have ended a part of the open item."""
+        """The types of the received events that end a part of the open item."""
         self.output_index = 0
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -314,7 +314,7 @@ class ResponseSoFar(AnswerSoFar):
 
 
 def _ids(given: object) -> array[int]:
-    """Return token ids in four bytes each; empty if one of them is not an id."""
+    """Return token ids as an array of four bytes each; empty if one of them is invalid."""
     try:
         return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
     except OverflowError:
@@ -322,7 +322,7 @@ def _ids(given: object) -> array[int]:
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
-    """Return the answer so far in this protocol. `pieces` are the pieces that have arrived; further pieces may be
+    """Return the collector for an answer in this protocol. `pieces`: the received pieces; further pieces may be
     appended.
     """
     if dialect is Dialect.OPENAI:
@@ -331,7 +331,7 @@ def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
 
 
 def encoded(document: dict[str, Any]) -> bytes:
-    """Return a document as the data of an event."""
+    """Return a document as bytes for the data of an event."""
     try:
         return orjson.dumps(document)
     except TypeError:  # a half of a character, or an integer beyond 64 bits

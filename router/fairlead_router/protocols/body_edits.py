@@ -1,7 +1,7 @@
-"""Changes to single fields of a JSON body that leave every other byte as its client wrote it.
+"""Changes single fields of a JSON body and leaves every other byte as its client wrote it.
 
-Decoding a body and writing it again would round integers beyond 64 bits and keep only one of two fields with the same
-name. So a field's value is replaced in place, and a new field is added at the end.
+Decoding and encoding a body would round integers beyond 64 bits, and keep only one of two fields with the same name. So
+a field's value is replaced in place, and a new field is added at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, object]) -> bytes:
-    """Return the body with these top-level fields set; `document` is the decoded body, which must be an object.
+    """Return the body with the top-level fields `changes`; `document` is the decoded body, which must be an object.
 
-    A field that the body has is replaced at each occurrence; a field that it lacks is added at the end.
+    An existing field is replaced at each of its occurrences; a new field is added at the end.
     """
     present = changes.keys() & document.keys()
     if present:
@@ -52,7 +52,9 @@ def _replaced(body: bytes, values: Mapping[str, bytes]) -> bytes:
 
 
 class Field(NamedTuple):
-    """The position of a field in an object: where its name begins, and where its value begins and ends."""
+    """A field in the bytes of a JSON object: the positions where its name begins, and where its value begins and
+    ends.
+    """
 
     name: str
     begins: int
@@ -61,16 +63,16 @@ class Field(NamedTuple):
 
 
 def top_level_fields(body: bytes) -> list[Field]:
-    """Return each field of the body's object, in order.
+    """Return the fields of the body's top-level object, in order.
 
-    The body must be valid JSON in UTF-8, in which `NaN` and `Infinity` may stand for numbers.
+    The body must be valid JSON in UTF-8, except that `NaN` and `Infinity` are allowed as numbers.
     """
     return _by_lengths(body) or list(_by_tokens(body))
 
 
 def _by_lengths(body: bytes) -> list[Field] | None:
-    """Return the fields by the lengths of their values, as a fast decoder finds them; None if two fields have the same
-    name.
+    """Return the fields, whose positions are computed from the lengths of their values as a fast decoder finds them;
+    None if two fields have the same name.
     """
     try:
         values = _VALUES.decode(body)

@@ -1,4 +1,4 @@
-"""Writes a client's JSON value again, for keys and hashes: always the same bytes for the same value."""
+"""Encodes a decoded JSON value for keys and hashes: equal values always have equal bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import orjson
 
 
 class NestsTooDeeply(ValueError):
-    """The value nests deeper than the 254 levels that `orjson` writes; it reads 1,024."""
+    """The value nests deeper than the 254 levels that `orjson` encodes; it decodes up to 1,024."""
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return a decoded JSON value as bytes, with its fields in their own order. Raises NestsTooDeeply."""
+    """Return the bytes of a decoded JSON value; its fields keep their order. Raises NestsTooDeeply."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:  # of what was decoded from JSON nothing else cannot be written

@@ -1,11 +1,11 @@
-"""The request for the rest of an answer: the client's request and the part of the answer that the client has received,
-as a request that another engine can continue.
+"""Makes the request for the rest of an answer that broke off: the client's request plus the part of the answer that the
+client has received.
 
 A completion's prompt gets the text appended. A chat gets the text as an assistant's message to be continued
-(`continue_final_message`), and so does a request of Anthropic's protocol, which becomes a chat, because vLLM's
-`/v1/messages` begins a new message after an assistant's. A response's input gets the text as a message in progress. If
-the token ids are known, they are sent too and take precedence, so that the engine continues after exactly the same
-tokens: the text may be tokenized differently, and templates trim it.
+(`continue_final_message`). A request of Anthropic's protocol becomes such a chat too, because vLLM's `/v1/messages`
+begins a new message after an assistant's. A response's input gets the text as a message in progress. If the token ids
+are known, they are sent too and take precedence, so that the engine continues after exactly the same tokens: the text
+might be tokenized differently, and templates trim it.
 
 Sources: vLLM 0.32, `entrypoints/openai/chat_completion/protocol.py`, `entrypoints/openai/responses/utils.py`
 (`should_continue_final_message`), `renderers/online_renderer.py` (`prompt_token_ids` of `kv_transfer_params`),
@@ -28,22 +28,24 @@ from fairlead_router.protocols.prompts import Document
 
 CHAT_PATH = b"/v1/chat/completions"
 LONGEST_STOPS = 4096
-"""Characters of all stop strings together whose beginnings the end of a text is compared with."""
+"""Maximum number of characters of a request's stop strings together. If they are longer, the end of a text is not
+compared with them.
+"""
 OWN_LIMIT = 16
-"""Maximum number of tokens of a completion whose client sets no limit."""
+"""Maximum number of tokens that an engine generates for a completion whose request has no limit."""
 
 
 class Uncarried(StrEnum):
     """Why an answer that broke off was not continued by another engine."""
 
     OFF = "off"
-    """The pool switches it off (`spec.routing.continueAnswers`)."""
+    """The pool's spec switches continuing off (`spec.routing.continueAnswers`)."""
     LIMIT = "limit"
     """The answer was continued as often as one request allows."""
     OUT_OF_TIME = "out-of-time"
     NO_INSTANCE = "no-instance"
     ENDED = "ended"
-    """The client has already received the reason for the answer's end; only events after it were lost."""
+    """The client has already received the answer's finish reason; only events after it were lost."""
     TOO_LONG = "too-long"
     """The answer has more text than the router keeps."""
     UNREADABLE = "unreadable"
@@ -55,36 +57,39 @@ class Uncarried(StrEnum):
     TOOL_CALL = "tool-call"
     """The answer began with a tool call, or with content other than text."""
     REASONING = "reasoning"
-    """The answer was still reasoning, and each model puts reasoning at a different position in a prompt."""
+    """The answer was still reasoning; where reasoning belongs in a prompt differs between models."""
     STOP_STRING = "stop-string"
     """The text may end with the beginning of a stop string, which another engine would not recognise."""
     CUT_PROMPT = "cut-prompt"
     """The engine cuts the prompt, and would cut a longer prompt at another position."""
     ENGINE_STATE = "engine-state"
-    """The answer depends on state that only its engine has: a stored response, KV blocks that the client names,
+    """The answer depends on state that only its engine has: a stored response, KV blocks that the client names, or
     embeddings.
     """
     PROTOCOL = "protocol"
     """The pool's engines are not known to continue messages in this protocol."""
     REFUSED = "refused"
-    """The engine that was asked for the rest refused the request."""
+    """The engine that was asked to continue the answer refused."""
 
 
 class Unlike(StrEnum):
     """Why the rest may differ from what the first engine would have generated."""
 
     SEED = "seed"
-    """The client gave a seed for sampling, whose state is lost."""
+    """The request has a seed for sampling, and the sampler's state is lost."""
     PENALTIES = "penalties"
-    """The earlier part of the answer counts as prompt and not as output, to which presence and frequency penalties
-    apply.
+    """Presence and frequency penalties apply to output tokens, but the earlier part of the answer now counts as
+    prompt.
     """
 
 
 @value
 class Rest:
-    """The request for the rest of an answer. `path` None: the client's own path. `given_tokens` is the number of the
-    answer's tokens that the client has received, `exact` whether an engine or its tokenizer has counted them.
+    """The request for the rest of an answer.
+
+    `path`: the URL path; None = that of the client's request.
+    `given_tokens`: number of the answer's tokens that the client has received.
+    `exact`: whether an engine or its tokenizer has counted them.
     """
 
     path: bytes | None
@@ -94,7 +99,9 @@ class Rest:
     given_tokens: int
     exact: bool
     only_end: bool = False
-    """The client has already had the maximum number of tokens: only the end of the answer is missing."""
+    """Whether the client has already received the maximum number of tokens, so that only the finish reason is
+    missing.
+    """
 
 
 _LIMITS = {
@@ -106,12 +113,12 @@ _FREE = (None, False, "text")
 _GUIDED = ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "json_schema", "ebnf")
 _LOGPROBS = ("prompt_logprobs", "top_logprobs", "return_logprob")
 _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_xargs")
-"""Fields of `/v1/messages` that have the same meaning in a chat."""
+"""Fields that have the same meaning in `/v1/messages` and in a chat."""
 
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
-    """Return why no other engine can be asked for the rest of this answer; None if another engine can. A request whose
-    answer has no content yet can always be sent again, unless it depends on state of one engine.
+    """Return why no other engine can continue this answer; None if one can. A request whose answer has no content yet
+    can always be sent again, unless it depends on state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -187,9 +194,9 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
 
 
 def _may_stop(document: Document, text: str) -> bool:
-    """Return whether the text ends with the beginning of a stop string. Engines that hold such text back never send it.
-    With other engines, the rest of the string would come from an engine that does not know its beginning. Longer stop
-    strings than are compared count as if it did.
+    """Return whether the text may end with the beginning of a stop string. Some engines hold such text back. Others
+    send it, and the engine that continues would not recognise the stop string, because it generates only the string's
+    remainder. Stop strings that are too long to compare count as if the text ended with their beginning.
     """
     given = document.get("stop_sequences", document.get("stop"))
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
@@ -199,14 +206,14 @@ def _may_stop(document: Document, text: str) -> bool:
 
 
 def unlike(document: Document) -> Unlike | None:
-    """Return why the rest may differ from the first engine's; None if it does not."""
+    """Return why the rest may differ from what the first engine would have generated; None if it does not."""
     if any(document.get(field) for field in ("presence_penalty", "frequency_penalty")):
         return Unlike.PENALTIES
     return Unlike.SEED if document.get("seed") is not None and document.get("temperature") != 0 else None
 
 
 def stops(document: Document) -> bool:
-    """Return whether text may be held back for a stop string, so that the token ids are ahead of the text."""
+    """Return whether the engine may hold text back for a stop string, so that it has sent more token ids than text."""
     return bool(document.get("stop_sequences", document.get("stop")))
 
 
@@ -221,11 +228,12 @@ def rest(
     ids: Sequence[int] = (),
     asks_usage: bool = True,
 ) -> Rest | None:
-    """Return the request for the rest of an answer, after `why_not` has found no obstacle; None if the prompt cannot be
-    extended.
+    """Return the request for the rest of an answer; None if the prompt cannot be extended. `why_not` must have returned
+    None.
 
-    `body` is the client's request, and `document` is the decoded body. `ids` are the tokens of the prompt and of the
-    answer so far, if known. With `asks_usage` the engine is asked for its counts.
+    `body`, `document`: the client's request, and its decoded form.
+    `ids`: the token ids of the prompt and of the answer so far; empty if unknown.
+    `asks_usage`: the engine is asked for its token counts.
     """
     if not sent.has_content:
         return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
@@ -252,7 +260,9 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """Return the answer's limits less the tokens that the client has received, and whether no tokens are left."""
+    """Return the request's limits of the answer, reduced by the tokens that the client has received, and whether no
+    tokens are left.
+    """
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
     left = [_number(document[field]) - given_tokens for field in limits]
@@ -266,7 +276,7 @@ def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[d
 
 
 def _number(given: object) -> int:
-    """Return a limit as engines read it; the gateway has checked that it is a number."""
+    """Return a limit as an integer, as engines convert it; the gateway has checked that it is a number."""
     return given if isinstance(given, int) else int(float(str(given).replace("_", "")))
 
 
@@ -327,7 +337,7 @@ def _with_text(content: object, text: str) -> object:
 
 
 def _input(given: object, sent: AnswerSoFar) -> list[Any]:
-    """Return a response's input, followed by the complete items and then by the text so far as a message in
+    """Return a response's input, followed by the complete output items, and then by the text so far as a message in
     progress.
     """
     assert isinstance(sent, ResponseSoFar)

@@ -1,10 +1,9 @@
-"""Writes the rest of a streamed answer, from another engine, as its client expects it: in the form and under the names
-of the first part.
+"""Converts the rest of a streamed answer, from another engine, so that it continues the first part at the client.
 
-The answer keeps its id, time and model. What a client has received is not repeated: the role, the beginning of the
-message, of its block or its item. Counts are those of the whole answer: the prompt once, and the output of both parts.
-A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's chunks are converted to events
-of that protocol.
+The answer keeps its id, time and model. What the client has received is not repeated: the role, and the beginning of
+the message, its block or its item. Token counts are those of the whole answer: the prompt once, and the output of both
+parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's chunks are converted to
+events of that protocol.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ _THOUGHTS = ("reasoning", "reasoning_content")
 
 
 class Continued:
-    """A writer of the events of a rest. `write` takes the next event, `done` its protocol's last event."""
+    """Converts the events of a rest. Call `write` for each event, `done` for the protocol's last event, and `end` when
+    the stream is over.
+    """
 
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         self.rest = rest
@@ -30,25 +31,27 @@ class Continued:
         self.failure: Failure | None = None
 
     def write(self, name: bytes, document: Event) -> bytes:
-        """Return what the client gets for an event."""
+        """Return the bytes that the client gets for an event of the rest."""
         raise NotImplementedError
 
     def done(self) -> bytes:
-        """Return what the client gets at the end of the chunks."""
+        """Return the bytes that the client gets for the protocol's last event (`[DONE]`)."""
         return b"data: [DONE]\n\n"
 
     def end(self) -> bytes:
-        """Return what the client still needs when the stream is over, possibly without the protocol's last event."""
+        """Return the bytes that the client still needs when the stream is over, also if the protocol's last event is
+        missing.
+        """
         return b""
 
 
 class ChunkRest(Continued):
-    """The writer for the rest of a chat or a completion."""
+    """Converts the rest of a chat or a completion."""
 
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         super().__init__(rest, sent)
         self._lacks_done = False
-        """Whether the reason for the end was written, and the protocol's last event was not."""
+        """Whether the finish reason was written, and the protocol's last event was not."""
 
     def done(self) -> bytes:
         """See `Continued`."""
@@ -74,7 +77,7 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Return whether the choice has more than its client has already received."""
+        """Return whether the choice has anything that the client has not received yet."""
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), choice.get("finish_reason") is not None
@@ -97,8 +100,8 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Change the counts of a rest to those of the whole answer: the given tokens count as output instead of
-    as prompt.
+    """Change the token counts of a rest to those of the whole answer: the `given_tokens` count as output and not as
+    prompt.
     """
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)
@@ -119,14 +122,14 @@ def _limit_parts(details: Event, left: int) -> None:
 
 
 _OF_THE_PROMPT = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")
-"""Fields with the prompt's tokens that its engine had cached, and that it added to its cache; these parts of the prompt
-do not overlap. The engine counts in blocks, and the last block may include the beginning of the answer.
+"""Fields of the usage with the number of prompt tokens that the engine found in its cache, or added to it. They count
+whole blocks, and the last block may include the beginning of the answer.
 """
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 
 
 class MessageRest(Continued):
-    """The writer for the rest of a message in Anthropic's protocol, from the chunks of a chat."""
+    """Converts the chunks of a chat to the rest of a message in Anthropic's protocol."""
 
     def __init__(self, rest: Rest, sent: MessageSoFar) -> None:
         super().__init__(rest, sent)
@@ -228,7 +231,7 @@ class MessageRest(Continued):
 
 
 class MessageAgain(Continued):
-    """The writer for a message without content so far, which another engine begins again."""
+    """Passes on a message of which the client has no content yet, and which another engine generates from the start."""
 
     def write(self, name: bytes, document: Event) -> bytes:
         """See `Continued`."""
@@ -243,7 +246,7 @@ class MessageAgain(Continued):
 
 
 class ResponseRest(Continued):
-    """The writer for the rest of a response. The items of its first part come before those of the rest."""
+    """Converts the rest of a response. The items of its first part come before those of the rest."""
 
     def __init__(self, rest: Rest, sent: ResponseSoFar) -> None:
         super().__init__(rest, sent)
@@ -252,7 +255,9 @@ class ResponseRest(Continued):
         self._item = sent.open_item
         self._renamed: dict[Any, str] = {}
         self._goes_on = bool(sent.open_item)
-        """Whether the item that the client knows is still open, so that the first item of the rest ends it."""
+        """Whether the last item that the client knows is still open, so that the first item of the rest continues
+        it.
+        """
         self._text = sent.text
         self._is_over = rest.only_end or "output_text.done" in sent.ended
 
@@ -303,7 +308,7 @@ class ResponseRest(Continued):
         holder[field] = self._text + (rest if isinstance(rest, str) else "")
 
     def _complete(self, item: Event) -> None:
-        """Write an item of the rest. The first item ends the item that the client knows."""
+        """Write a complete item of the rest. The first item completes the item that the client knows."""
         if item.get("id") in self._renamed:
             item["id"] = self._item
             content = item.get("content")
@@ -329,15 +334,15 @@ def _event(document: Event) -> bytes:
 
 
 def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
-    """Return the writer of a rest, in its client's protocol."""
+    """Return the converter for a rest, in its client's protocol."""
     if isinstance(sent, MessageSoFar):
         return MessageRest(rest, sent) if rest.path is not None else MessageAgain(rest, sent)
     return ResponseRest(rest, sent) if isinstance(sent, ResponseSoFar) else ChunkRest(rest, sent)
 
 
 class RestReader(StreamReader):
-    """The reader of the rest of an answer, of which the client already has `sent`. `feed` and `end` return what the
-    client gets next; the figures are those of the whole answer.
+    """Reads the rest of an answer, of which the client already has `sent`. `feed` and `end` return the bytes that the
+    client gets; the token counts are those of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")
@@ -350,7 +355,7 @@ class RestReader(StreamReader):
 
     @property
     def failure(self) -> Failure | None:
-        """The failure (see `StreamReader`); a rest that does not continue the first part is a failure too."""
+        """The failure (see `StreamReader`); it is also a failure if the rest does not continue the first part."""
         return self._writes.failure or super().failure
 
     @property

@@ -1,10 +1,9 @@
-"""Converts conversations of the other protocols to chats, by the rules of vLLM 0.32, which converts each of them to a
-chat before it renders the chat's template (`entrypoints/anthropic/serving.py`,
-`entrypoints/openai/responses/utils.py`).
+"""Converts the conversations of other protocols to chats, by the rules of vLLM 0.32, which does the same before it
+renders the chat template (`entrypoints/anthropic/serving.py`, `entrypoints/openai/responses/utils.py`).
 
 So a conversation has one prompt in all protocols: `prompts` makes the routing key from the chat, and an engine can be
-asked for the chat's tokens. The document stays unchanged. Unusable parts are left out, because the engine checks its
-input itself.
+asked for the chat's tokens. The original document is not changed. Invalid parts are left out, because the engine
+validates its input itself.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ Chat = dict[str, Any]
 Message = dict[str, Any]
 
 BILLING = "x-anthropic-billing-header"
-"""The beginning of the line with which Claude Code attributes each request, with a different hash in each. Engines drop
-the line.
+"""The beginning of the billing line: Claude Code attributes each request by this line, with a different hash each time.
+Engines drop it.
 """
 
 _PASSED = ("cache_salt", "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs")
-"""Fields that have the same meaning in a chat."""
+"""Fields that have the same meaning in other protocols and in a chat."""
 
 
 def chat_of_messages(
@@ -32,9 +31,10 @@ def chat_of_messages(
 ) -> Chat:
     """Return a body of `/v1/messages` as a chat.
 
-    `merge_system`: system messages after the first are merged into the first, as vLLM does for templates that accept no
-    later ones. `json_arguments`: the arguments of calls are JSON text, as in the chat protocol, and not the objects
-    that a template gets. `anthropic_tools`: tools stay as Anthropic declares them.
+    `merge_system`: later system messages are merged into the first, as vLLM does for templates that accept only one.
+    `json_arguments`: the arguments of tool calls are JSON text, as in the chat protocol; otherwise they are objects, as
+    templates get them.
+    `anthropic_tools`: tools keep the form in which Anthropic's protocol declares them.
     """
     messages: list[Message] = []
     given = [message for message in _list(document.get("messages")) if isinstance(message, dict)]
@@ -92,7 +92,7 @@ def chat_of_response(document: Document) -> Chat:
 
 
 def without_billing(text: str) -> str:
-    """Return a system text without the line in which Claude Code attributes the request."""
+    """Return a system text without the billing line of Claude Code."""
     return text.partition("\n")[2] if text.startswith(BILLING) else text
 
 
@@ -171,7 +171,7 @@ def _add_message(message: Mapping[str, Any], into: list[Message], json_arguments
 
 
 _WITHOUT_TEXT = frozenset({"redacted_thinking", "tool_reference", "tool_addition", "tool_removal"})
-"""Types of blocks that are not rendered at their own position."""
+"""Types of content blocks that are not rendered at their own position."""
 
 
 def _arguments(given: object, as_json: bool) -> object:
@@ -184,8 +184,8 @@ def _call(call_id: object, name: object, arguments: object) -> Message:
 
 
 def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
-    """Add the messages of a tool's result: its text, then its images as a user's message, then the tools to which it
-    refers.
+    """Add the messages for a tool's result to `into`: its text, then its images as a user's message, then the tools to
+    which it refers.
     """
     content, answered = block.get("content"), block.get("tool_use_id") or ""
     items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else ()
@@ -202,7 +202,7 @@ def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an image as a chat's part; return a block of another kind unchanged."""
+    """Return an image block as a chat's content part; return another block unchanged."""
     source = block.get("source")
     if block.get("type") != "image" or not isinstance(source, dict):
         return block
@@ -239,7 +239,7 @@ def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mappin
 
 
 def _function(tool: Mapping[str, Any], parameters: object, default: Mapping[str, Any] | None = None) -> Message:
-    """Return a tool as a chat declares it; a schema without a type gets the type of `default`."""
+    """Return a tool in the form of a chat's function. A schema without a type gets the type of `default`."""
     if default is not None and isinstance(parameters, dict) and "type" not in parameters:
         parameters = {**parameters, **default}
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": parameters}
@@ -259,11 +259,15 @@ _CUSTOM = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""The parameters of a custom tool once vLLM has declared it as a function; their text is part of the prompt."""
+"""The parameters that vLLM gives to a custom tool when it declares it as a function; their text becomes part of the
+prompt.
+"""
 
 
 def _response_functions(tool: object) -> Iterable[Message]:
-    """Yield the functions as which a response's tool is rendered; other kinds of tools are not rendered."""
+    """Yield the functions as which a tool of the Responses protocol is rendered; some types of tools are not
+    rendered.
+    """
     if not isinstance(tool, dict):
         return
     kind = tool.get("type")
@@ -278,7 +282,7 @@ def _response_functions(tool: object) -> Iterable[Message]:
 
 
 def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
-    """Add an item of a response's input. Consecutive thoughts, texts and calls become one message."""
+    """Add an item of a response's input to the chat. Consecutive thoughts, texts and tool calls become one message."""
     kind = item.get("type")
     if kind == "function_call":
         namespace = item.get("namespace")
@@ -298,14 +302,14 @@ def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _is_partial(item: object) -> bool:
-    """Return whether a last item is to be continued, and not answered."""
+    """Return whether the last item of a response's input is unfinished, so that the model continues it."""
     if not isinstance(item, dict) or item.get("type", "message") not in ("message", "reasoning"):
         return False
     return item.get("status") in ("in_progress", "incomplete")
 
 
 def _assistant(into: list[Message]) -> Message:
-    """Return the assistant's message at the end, to which more is added."""
+    """Return the assistant's message at the end of the chat; add an empty one if there is none."""
     if not into or into[-1].get("role") != "assistant":
         into.append({"role": "assistant"})
     return into[-1]
@@ -319,7 +323,9 @@ def _say(into: list[Message], field: str, text: str) -> None:
 
 
 def _first_text(content: object) -> str | None:
-    """Return the text of a content; of several parts, the first part's text, which is all that vLLM uses."""
+    """Return the text of a message's content; of several parts, the first part's text, because vLLM uses only that
+    one.
+    """
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text")
     return content if isinstance(content, str) else None

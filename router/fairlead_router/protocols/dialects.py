@@ -1,6 +1,6 @@
-"""The protocols that clients speak.
+"""The protocols of clients.
 
-Each has its own form of an error, of an error in the middle of a stream, and of the first token of a stream.
+The protocols differ in the format of an error, of an error within a stream, and of the first token of a stream.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import orjson
 
 
 class Dialect(Enum):
-    """One of the protocols. OPENAI stands for all protocols without a member of their own."""
+    """A protocol. OPENAI stands for all protocols without a member of their own."""
 
     OPENAI = "openai"
     RESPONSES = "responses"
@@ -20,9 +20,9 @@ class Dialect(Enum):
 
 
 FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
-"""Text that appears in a stream once its engine has generated a token.
+"""By protocol: a text that appears in a stream as soon as its engine has generated a token.
 
-Streams of these dialects begin before the first token; streams of other dialects begin with the first token.
+In these protocols a stream has events before its first token; in the others it begins with the first token.
 """
 
 _ANTHROPIC_TYPES = {
@@ -45,9 +45,9 @@ def _openai_type(status: int) -> str:
 
 
 def error_body(dialect: Dialect, status: int, code: str, message: str, param: str | None = None) -> bytes:
-    """Return the document of an error answer as JSON bytes.
+    """Return the JSON bytes of an error response.
 
-    Anthropic's form has no fields for `code` and `param`: the message begins with the code.
+    Anthropic's format has no fields for `code` and `param`: its message begins with the code.
     """
     if dialect is Dialect.ANTHROPIC:
         kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
@@ -58,8 +58,8 @@ def error_body(dialect: Dialect, status: int, code: str, message: str, param: st
 def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
     """Return the server-sent event that ends a broken stream.
 
-    `mid_event` says that the last event was cut and must be closed first. `sequence` is the number of events before
-    this event; the Responses protocol includes it.
+    `mid_event`: the previous event was cut, and must be closed first. `sequence`: the number of events before this one,
+    which the Responses protocol includes.
     """
     if dialect is Dialect.RESPONSES:
         document = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}

@@ -1,9 +1,9 @@
-"""Checks whether a document with a status of success contains an answer, in any protocol, and not one that its engine
-gave up.
+"""Checks whether a document with a success status contains an answer, in any protocol; it may be empty, or given up by
+its engine.
 
 A document without content is an answer if it says why it ended: after `max_tokens: 0`, or for a response that is made
 in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could contain
-an answer. An unknown form counts as an answer, because engines have forms of their own.
+an answer. A document of unknown form counts as an answer, because engines have formats of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
 references.
@@ -28,7 +28,7 @@ _BESIDE = frozenset(
         "response_type", "meta", "top_logprobs", "max_output_tokens", "max_tool_calls", "reasoning", "user", "prompt_cache_key",
     }
 )  # fmt: skip
-"""Fields that documents have besides the answer."""
+"""Fields of documents that are not part of the answer."""
 
 _NO_PLACE = _EXPLAINS | _BESIDE
 _HOLDS = ("content", "output", "data")
@@ -43,8 +43,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Return why a document is not an answer; None when it may be one. Without `has_input` there was no input to
-    answer, so an empty list of embeddings is an answer.
+    """Return why a document is not an answer; None if it may be one. Without `has_input` there was no input to process,
+    so that an empty list of embeddings is an answer.
     """
     if not isinstance(document, dict):
         return None
@@ -56,8 +56,8 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
 
 
 def _why_given_up(document: Mapping[str, Any]) -> str:
-    """Return why the engine, not the model, ended the answer; "" if the model did. vLLM then leaves the reason out of a
-    message, and says of a response that nobody could cancel that it is cancelled.
+    """Return the reason if the engine, not the model, ended the answer; "" if the model did. If vLLM gives up, a
+    message has no stop reason, and a response has the status `cancelled` although nobody could cancel it.
     """
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -69,7 +69,7 @@ def _why_given_up(document: Mapping[str, Any]) -> str:
 
 
 def is_cut(body: bytes) -> bool:
-    """Return whether bytes that are not JSON are the beginning of a JSON object, and not other data."""
+    """Return whether bytes that are not valid JSON are the beginning of a JSON object, and not other data."""
     if not _BEGINS_OBJECT.match(body):
         return False
     try:
@@ -95,7 +95,7 @@ def _is_empty(fields: Mapping[str, Any], *, has_input: bool) -> bool:
 
 
 def _says_something(choice: Any) -> bool:
-    """Return whether a choice has content, or a reason for its end. A choice that is token numbers instead of an object
+    """Return whether a choice has content or a finish reason. A choice that consists of token ids instead of an object
     has content.
     """
     if not isinstance(choice, dict):
@@ -109,10 +109,10 @@ def _says_something(choice: Any) -> bool:
 
 
 def _was_computed(usage: Any) -> bool:
-    """Return whether the engine counted output, for instance for thoughts that it does not show."""
+    """Return whether the engine counted output tokens, for instance for thoughts that it does not show."""
     return isinstance(usage, dict) and bool(usage.get("output_tokens"))
 
 
 def _holds_answer(fields: Mapping[str, Any]) -> bool:
-    """Return whether a field that may contain an answer is not empty."""
+    """Return whether any field that may contain an answer is not empty."""
     return any(value not in (None, "", [], {}) for name, value in fields.items() if name not in _NO_PLACE)

@@ -1,8 +1,8 @@
-"""What a request says about its session's relation to other sessions: parent, task, tool, compactions.
+"""Reads how a request's session relates to other sessions: its parent, task, tool, compactions.
 
-`PARENTS` and `TASKS` are the lists of fields and headers that say it, in order of precedence; docs/agents.md has the
-same lists for users. Names are bounded and hashed like names of sessions, so that a parent's name equals its session's
-name.
+`PARENTS` and `TASKS` list the fields and headers with that information, in order of precedence; docs/agents.md has the
+same lists for users. Names are bounded and hashed like session names, so that the name of a session's parent equals
+that session's own name.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _THREAD, _ASKING_THREAD, _FIRST_THREAD = b"thread-id", b"x-codex-parent-thread-i
 _WINDOW = b"x-codex-window-id"
 
 LINEAGE_HEADERS = frozenset({PARENT_HEADER, TASK_HEADER, _ASKING, _ASKING_THREAD, b"x-parent-session-id", _WINDOW})
-"""Headers that say to what a session belongs, and do not name the session itself."""
+"""Headers about a session's relations that do not name the session itself."""
 
 LONGEST_TOOL = 100
 """Maximum number of characters of a tool's name that are kept."""
 _LOOKED_AT = 64
-"""Maximum number of a prompt's newest items that are read to find the tool."""
+"""Maximum number of a prompt's newest items that are searched for the tool."""
 _MOST_DIGITS = 6
 
 
 class Place(NamedTuple):
-    """A field or header of a request that says to what its session belongs: its names, the clients that write it, and
-    how it is read.
+    """A field or header of a request about its session's relations: its names, the clients that send it, and how it is
+    read.
     """
 
     names: tuple[str, ...]
@@ -79,9 +79,11 @@ _NAMES_PARENTS = frozenset(name.encode() for place in PARENTS for name in place.
 
 
 def lineage(headers: Headers | None, document: Document, named: Named, own: str | None) -> Lineage | None:
-    """Return what the request says of its session's relations; None if it says nothing. `headers` are those that may
-    name a session or its relations, `named` makes a name safe to store, `own` is the session's own name, which is never
-    its parent.
+    """Return the relations of the request's session; None if the request has no information about them.
+
+    `headers`: the headers that may name a session or its relations.
+    `named`: makes a name safe to store.
+    `own`: the session's own name, which is never its parent.
     """
     known = headers or {}
     parent = None if _NAMES_PARENTS.isdisjoint(known) else _first(PARENTS, known, document, named, own)
@@ -103,14 +105,14 @@ def _first(places: tuple[Place, ...], headers: Headers, document: Document, name
 
 
 def _window(value: bytes) -> int | None:
-    """Return the number after the thread's name in Codex's window id."""
+    """Return the number after the thread's name in Codex's window id; None if there is none."""
     number = value.rpartition(b":")[2].strip()
     return int(number) if number.isdigit() and len(number) <= _MOST_DIGITS else None
 
 
 def newest_tool(document: Document) -> str | None:
-    """Return the name of the last called tool if the tool's result ends the prompt; None if the prompt ends otherwise,
-    or does not contain the call. Only the newest items are read.
+    """Return the name of the last called tool, if the prompt ends with that tool's result; None if it ends otherwise,
+    or if the call is not among the newest items, which alone are read.
     """
     items = document.get("messages") or document.get("input")
     if not isinstance(items, list) or not items or not _is_result(items[-1]):

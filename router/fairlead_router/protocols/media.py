@@ -1,10 +1,9 @@
-"""Images, sounds, videos and files in a prompt: the identity of each, and an estimate of the tokens that an engine
-makes of it.
+"""Images, sounds, videos and files in a prompt: what identifies each of them, and an estimate of its number of tokens.
 
-In the canonical prompt a medium is its hash, repeated over as many bytes as its tokens would take as text. So two
-prompts share a medium only if it is the same, the text after it is at about its true depth, and one length measures the
-whole prompt. Engines' reports of such prompts correct the estimate, as for every other kind of prompt
-(`fairlead.routing.knowledge.token_sizes`).
+In the canonical prompt a medium is its hash, repeated until it has as many bytes as its tokens would have as text. So
+two prompts have the same bytes for a medium only if it is the same, the text after it is at about the right depth, and
+one length measures the whole prompt. Engines' reports of such prompts correct the estimate, as for every other kind of
+prompt (`fairlead.routing.knowledge.token_sizes`).
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from fairlead_router.protocols.canonical_json import canonical_json
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1024
-"""Estimated tokens of an image of unknown size, such as an image that the engine fetches."""
+"""Estimated tokens of an image of unknown size, such as one that the engine fetches by its address."""
 PIXELS_PER_TOKEN = 28 * 28
-"""Pixels per token of an image. Qwen's vision models make a token of this number of pixels (14 x 14 patches, four to a
-token); Pixtral and InternVL of 256 to 784, Claude of 750.
+"""Pixels per token of an image. Qwen's vision models make one token from this number of pixels (14 x 14 patches, four
+to a token); Pixtral and InternVL from 256 to 784, Claude from 750.
 """
 FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
-"""The bounds to which Qwen's processor scales images; other models stay within these bounds."""
+"""The bounds in tokens to which Qwen's processor scales images; other models stay within them."""
 
 AUDIO_TOKENS_PER_SECOND = 25
-"""Tokens per second of sound of Qwen's audio models; other models make between 6 and 50."""
+"""Tokens per second of sound that Qwen's audio models make; other models make between 6 and 50."""
 AUDIO_BYTES_PER_SECOND = 16_000
-"""Bytes per second of compressed sound, at 128 kbit/s. A WAV file's header has its own rate."""
+"""Bytes per second of compressed sound, at 128 kbit/s. For a WAV file, the rate in its header counts."""
 MOST_AUDIO_TOKENS = 16_384
 
 VIDEO_TOKENS = 4096
-"""Estimated tokens of a video: 32 frames, which vLLM samples of a video, with 256 tokens per two frames."""
+"""Estimated tokens of a video: vLLM samples 32 frames, with 256 tokens for two frames."""
 FILE_TOKENS = 1024
 
 _SOURCES = (
@@ -52,17 +51,19 @@ _SOURCES = (
     "source",
     "file",
 )
-"""Fields that have a medium's content or its address. An engine identifies a medium with a `uuid` by that `uuid`."""
+"""Fields with a medium's content or address. An engine identifies a medium that has a `uuid` by it."""
 
 _HEADER = 48
-"""Number of base64 letters that contain the size of a PNG, GIF, WebP or BMP picture, or the rate of a WAV file."""
+"""Number of base64 characters at the beginning that contain the size of a PNG, GIF, WebP or BMP picture, or the rate of
+a WAV file.
+"""
 _JPEG_HEADER = 65_536
-"""Number of a JPEG's letters that are searched for its size, which follows its metadata."""
+"""Number of base64 characters of a JPEG that are searched for its size, which follows its metadata."""
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
-    """Return the modality (image, audio, video or file) of a part of a content, and the bytes that stand for the
-    medium: its hash, repeated up to a limit, but always complete once.
+    """Return the modality (image, audio, video or file) of a content part, and the bytes that stand for the medium: its
+    hash, repeated up to `most_bytes`, but always at least one whole hash.
     """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")
@@ -96,7 +97,7 @@ def _tokens(modality: str, data: str) -> int:
 
 
 def _decoded(data: str, letters: int) -> bytes:
-    """Return the beginning of base64 data, decoded; b"" if the data are not base64."""
+    """Return the decoded beginning of base64 data, from this number of characters; b"" if the data are not base64."""
     try:
         return b64decode(data[: letters - letters % 4] if len(data) > letters else data)
     except ValueError:
@@ -104,7 +105,7 @@ def _decoded(data: str, letters: int) -> bytes:
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Return width and height in pixels, from the header of a picture in base64; None if the header has none."""
+    """Return width and height in pixels, from the header of a picture in base64; None if they are not found."""
     head = _decoded(data, _HEADER)
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _pair(head[16:24], 4, "big")
@@ -152,7 +153,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _seconds(data: str) -> float:
-    """Return the length of a sound in seconds, from its size; a minute for a sound that the engine fetches."""
+    """Return the estimated duration of a sound in seconds, from its size; 60 for a sound that the engine fetches."""
     if data[:8].lower().startswith(("http://", "https://", "file://")):
         return 60.0
     head = _decoded(data, _HEADER)

@@ -1,8 +1,8 @@
-"""The gateway's table of paths: how each path is handled, where its prompt is, and which protocol it uses.
+"""The gateway's table of paths: how the request of each path is handled, where its prompt is, and its protocol.
 
-Paths are compared as received, without decoding, so a path that a proxy in front read differently never reaches an
-engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away from the
-engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
+Paths are compared as received, without decoding, so that a path which a proxy in front understood differently never
+reaches an engine. A path that is not in this table is refused, even if engines serve it. That keeps clients away from
+the engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from fairlead_router.protocols.prompts import (
 class Handling(Enum):
     """How the router handles a request.
 
-    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, subject to admission, and recorded. `SPREAD`
-    costs an engine little (no prefill) and goes to the instance with the fewest requests in flight. `UPLOAD` is a form
-    handled like `SPREAD` and streamed through. `HELD` goes to the instance that made the response named in the path.
-    `LOCAL` is answered by the router.
+    `ROUTED`: goes through the pool's scheduler; routed by prefix, queued, subject to admission, and recorded.
+    `SPREAD`: costs an engine little (no prefill); goes to the instance with the fewest requests in flight.
+    `UPLOAD`: a form that is streamed through; it goes to the instance with the fewest requests in flight.
+    `HELD`: goes to the instance that made the response named in the path.
+    `LOCAL`: the router itself responds.
     """
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
@@ -48,9 +49,10 @@ class Handling(Enum):
 class Endpoint:
     """One path of the gateway.
 
-    `streams`: whether `stream: true` asks for server-sent events; `divides`: whether a prefill and a decode instance
-    can compute an answer together; `several`: whether its prompts are conversations, each with an answer of its own;
-    `keyless`: answered without an API key.
+    `streams`: whether `stream: true` requests server-sent events.
+    `divides`: whether a prefill and a decode instance can compute an answer together.
+    `several`: whether the prompts are separate conversations, each with its own answer.
+    `keyless`: whether no API key is needed.
     """
 
     path: str
@@ -143,7 +145,7 @@ def response_id(raw_path: bytes) -> str:
 
 
 def dialect_of(raw_path: bytes) -> Dialect:
-    """Return the protocol in which to answer a request for an unknown path, guessed from the path."""
+    """Return the protocol in which to respond to a request for an unknown path, guessed from the path."""
     if raw_path.startswith(b"/v1/messages"):
         return Dialect.ANTHROPIC
     return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

@@ -1,7 +1,7 @@
-"""Fields that point an engine at a peer: the engine would connect to an address, or use another request's KV blocks, of
-the client's choice.
+"""Request fields that would make an engine connect to an address, or use another request's KV blocks, of the client's
+choice.
 
-Only the gateway sets such fields, so it refuses requests of clients that have them, in every protocol. The names are
+Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names are
 those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from fairlead_router.protocols.refusals import BadRequest
 
 KV_TRANSFER = "kv_transfer_params"
-"""vLLM's field, which the gateway itself sets where two instances compute one request."""
+"""vLLM's field, which the gateway itself sets if two instances compute one request."""
 
 PEER_FIELDS = frozenset(
     {
@@ -28,23 +28,23 @@ PEER_FIELDS = frozenset(
 _PREFIX = "bootstrap_"
 
 _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
-"""Objects whose fields an engine, or a layer before it, treats as fields of the request."""
+"""Objects in a body whose fields an engine, or a layer before it, treats as fields of the request."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
-"""Markers of peers' addresses in a request's id, where vLLM's P2P connector reads them."""
+"""Markers in a request id after which vLLM's P2P connector reads the address of a peer."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
-"""Names that hardly any body has, so that most bodies need no further check."""
+"""Field names that trigger a full check; hardly any body has one of them."""
 
 
 def is_peer_field(name: str) -> bool:
-    """Return whether a field of this name points an engine at a peer."""
+    """Return whether a field of this name may make an engine connect to a peer."""
     return name in PEER_FIELDS or name.startswith(_PREFIX)
 
 
 def refuse_peers(document: Mapping[str, Any]) -> None:
-    """Raise BadRequest for a body that sets such a field, or has an id that names peers."""
+    """Raise BadRequest for a body that sets a peer field, or has a request id with the address of a peer."""
     if not _WATCHED.isdisjoint(document) or _PREFIX in "\n".join(document):
         _refuse_peers(document)
 
@@ -64,7 +64,7 @@ def _refuse_peers(document: Mapping[str, Any]) -> None:
 
 
 def refuse_peer_addresses(field: str, request_id: str) -> None:
-    """Raise BadRequest for a request's id, from the header or body field `field`, that names peers."""
+    """Raise BadRequest for a request id, from the header or body field `field`, that has the address of a peer."""
     if any(mark in request_id for mark in _ADDRESSES):
         raise refused_peer(field)
 

@@ -1,10 +1,14 @@
-"""The effect of each field of engines' requests on the prompt: the one table from which the routing key is made.
+"""The effect of each field of engines' requests on the prompt. The routing key is made by this table alone.
 
-`RENDERS`: the engine makes tokens of the field, or makes other tokens because of it; its bytes are in the canonical
-prompt at the position where templates put it. `ROOTS`: the field adds no tokens, but the request shares no block of the
-cache with a request that has another value, or every token may change. `ROUTES`: the router reads the field, but not
-for the prompt. `IGNORED`: the field decides how the answer is made and reported. The fields are those of vLLM 0.32.0
-and SGLang 0.5.23; a test compares the table with recorded lists of both, and the key with the table.
+`RENDERS`: the engine renders the field as tokens, or renders other tokens because of it; its bytes are in the canonical
+prompt at the position where templates put it.
+`ROOTS`: the field adds no tokens, but requests with different values of it share no cached block, or have entirely
+different tokens.
+`ROUTES`: the router reads the field, but not for the prompt.
+`IGNORED`: the field only affects how the answer is generated and reported.
+
+The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test compares the table with recorded lists of both, and the
+key with the table.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """The effect of a field (see the module)."""
+    """The effect of a field; the values are explained at the beginning of the module."""
 
     RENDERS = "renders"
     ROOTS = "roots"
@@ -42,7 +46,7 @@ ROOTS: Mapping[str, object] = {
     "embed_overrides": None,
     "embed_override_token_id": None,
 }
-"""Fields that root a prompt, each with the value that has the same effect as its absence."""
+"""Fields with the effect `ROOTS`, each with the value that means the same as its absence."""
 
 _TABLE: tuple[tuple[Fate, str, str], ...] = (
     (
@@ -128,5 +132,5 @@ EXCEPTIONS: Mapping[tuple[str, str], Fate] = {
 
 
 def fate(path: str, field: str) -> Fate | None:
-    """Return the effect of a field of a request to this path; None if the table does not have the field."""
+    """Return the effect of this field in a request to this path; None if it is not in the table."""
     return EXCEPTIONS.get((path, field)) or FATES.get(field)

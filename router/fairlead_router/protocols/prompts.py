@@ -1,9 +1,10 @@
-"""The prompt of a request as routing compares and counts it: from each protocol's document to canonical bytes.
+"""The prompt of a request for routing: a document of any protocol becomes canonical bytes, which routing compares and
+counts.
 
 The bytes come from everything that changes the tokens which an engine computes, and from nothing else; `prompt_fields`
-has the effect of every field of engines' requests. The same conversation gives the same bytes in every protocol, so
-that it finds the same cached prefix. An engine judges its input itself: unreadable parts add nothing to the bytes. Only
-a document without its prompt, or with one of a type that no engine takes, is refused here.
+has the effect of every field of engines' requests. The same conversation has the same bytes in every protocol, so that
+it finds the same cached prefix. An engine validates its input itself: unreadable parts add nothing to the bytes. Only a
+document whose prompt is missing, or has a type that no engine accepts, is refused here.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ Document = dict[str, Any]
 
 
 class Prompt(NamedTuple):
-    """A canonical prompt. `text` are its bytes; `kinds` say what the prompt has besides plain text (`TOOLS`, `MEDIA`);
-    `root` are values that render no byte but on which all tokens depend, such as a salt.
+    """A canonical prompt.
+
+    `text`: its bytes.
+    `kinds`: what it has besides plain text (`TOOLS`, `MEDIA`).
+    `root`: values that add no bytes but affect all tokens, such as a salt.
     """
 
     text: bytes
@@ -35,33 +39,35 @@ class Prompt(NamedTuple):
 
 
 PromptReader = Callable[[Document], Prompt]
-"""A function from a decoded body to its prompt. Raises BadRequest naming the field at fault."""
+"""A function from a decoded body to its prompt. Raises BadRequest, which names the invalid field."""
 
 _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
-"""Fields in which documents to compare have their text."""
+"""Fields that hold text, in documents that are compared for reranking or scoring."""
 
 _DEEPEST = 8
-"""Maximum nesting of parts that is read: no protocol nests deeper, and a client's nesting must not exhaust
-the stack.
+"""Maximum nesting of content parts that is read. No protocol nests deeper, and a client's nesting must not exhaust the
+stack.
 """
 
 
 _shown = Repr()
-"""Writes the beginning of a value only, because a client's value may have millions of items, or be nested too deeply to
-write.
+"""Formats only the beginning of a value, because a client's value may have millions of items, or be nested too deeply
+to format.
 """
 _shown.maxstring = 60
 
 
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
-    """Return a 400 that names field, value and remedy; None means that the field is missing."""
+    """Return a 400 that names the field, its value and a remedy; a value of None means that the field is missing."""
     if value is None:
         return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
     return BadRequest(400, "invalid_field", f"{field}: {_shown.repr(value)[:60]} cannot be used; {remedy}", field)
 
 
 def chat_prompt(document: Document) -> Prompt:
-    """Return the prompt of a chat: its messages with what its template renders before them (see `rendered_chats`)."""
+    """Return the prompt of a chat: its messages, after everything that its template renders before them (see
+    `rendered_chats`).
+    """
     messages = _listed("messages", document.get("messages"), "messages")
     if document.get("input_ids"):
         return Prompt(_input_bytes("input_ids", document["input_ids"]), 0, _root(document))
@@ -71,7 +77,7 @@ def chat_prompt(document: Document) -> Prompt:
 
 
 def batch_prompt(document: Document) -> Prompt:
-    """Return the prompt of a batch: its conversations, one after the other."""
+    """Return the prompt of a batch: its conversations one after the other."""
     into = Pieces()
     kinds = 0
     for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
@@ -82,8 +88,8 @@ def batch_prompt(document: Document) -> Prompt:
 
 
 def completion_prompt(document: Document) -> Prompt:
-    """Return the prompt from `prompt` (text, texts or token ids) and `suffix`, the text that follows the answer.
-    Embedded prompts count as media.
+    """Return the prompt from `prompt` (text, texts or token ids), and from `suffix`, the text that follows the answer.
+    Prompt embeddings count as media.
     """
     embeds = document.get("prompt_embeds")
     if document.get("prompt") is None and embeds is not None:
@@ -148,8 +154,8 @@ def no_prompt(document: Document) -> Prompt:
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """Return a reader that joins the texts of these fields, as far as they are present; `messages` are a chat, `images`
-    media in one text each.
+    """Return a reader that joins the texts of these fields, as far as they are present. `messages` is read as a chat,
+    `images` as one medium in each text.
     """
 
     def read(document: Document) -> Prompt:
@@ -178,8 +184,8 @@ def _embedded(embeds: object) -> bytes:
 
 
 def _root(document: Document) -> bytes:
-    """Return the values that render no byte of the prompt but on which all of it depends: fields of `ROOTS` that are
-    set to another value than their default.
+    """Return the values that add no bytes to the prompt but change all of its tokens: fields of `ROOTS` whose value is
+    not the default.
     """
     if _ROOTS.isdisjoint(document):
         return b""
@@ -194,7 +200,9 @@ def _listed(field: str, value: object, items: str) -> list[Any]:
 
 
 def _collect(value: object, into: Pieces, depth: int) -> int:
-    """Append the texts and media of a value; return its kinds."""
+    """Append the texts and media of a value to `into`. Return what the value has besides plain text (`TOOLS`,
+    `MEDIA`).
+    """
     kinds = 0
     if isinstance(value, str):
         into.append(value.encode())

@@ -1,4 +1,4 @@
-"""The router's own error answers: bodies in the client's protocol with a named reason, and their headers."""
+"""The router's own error responses: a body in the client's protocol with a reason, and headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorAnswer:
-    """A complete answer: HTTP status, headers and JSON body."""
+    """A complete error response: HTTP status, headers and JSON body."""
 
     status: int
     headers: Headers
@@ -26,9 +26,11 @@ class ErrorAnswer:
 
 
 class BadRequest(Exception):
-    """A client's request that cannot be used.
+    """A client's request that is refused as invalid.
 
-    `code` is the error's name, `param` the field of the body at fault; `extra` are headers of the answer.
+    `code`: the error's name.
+    `param`: the invalid field of the body.
+    `extra`: headers of the response.
     """
 
     def __init__(self, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None) -> None:
@@ -40,7 +42,7 @@ class BadRequest(Exception):
         self.extra = extra or []
 
     def answer(self, dialect: Dialect = Dialect.OPENAI, *, close: bool = False) -> ErrorAnswer:
-        """Return the answer to send; with `close` the connection ends after it."""
+        """Return the response to send; with `close` the connection ends after it."""
         extra: Headers = [*self.extra, (b"connection", b"close")] if close else self.extra
         return error_answer(dialect, self.status, self.code, self.message, self.param, extra)
 
@@ -48,7 +50,7 @@ class BadRequest(Exception):
 def error_answer(
     dialect: Dialect, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None
 ) -> ErrorAnswer:
-    """Return an error answer with the protocol's body and `extra` headers."""
+    """Return an error response with a body in the protocol's format, and `extra` headers."""
     body = error_body(dialect, status, code, message, param)
     headers: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     headers.extend(extra or [])
@@ -56,7 +58,7 @@ def error_answer(
 
 
 def body_too_large(limit: int, setting: str) -> BadRequest:
-    """Return a 413 for a body that is too large; `setting` is the variable that sets the limit."""
+    """Return a 413 for a body that is too large; `setting` names the environment variable of the limit."""
     return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
 
 
@@ -69,13 +71,13 @@ MEMORY_FULL = "body_memory_full"
 
 
 def memory_full() -> BadRequest:
-    """Return a 503 for a body for which there is no memory now."""
+    """Return a 503 for a body for which the router has no memory now."""
     message = "the bodies of all requests take as much memory as they may (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
     return BadRequest(503, MEMORY_FULL, message, None, [(b"retry-after", b"1")])
 
 
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
-    """Return a 500 for a bug of the router. The answer has an id that finds the bug in the log, never a traceback."""
+    """Return a 500 for a bug of the router. The response has an id that finds the bug in the log, never a traceback."""
     message = f"the router failed to handle this request; its log has the details under {request}"
     return error_answer(dialect, 500, "internal_error", message)
 
@@ -83,7 +85,9 @@ def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
 def _dropped(
     dialect: Dialect, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers, status: int | None = None
 ) -> ErrorAnswer:
-    """Return the answer for a dropped request, with the reason's own status unless another `status` is given."""
+    """Return the response for a request that was dropped for this reason, with the reason's own status unless another
+    `status` is given.
+    """
     word = reason.value.encode()
     headers: Headers = [(b"x-llm-d-request-dropped-reason", word), (b"x-fairlead-rejection", word), *extra]
     if retry_after_seconds is not None:
@@ -94,8 +98,8 @@ def _dropped(
 def refusal_answer(
     refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI, engine: Sequence[tuple[bytes, bytes]] = ()
 ) -> ErrorAnswer:
-    """Return the answer for a scheduler's refusal, with its status, Retry-After and reason; `engine` are headers of the
-    last engine that was tried.
+    """Return the response for a scheduler's refusal: status, Retry-After and reason. `engine`: headers of the last
+    engine that was tried.
     """
     extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
     return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra, refusal.status)
@@ -109,8 +113,11 @@ def upstream_failed(
     engine: Sequence[tuple[bytes, bytes]] = (),
     decided: Dispatch | None = None,
 ) -> ErrorAnswer:
-    """Return a 502: engines were tried and no engine answered completely. The last engine, with the headers `engine`,
-    asks for a retry after `retry_after` seconds. `decided` is the decision of a routed request.
+    """Return a 502: engines were tried, and none of them answered completely.
+
+    `retry_after`: seconds after which the last engine wants a retry.
+    `engine`: headers of the last engine.
+    `decided`: the decision about a routed request; None for other requests.
     """
     extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
     return _dropped(dialect, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
@@ -122,12 +129,12 @@ def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) 
 
 
 def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """Return a 503: the pool is meant to have no instances, and no request changes that."""
+    """Return a 503: the pool has no instances on purpose, and requests do not make it start one."""
     message, retry_after = why_closed(table, now)
     return _dropped(dialect, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 
 
 def shutting_down(dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """Return a 503 while this router drains; another router serves."""
+    """Return a 503 while this router drains; other routers serve."""
     message = "this router is shutting down; send the request again"
     return _dropped(dialect, RejectionReason.SHUTTING_DOWN, message, 1.0, [(b"connection", b"close")])

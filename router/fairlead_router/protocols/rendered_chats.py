@@ -1,14 +1,14 @@
-"""A chat as the bytes that routing compares: everything that an engine's template renders, in the order in which
-templates render it, and nothing else.
+"""Converts a chat to the bytes that routing compares: everything that an engine's template renders, in the order of
+templates, and nothing else.
 
-No template is applied. Routing only needs that two prompts have the same beginning here exactly as far as they do in
-tokens. So the order is that of the templates of Qwen, Llama and Hermes, whose tools come before the system text:
+No template is applied. Routing only needs the bytes of two prompts to agree from the beginning exactly as far as their
+tokens do. So the order is that of the templates of Qwen, Llama and Hermes, which put tools before the system text:
 
-    template arguments, tools, documents, system text and messages; each message: thoughts, content, calls of tools
+    template arguments, tools, documents, system text and messages; each message: thoughts, content, tool calls
 
 Marks that no text can contain (their first byte does not occur in UTF-8) separate these parts, so different chats have
-different bytes. The bytes of a continued chat begin with all bytes of the earlier chat. Ids of calls have no bytes:
-most templates do not render them (Mistral's and Kimi K2's do), and within a conversation they never change.
+different bytes. The bytes of a continued chat begin with all bytes of the earlier chat. Ids of tool calls have no
+bytes: most templates do not render them (Mistral's and Kimi K2's do), and within a conversation they never change.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from fairlead_router.protocols.media import medium
 Chat = Mapping[str, Any]
 
 TOOLS, MEDIA = 1, 2
-"""What a chat has besides plain text; tokens of such prompts are counted separately (`gateway.routed_requests`)."""
+"""What a chat has besides plain text. The size of a token is learned for each of these kinds of prompts
+(`gateway.routed_requests`).
+"""
 
 _NEXT_PART = b"\xfd"
-"""Separates the parts of a content."""
+"""A mark between the parts of a message's content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of one prompt's media: a million tokens. A few bytes of a body can name a video, whose
-stand-in has thousands of bytes.
+"""Maximum number of bytes that stand for one prompt's media: a million tokens. A few bytes of a body can refer to a
+video, which thousands of bytes stand for.
 """
 
 
 class Pieces(list[bytes]):
-    """The bytes of a prompt, piece by piece."""
+    """Collects the bytes of a prompt, piece by piece."""
 
     _media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the modality of a medium and its stand-in, which is only its hash once the prompt's media have reached
-        their maximum.
+        """Return the modality of a medium and the bytes that stand for it. Once the prompt's media have reached their
+        maximum, these bytes are only the hash.
         """
         modality, found = medium(part, self._media_left)
         self._media_left = max(0, self._media_left - len(found))
@@ -54,7 +56,7 @@ class Pieces(list[bytes]):
 
 
 def mark(word: str) -> bytes:
-    """Return the mark that begins a part of a chat: a role, or the kind of the following part."""
+    """Return the mark at the beginning of a part of a chat; `word` is a role or the type of the part."""
     return b"\xff%s\xfe" % word.encode()
 
 
@@ -70,17 +72,16 @@ _BEFORE = frozenset({*_TEMPLATE_ARGUMENTS, "tools", "documents"})
 _AFTER = frozenset({"add_generation_prompt", "continue_final_message"})
 
 _FIELDS = frozenset({"name", "task", "tools"})
-"""The fields of a message that templates get besides its content. A tool's name is known from the call that
-it answers.
-"""
+"""The fields of a message that templates get in addition to its content. A tool's name is known from the tool call."""
 
 _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
-"""Types of parts that are text, with the field that has the text."""
+"""Types of content parts that are text, each with the name of its text field."""
 
 
 def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
-    """Append the bytes of a chat. Returns the kinds of content besides plain text: `TOOLS`, `MEDIA`, both or 0.
-    `generates` is the default of `add_generation_prompt`.
+    """Append the bytes of a chat to `into`. Return what the chat has besides plain text: `TOOLS`, `MEDIA`, both or
+    0.
+    `generates`: the default of `add_generation_prompt`.
     """
     kinds = 0 if _BEFORE.isdisjoint(chat) else _render_before(chat, into)
     plain = _PLAIN
@@ -105,7 +106,7 @@ def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: boo
 
 
 def _render_before(chat: Chat, into: Pieces) -> int:
-    """Append the parts before the messages."""
+    """Append everything that is rendered before the messages. Return what it has besides plain text."""
     arguments = {field: value for field in _TEMPLATE_ARGUMENTS if (value := chat.get(field))}
     if arguments:
         into += (_ARGUMENTS, canonical_json(arguments))
@@ -125,8 +126,8 @@ def _render_before(chat: Chat, into: Pieces) -> int:
 
 
 def _declarations(tools: list[Any]) -> bytes:
-    """Return the tools as templates get them, cached by the hash of the client's tools: agents send tens of kB of the
-    same tools with every request.
+    """Return the declarations of tools as templates get them. They are cached by the hash of the client's tools,
+    because agents send tens of kB of the same tools with every request.
     """
     given = canonical_json(tools)
     digest = xxh3_128_digest(given)
@@ -142,12 +143,12 @@ def _declarations(tools: list[Any]) -> bytes:
 
 _MOST_REMEMBERED, _LARGEST_REMEMBERED = 64, 256 * 1024
 _declarations_known: dict[bytes, bytes] = {}
-"""The cached declarations, the newest last."""
+"""The cached declarations by hash, the newest last."""
 
 
 def _declared(tool: object) -> object:
-    """Return the part of a tool, in a chat's or Anthropic's form, that a template gets, in the engine's order of
-    fields; schemas keep their own order.
+    """Return the part of a tool's declaration that a template gets, from a chat's or Anthropic's form, with its fields
+    in the engine's order; schemas keep their own order.
     """
     if not isinstance(tool, dict):
         return tool
@@ -208,8 +209,8 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """Return the bytes of one part of a content (a text or an object), and its kinds besides text; None if the part
-    adds nothing.
+    """Return the bytes of one content part (a text or an object), None if it has none; and what it has besides plain
+    text.
     """
     if isinstance(part, str):
         text: object = part
@@ -252,7 +253,9 @@ def _render_calls(message: Chat, into: Pieces) -> int:
 
 
 def _parsed(arguments: str) -> bytes:
-    """Return the arguments of a call as templates get them: an object, however its JSON was written."""
+    """Return the arguments of a tool call as templates get them: as a decoded object, so that its JSON formatting does
+    not matter.
+    """
     return _short(arguments) if len(arguments) <= _SHORT else _object(arguments)
 
 
@@ -273,7 +276,7 @@ def _object(arguments: str) -> bytes:
 
 
 _short = lru_cache(maxsize=4096)(_object)
-"""Caches the short objects of a conversation's calls, which are sent again with each of its turns."""
+"""Caches the encoded short objects of tool calls, because a conversation sends them again with each turn."""
 
 _PASSING = frozenset({"id", "status", "cache_control"})
 
@@ -283,8 +286,8 @@ def _lasting(item: Chat) -> Chat:
 
 
 def settled(text: str) -> str:
-    """Return a system text without the parts that clients change with every request: the line of an attribution at its
-    beginning, the figures of dates, times and remaining budgets at its end.
+    """Return a system text without the parts that clients change with every request: an attribution line at its
+    beginning, and the numbers of dates, times and remaining budgets in its last lines.
     """
     text = without_billing(text)
     tail = text[-_TAIL:]
@@ -294,7 +297,7 @@ def settled(text: str) -> str:
 
 _TAIL = 240
 _MOST_MOVING = 4
-"""Number of lines at the end of a text that are checked, besides empty lines and closing tags."""
+"""Number of lines at the end of a text that are checked for changing numbers, besides empty lines and closing tags."""
 _CLOSING = re.compile(r"</[\w:.-]{1,60}>\s*")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _WHEN = re.compile(
@@ -310,7 +313,7 @@ _FIGURES = re.compile(rf"\b{_MONTH}(?= ?\d)|(?<=\d )\b{_MONTH}|\b(?:mon|tues|wed
 
 @lru_cache(maxsize=2048)
 def _still(tail: str) -> str:
-    """Return the end of a system text, without the figures of its last lines that change with every request."""
+    """Return the end of a system text without the numbers that change with every request."""
     at = len(tail)
     still = tail
     for _ in range(_MOST_MOVING):
@@ -325,7 +328,7 @@ def _still(tail: str) -> str:
 
 
 def _moves(line: str) -> bool:
-    """Return whether a line has a date, a time or the rest of a budget."""
+    """Return whether a line has a date, a time or a remaining budget."""
     if _NUMBER.search(line) is None:
         return False
     name = _NAMES_WHEN.search(line)

@@ -1,4 +1,4 @@
-"""Reads requests: checks fields, extracts the prompt for routing, and builds the headers for an engine."""
+"""Parses requests: checks fields, extracts the prompt for routing, and builds the headers for an engine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from fairlead_router.protocols.session_names import SESSION_HEADERS
 
 
 class ParsedRequest:
-    """The parts of a body that routing and proxying need.
+    """The parts of a request that routing and proxying need.
 
-    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names no
-    model, which leaves the choice to the engine; `answers` is the number of answers that it asks for.
+    `body`: the body in UTF-8.
+    `document`: the decoded body.
+    `prompt`: the canonical bytes.
+    `model`: the requested model; None leaves the choice to the engine.
+    `answers`: the number of requested answers.
     """
 
     __slots__ = ("answers", "body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
@@ -49,12 +52,12 @@ class ParsedRequest:
         self.answers = 1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint)
 
     def renamed(self, model: str) -> bytes:
-        """Return the body with the name by which the engine knows the model; nothing else changes."""
+        """Return the body with the engine's name of the model in place of the client's; nothing else changes."""
         return edited(self.body, self.document, {"model": model})
 
 
 def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
-    """Return the request in a body. Raises BadRequest (400) naming the field at fault."""
+    """Parse the request in a body. Raises BadRequest (400), which names the invalid field."""
     if len(body) > MANY_BYTES:
         _refuse_many_values(body)
     try:
@@ -73,8 +76,9 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
 
 MANY_BYTES = 4 * 1024 * 1024
 MOST_VALUES = 1_500_000
-"""Maximum number of objects, lists and their members in a large body. Decoded, they take up to thirty times the body's
-bytes: a body of 32 MiB would take all the memory of a router. A prompt of a million token ids has a million values.
+"""Maximum number of JSON values (objects, lists and their members) in a large body. Decoded, they take up to thirty
+times the body's bytes: a body of 32 MiB would take all the memory of a router. A prompt of a million token ids has a
+million values.
 """
 
 
@@ -86,7 +90,7 @@ def _refuse_many_values(body: bytes) -> None:
 
 
 DEEPEST_BODY = 254
-"""Maximum nesting of objects and lists. No client comes near it, and engines' readers fail at depths of their own.
+"""Maximum nesting of objects and lists in a body. Clients nest far less, and engines' parsers have limits of their own.
 
 The depth is measured only in bodies with rows of closing brackets: measuring each body would cost as much as decoding
 it.
@@ -114,14 +118,14 @@ _NO_NUMBER = re.compile(
     re.DOTALL,
 )
 """Matches a string, NaN or Infinity, or a number that may be too large for a double: one with an exponent or 300
-digits. Each number is tried only at its beginning, and each string up to its end; otherwise a body could take a time
-that grows with the square of its length.
+digits. Each number is tried only at its beginning, and each string is matched to its end; otherwise the time could grow
+with the square of the body's length.
 """
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
-    """Read what Python's JSON reader, and so an engine, accepts beyond the standard: UTF-8 with a byte order mark,
-    UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document,
+    """Parse what Python's JSON reader, and so an engine, accepts beyond the standard: UTF-8 with a byte order mark,
+    UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Return the body in UTF-8 and the decoded document,
     in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
     """
     try:
@@ -145,13 +149,15 @@ _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
 _LARGEST = 2**53
-"""Largest limit of an answer's tokens that is kept: engines have no maximum of their own, and a model's context length
-is far below.
+"""Largest limit of an answer's tokens that is used; a larger limit is reduced to it. Engines have no maximum, and every
+model's context length is far below it.
 """
 
 
 def _flag(field: str, value: object) -> bool:
-    """Return a boolean as engines read it (pydantic's lax mode): also 0, 1 and words."""
+    """Return a boolean as engines convert it (pydantic's lax mode), which also accepts 0, 1 and words such as
+    "true".
+    """
     if isinstance(value, bool) or value is None:
         return bool(value)
     word = value.lower() if isinstance(value, str) else ""
@@ -163,8 +169,8 @@ def _flag(field: str, value: object) -> bool:
 
 
 def _limit(document: Document, dialect: Dialect) -> int:
-    """Return the limit of an answer's tokens from the protocol's field, as engines read a whole number (pydantic's lax
-    mode): also 100.0 and "100"; 0 = no limit.
+    """Return the limit of an answer's tokens, from the field of the protocol; 0 = no limit. It is converted to an
+    integer as in engines (pydantic's lax mode), which also accept 100.0 and "100".
     """
     field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
     if dialect is Dialect.OPENAI and document.get("max_completion_tokens") is not None:
@@ -182,7 +188,9 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
 def _answers(document: Document, endpoint: Endpoint) -> int:
-    """Return how many answers an engine makes: `n` for each prompt. A number that engines refuse counts as one."""
+    """Return the number of answers that the request asks for: `n` for each prompt. A value that engines refuse counts
+    as 1.
+    """
     each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
     prompts = document.get("messages" if endpoint.several else "prompt")
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
@@ -209,32 +217,35 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""Headers that only this system may send to an engine, whether this router or a proxy forwards the request."""
+"""Headers of a client that are never forwarded to an engine, by this router or by a proxy: only Fairlead and side-cars
+may set them.
+"""
 
 _LONGEST_ID = 256
 
 
 def is_shown_id(request_id: str) -> bool:
-    """Return whether the answer repeats a client's id of a request: only a short and printable id."""
+    """Return whether a client's request id is used in the response: only if it is short and printable."""
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""The header by which vLLM and SGLang assign a request to a data-parallel rank, in place of their own balancing."""
+"""The header by which a request names its data-parallel rank to vLLM and SGLang, in place of their own balancing."""
 
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
 )
 LONGEST_KNOWN = 64
-"""Maximum number of bytes of a header's name that is remembered."""
+"""Maximum number of bytes of a header name that is cached."""
 
 
 def is_credential(name: bytes) -> bool:
-    """Return whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+    """Return whether a header of this lower-case name holds a credential of its client, for this gateway or another
+    system.
 
-    Such headers reach engines only where a pool's spec says so. They are recognised by the ends of their names, because
-    each product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`,
+    Such headers are sent to engines only if the pool's spec allows it. They are recognised by the ends of their names,
+    because each product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`,
     `x-forwarded-access-token` …
     """
     return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
@@ -252,7 +263,7 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """Return the treatment of a client's header; `_READ` headers are read before they are dropped."""
+    """Return how a client's header is treated; `_READ` means that it is read and not forwarded."""
     if name in (b"connection", b"x-request-id"):
         return _READ
     if name in _WITHHELD or name.startswith(b"x-fairlead-"):
@@ -263,11 +274,11 @@ def _fate(name: bytes) -> int:
 def forwarded_headers(
     headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
 ) -> tuple[bytes, dict[bytes, bytes] | None, bytes | None]:
-    """Return the header block for the engine, the client headers that may name a session, and the client's request id.
-    Names must be lower case.
+    """Return the header block for the engine, the headers that may name a session (None if there are none), and the
+    client's request id (None if there is none). Header names must be lower case.
 
-    The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
-    for a request id that names peers of the engine.
+    The client's credentials are for this gateway; they are included only with `credentials`. Raises BadRequest for a
+    request id with the address of a peer of the engine.
     """
     most = _CREDENTIALS if credentials else _PASSED
     kept: list[tuple[bytes, bytes]] = []
@@ -295,9 +306,9 @@ def forwarded_headers(
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
-    """Return request line and headers for an engine, without `host` and the closing empty line.
+    """Return the request line and headers for an engine, without `host` and without the final empty line.
 
-    `length` None: the request has no body, or a chunked body.
+    `length`: the body's length in bytes; None = there is no body, or it is `chunked`.
     """
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]

@@ -1,8 +1,8 @@
-"""The session of a request, by the names that clients give their conversations: which headers and fields count, and in
-which order.
+"""The session of a request, by the names that clients give their conversations: which headers and fields are used, and
+in which order.
 
-`SOURCES` is the one list. The first source with a usable name gives the session. The names in later sources are used
-instead if that name turns out to be shared by several conversations (`fairlead.routing.knowledge.shared_names`). The
+`SOURCES` is the only list. The first source with a usable name gives the session. If that name turns out to be shared
+by several conversations (`fairlead.routing.knowledge.shared_names`), the names in later sources are used instead. The
 last resort is the beginning of the conversation itself. docs/gateway.md has the same list for users.
 
 Values are opaque: an instance's address in a value is never trusted.
@@ -25,9 +25,11 @@ POOL_HEADER_PLACE = "the pool's session header"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A header or field of a request that may name its session. `place` is a header in lower case, or the path of a
-    field of the body with dots; `within` is a further header that distinguishes the agents of one session; `who` names
-    the clients that send it, with the source of that knowledge.
+    """A header or field of a request that may name its session.
+
+    `place`: a header name in lower case, or the path of a body field with dots.
+    `within`: a further header that distinguishes the agents of one session.
+    `who`: the clients that send it, and where that is documented.
     """
 
     place: str
@@ -35,7 +37,7 @@ class Source:
     is_header: bool = False
     within: str = ""
     embedded: bool = False
-    """Whether the session's id is embedded in a longer value; a value without such an id names no session."""
+    """Whether the session's name is only a part of the value; a value without such a part names no session."""
 
 
 def _header(place: str, who: str, within: str = "") -> Source:
@@ -81,39 +83,39 @@ SOURCES = (
 """All sources of a session's name, in order of precedence."""
 
 LONGEST_NAME = 200
-"""Maximum number of characters of a name that is stored and shown unchanged."""
+"""Maximum number of characters of a session name that is stored and shown unchanged."""
 
 MOST_NAMES = 4
-"""Maximum number of one request's names that are kept."""
+"""Maximum number of session names that are kept of one request."""
 
 _FIELDS = tuple(source for source in SOURCES if not source.is_header)
 _NAMED_HEADERS = tuple((source.place.encode(), source.within.encode()) for source in SOURCES if source.is_header)[1:]
-"""All named headers except the pool's own."""
+"""All headers of `SOURCES` except the pool's own, each with its `within` header."""
 SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name) | LINEAGE_HEADERS
-"""Headers that may name a session, besides the pool's own, or say to what it belongs."""
+"""All headers that may name a session or its relations, except the pool's own."""
 _PATHS = tuple((source, source.place.split(".")[0], tuple(source.place.split(".")[1:]) or ("id",)) for source in _FIELDS)
-"""Each source with the field of the body and the fields within it; a field that may be an object has its
-name in `id`.
+"""Each source in the body, with the top-level field and the fields within it. If the field may be an object, the name
+is in its field `id`.
 """
 _TOP_FIELDS = frozenset(top for _, top, _ in _PATHS)
 
 _CREDENTIAL = re.compile(r"(?i)(?:bearer|basic)\s|sk-|eyJ[\w-]+\.|gh[a-z]_|github_pat_|glpat-|hf_|xox[a-z]-|AKIA|AIza")
-"""The beginnings of keys and tokens; some clients put their key into the field for a user's name."""
+"""Matches the beginning of a key or token; some clients put their key into the field for a user's name."""
 
 _CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
-"""The session's id in the ids that older versions of Claude Code wrote, before JSON:
-user_<hash>_account_<uuid>_session_<uuid>.
-"""
+"""Matches the session in user ids of older versions of Claude Code: user_<hash>_account_<uuid>_session_<uuid>."""
 
 
 def session_names(
     headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None
 ) -> tuple[str, ...]:
-    """Return the usable names of a request's session in the order of `SOURCES`, each once. `headers` are the request's
-    headers that may name the session; `previous` is the session of the response that the request continues, or that
-    response's id.
+    """Return the usable names of a request's session in the order of `SOURCES`, without duplicates.
 
-    A header or field without a usable name counts as empty: the request is not refused for it.
+    `headers`: the request's headers that may name the session.
+    `pool_header`: the name of the pool's own header.
+    `previous`: the session of the stored response that the request continues, or that response's id.
+
+    A header or field without a usable name is ignored; the request is not refused for it.
     """
     if not headers and _TOP_FIELDS.isdisjoint(document):
         return ()
@@ -155,8 +157,8 @@ def _raw_names(headers: Mapping[bytes, bytes] | None, pool_header: bytes, docume
 
 
 def _embedded_session(user: str) -> str:
-    """Return the session in a user's id as Claude Code writes it: JSON with `session_id`, or `…_session_<uuid>` at its
-    end; "" if there is no session.
+    """Return the session in a user id of Claude Code: JSON with `session_id`, or a text that ends in `_session_<uuid>`;
+    "" if there is none.
     """
     if user.startswith("{"):
         try:
@@ -170,8 +172,8 @@ def _embedded_session(user: str) -> str:
 
 
 def session_name(raw: str) -> str:
-    """Return a name that is safe to store and show: a name that is long, not printable, or possibly a secret is
-    replaced by its hash. Returns "" for a blank name, which names no session.
+    """Return a session name that is safe to store and show: a name that is long, not printable, or possibly a secret is
+    replaced by its hash. Return "" for a blank name.
     """
     name = raw.strip()
     if not name:
@@ -182,11 +184,11 @@ def session_name(raw: str) -> str:
 
 
 def beginning(document: Document, seed: int) -> int:
-    """Return a hash of how the conversation begins: of what the user said before the first answer, which every turn
-    repeats. Returns 0 if the request has no such part, or if only its engine knows how the conversation began.
+    """Return a hash of the beginning of the conversation: of the user's texts before the first answer, which every turn
+    repeats. Return 0 if there are none, or if the beginning is stored only at the engine.
 
-    System texts are left out, because some clients change them from one request to the next; `seed` is a hash of how
-    the prompt begins.
+    System texts are left out, because some clients change them from one request to the next. `seed`: a hash of how the
+    prompt begins.
     """
     if document.get("previous_response_id") or document.get("conversation"):
         return 0

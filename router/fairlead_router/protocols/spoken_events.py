@@ -1,5 +1,5 @@
-"""The meaning of a streamed answer's events, in each protocol: content, the answer's end, a failure, or counts of
-tokens.
+"""Extracts from the events of a streamed answer, in each protocol: content, the answer's end, failures and token
+counts.
 
 Sources: OpenAI's and Anthropic's references of streamed events, and the events that vLLM 0.32 and SGLang send for them.
 """
@@ -15,7 +15,9 @@ from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.usages import Figures
 
 GAVE_UP = ("error", "abort")
-"""Reasons for an end that are the engine's: its client is still there. Engines abort what they have when they stop."""
+"""Finish reasons that show that the engine gave up, and not the model or the client. Engines abort their requests when
+they stop.
+"""
 
 _LONGEST_MESSAGE = 500
 _STATUSES = frozenset(status.value for status in HTTPStatus if status.value >= 400)
@@ -36,8 +38,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure; 0 if it
-    gives none.
+    """Why an answer with a success status is not a valid answer. `status`: the engine's own code for the failure; 0 if
+    it gives none.
     """
 
     message: str
@@ -45,7 +47,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """Return the failure that an error object, or a text in its place, reports."""
+    """Return the failure that an error object, or a text in its place, describes."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):
@@ -55,7 +57,7 @@ def failure_of(error: Any) -> Failure:
 
 
 def _words(value: Any) -> str:
-    """Return an engine's message in a form that is safe in an answer and a log."""
+    """Return an engine's message in a form that is safe in a response and in a log."""
     if isinstance(value, list | dict):
         try:
             value = orjson.dumps(value)[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace")
@@ -74,27 +76,27 @@ def _status_of(code: Any, kind: Any) -> int:
 
 
 class Spoken:
-    """The facts from the events of one answer so far. `hear` reads the next event."""
+    """Collects facts from the events of one answer. `hear` reads the next event."""
 
     __slots__ = ("closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
 
     def __init__(self) -> None:
         self.started = False
-        """Whether there was a piece of generated content."""
+        """Whether any generated content has arrived."""
         self.deltas = 0
         """Number of events with generated content."""
         self.done = False
         """Whether the protocol's last event arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
-        """The numbers of the choices that have begun, and of those that have ended with a reason."""
+        """The indexes of the choices that have ended with a finish reason; `opened` has those that have begun."""
         self.failure: Failure | None = None
         self.figures = Figures()
         self.told_at = 0
-        """The value of `deltas` when the engine last reported its count."""
+        """The value of `deltas` when the engine last reported its number of output tokens."""
         self.response_id: str | None = None
         self.only_counts = False
-        """Whether the last event has only the engine's counts."""
+        """Whether the last event has only the engine's token counts."""
 
     @property
     def finished(self) -> bool:
@@ -103,12 +105,12 @@ class Spoken:
 
     @property
     def goes_on(self) -> bool:
-        """Whether further events count, because neither the last event nor a failure has arrived."""
+        """Whether further events are read, because neither the last event nor a failure has arrived."""
         return not self.done and self.failure is None
 
     @property
     def is_answer(self) -> bool:
-        """Whether the answer has content, or a reason to end without content."""
+        """Whether the answer has content, or a finish reason without content."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
@@ -116,9 +118,7 @@ class Spoken:
         raise NotImplementedError
 
     def hear_plain(self) -> None:
-        """Read the next event, which has only text of the single choice; the caller counts it with the
-        events like it.
-        """
+        """Read an event that has only text of the single choice. The caller counts it together with similar events."""
         self.only_counts = False
         self.started = True
         self.opened.add(0)
@@ -136,7 +136,7 @@ class Spoken:
             self.told_at = self.deltas
 
     def _hear_chunk(self, document: dict[str, Any]) -> None:
-        """Read a chunk of a chat or completion. Some engines answer with such chunks in every protocol."""
+        """Read a chunk of a chat or completion. Some engines send such chunks in every protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False
@@ -166,7 +166,7 @@ class Spoken:
 
 
 class SpokenChoices(Spoken):
-    """The facts from the chunks of OpenAI's chats and completions."""
+    """Collects facts from the chunks of OpenAI's chats and completions."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ class SpokenChoices(Spoken):
 
 
 class SpokenMessage(Spoken):
-    """The facts from the events of Anthropic's protocol."""
+    """Collects facts from the events of Anthropic's protocol."""
 
     __slots__ = ()
 
@@ -217,7 +217,7 @@ class SpokenMessage(Spoken):
             self.done = True
 
     def _hear_end(self, delta: Any) -> None:
-        """The message's reason to end. vLLM says null where the engine gave up, not the model."""
+        """Read the message's stop reason. vLLM sends null if the engine, not the model, ended the message."""
         if isinstance(delta, dict) and "stop_reason" in delta:
             if delta["stop_reason"]:
                 self.closed.add(0)
@@ -225,15 +225,13 @@ class SpokenMessage(Spoken):
                 self.failure = self.failure or Failure("it ended without a stop_reason")
 
     def _hear_block(self, block: Any) -> None:
-        """Read the beginning of a block. A block is empty then, except that the block of a tool call has the name that
-        the model chose.
-        """
+        """Read the beginning of a content block. The block of a tool call has content already: the tool's name."""
         if isinstance(block, dict) and (block.get("text") or block.get("thinking") or block.get("name") or block.get("data")):
             self.started = True
 
 
 class SpokenResponse(Spoken):
-    """The facts from the events of OpenAI's Responses protocol."""
+    """Collects facts from the events of OpenAI's Responses protocol."""
 
     __slots__ = ()
 

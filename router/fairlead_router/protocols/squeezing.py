@@ -1,6 +1,7 @@
-"""Squeezes a JSON document too large to hold while it passes, so that its small fields can still be read.
+"""Reduces a JSON document that is too large to buffer while it passes, so that its small fields can still be read.
 
-Long strings become a placeholder and nested arrays are emptied; objects, names, numbers and short strings stay.
+Long strings are replaced by a placeholder and nested arrays are emptied; objects, names, numbers and short strings
+stay.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import orjson
 
 KEPT_BYTES = 65_536
-"""Maximum number of bytes of a squeezed document; a document that exceeds it after squeezing cannot be read."""
+"""Maximum number of bytes of a reduced document; a larger one cannot be read."""
 
 _LONGEST_STRING = 512
 _PLACEHOLDER = b'"..."'
@@ -20,8 +21,8 @@ _INSIDE_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
 
 class Squeezed:
-    """One document, fed in pieces that may be cut anywhere. Arrays are kept to the depth `array_depth`, 0 =
-    no arrays.
+    """One reduced document. Its pieces may be cut anywhere. Arrays nested deeper than `array_depth` are emptied; 0 =
+    all arrays.
     """
 
     __slots__ = ("_array_depth", "_arrays", "_escaped", "_in_string", "_kept", "_string")
@@ -83,7 +84,7 @@ class Squeezed:
             self._kept += b"0"  # it held something
 
     def document(self) -> Any:
-        """Return the squeezed document, decoded; None if it is not JSON or was too large."""
+        """Return the reduced document, decoded; None if it is not JSON or was too large."""
         try:
             return orjson.loads(self._kept)
         except orjson.JSONDecodeError:

@@ -1,20 +1,20 @@
-"""The tokens that engines report: read from an answer or from its events, in each protocol's own form."""
+"""The token counts that engines report, in an answer or its events, in each protocol's format."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 _MOST_TOKENS = 1_000_000_000
-"""A larger count is treated as missing."""
+"""A larger token count is treated as missing."""
 
 
 class Usage(NamedTuple):
-    """Tokens of a request as its engine reported them; None for counts that it did not report."""
+    """Token counts of a request, as its engine reported them; None for a count that it did not report."""
 
     output_tokens: int = 0
     cached_tokens: int | None = None
     prompt_tokens: int | None = None
-    """All of the prompt's tokens, cached or not."""
+    """Number of all tokens of the prompt, cached or not."""
 
 
 _OUTPUT = ("completion_tokens", "output_tokens")
@@ -25,7 +25,7 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 
 class Figures:
-    """The newest value of each count in the usages of one answer; Anthropic's streams report the counts in
+    """The newest value of each token count in the usages of one answer. Anthropic's streams divide the counts between
     two events.
     """
 
@@ -36,22 +36,22 @@ class Figures:
 
     @property
     def output_tokens(self) -> int | None:
-        """The newest count of the answer's tokens."""
+        """The newest number of output tokens; None if it was not reported."""
         return self._counts.get("completion_tokens", self._counts.get("output_tokens"))
 
     def take(self, usage: Any) -> bool:
-        """Take the plausible counts of a usage object. Returns whether the object has a count of the
-        answer's tokens.
+        """Take over the plausible counts of a usage object. Return whether the object has the number of output
+        tokens.
         """
         return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
-        """Return the known counts; `output_tokens` replaces the engine's own count."""
+        """Return the known counts; `output_tokens` replaces the engine's own count of output tokens."""
         return _usage(self._counts, output_tokens)
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the counts of a usage object; None if it has no counts."""
+    """Return the token counts of a usage object; None if it has none."""
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None

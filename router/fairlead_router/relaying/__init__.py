@@ -1,9 +1,8 @@
-"""Relaying between a decision and the end of the answer: the router sends requests to engines, and passes their answers
-to clients.
+"""Relays requests: sends them to engines after the decision, and passes the answers to clients.
 
 `proxying` relays requests that a scheduler decides about, `direct` requests that bypass it. Both send by `sending`,
-hold an answer until it has content (`passing`) and try another instance where that helps (`second_opinions`). Another
-instance continues what a lost or leaving instance had: answers by `carrying_on`, KV blocks by `cache_moves`, prompts by
-`heirs`. This package must not choose instances for routed requests: schedulers do. Its danger is a request that ends
-twice, or never.
+buffer an answer until it has content (`passing`) and try another instance where that helps (`second_opinions`). If an
+instance is lost or leaves, another instance continues its answers (`carrying_on`), fetches its KV blocks
+(`cache_moves`) and computes its sessions' prompts (`heirs`). This package must not choose instances for routed
+requests: schedulers do. Its danger is a request that ends twice, or never.
 """

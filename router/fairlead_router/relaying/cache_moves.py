@@ -1,12 +1,12 @@
-"""Moves of KV blocks from one instance to another, where a pool's engines hand blocks on (`spec.engine.kvTransfer`).
+"""Copies KV blocks from one instance to another, in pools whose engines support it (`spec.engine.kvTransfer`).
 
-The moves use the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role. The *source* gets the
-request for one token with `do_remote_decode`, computes it from its cache and answers where its blocks are. The *target*
-gets the same request for one token with that answer, and fetches the blocks, which are ordinary blocks of its prefix
-cache from then on. Then the target gets the client's own request unchanged, and finds the blocks cached. So a move that
-fails, or exceeds its time limit, costs its time and nothing else, whatever the client asked for.
+A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role. The *source* gets the
+request for one token with `do_remote_decode`, computes it from its cache and responds with the location of its blocks.
+The *target* gets the same request for one token with that response, and fetches the blocks, which are ordinary blocks
+of its prefix cache from then on. Then the target gets the client's own request unchanged, and finds the blocks cached.
+So a copy that fails, or exceeds its time limit, costs its time and nothing else, whatever the client requested.
 
-A move does not need a waiting request: `CacheMoves.move` needs a request that was once sent, and two instances.
+A copy needs no waiting request: `CacheMoves.move` needs a request that was sent once, and two instances.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
-"""Matches the request's id, which a move changes: an engine may refuse a second request with the same id, and the
-client's own may arrive while the engine still ends a late move.
+"""Matches the header of the request id. A copy's requests have ids of their own: an engine may refuse a second request
+with the same id, and the client's own request may arrive while the engine still ends a late copy.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class PromptToMove(NamedTuple):
-    """A request for one token by which an instance names, or with `blocks` fetches, the KV blocks of a prompt. `naming`
-    is the source's request; `fetching` makes the target's request from the source's answer.
+    """The requests for one token that copy the KV blocks of a prompt. `naming`: the request by which the source names
+    the blocks. `fetching`: makes, from the source's response, the request by which the target fetches them.
     """
 
     naming: Leg
@@ -52,7 +52,7 @@ class PromptToMove(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The source's answer: where the blocks are, and the number of the prompt's tokens in them."""
+    """The source's response: the location of the blocks, and the number of prompt tokens in them."""
 
     blocks: object
     tokens: int
@@ -63,7 +63,7 @@ class _Tokens(msgspec.Struct):
 
 
 class _Failed(Exception):
-    """The move failed with this fate."""
+    """A copy of KV blocks failed, with this `CacheFate`."""
 
     def __init__(self, fate: CacheFate, why: str) -> None:
         super().__init__(why)
@@ -71,21 +71,23 @@ class _Failed(Exception):
 
 
 def prompt_to_move(call: Call) -> PromptToMove:
-    """Return the prompt of a call, which must be divisible (`dividing.is_divisible`)."""
+    """Return the requests that copy the KV blocks of a call's prompt. The call must be divisible
+    (`dividing.is_divisible`).
+    """
     document = decoded(call.body) if call.document is None else call.document  # a body may have NaN in it
     return PromptToMove(prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
 
 
 class CacheMoves:
-    """Moves caches between the instances of pools. `now` is the router's clock in Unix seconds."""
+    """Copies KV blocks between the instances of pools. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
         self._now = now
 
     async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> None:
-        """Let the instance of a dispatched request fetch the blocks that the scheduler counts on, before the request is
-        sent. Reports the result to the scheduler; the request can be sent in any case.
+        """Let the instance of a dispatched request fetch the blocks that the scheduler's decision assumes, before the
+        request is sent. The result is reported to the scheduler; the request can be sent in any case.
         """
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
@@ -104,10 +106,10 @@ class CacheMoves:
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
     ) -> CacheTransfer:
-        """Bring the KV blocks of a prompt from one instance of the pool to another, within this number of seconds.
+        """Copy the KV blocks of a prompt from one instance of the pool to another, within this number of seconds.
 
-        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. `tokens` of the
-        result counts the tokens that the source named, including those that the target already had. Raises only
+        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. The result's
+        `tokens` are those whose blocks the source named, including blocks that the target already had. Raises only
         CancelledError.
         """
         began = self._now()
@@ -132,7 +134,7 @@ class CacheMoves:
 
     @asynccontextmanager
     async def _in_flight(self, pool: Pool, *instances: str) -> AsyncIterator[None]:
-        """Count the move at both instances, so that neither is deleted as idle meanwhile."""
+        """Count the copy as a request in flight at both instances, so that neither is deleted as idle meanwhile."""
         names = [instance_of(instance) for instance in instances]
         for name in names:
             pool.account.begin_direct(name, self._now())
@@ -155,7 +157,7 @@ class CacheMoves:
         return Named(orjson.loads(blocks), tokens if usage is None else usage.prompt_tokens or 0)
 
     async def _ask(self, pool: Pool, instance: str, leg: Leg, *, passes: bool) -> bytes:
-        """Send one leg and return its whole answer. Raises _Failed."""
+        """Send one of the copy's requests to the instance and return its whole response. Raises _Failed."""
         address = pool.addresses.get(instance_of(instance))
         if address is None:
             raise _Failed(CacheFate.LOST, f"{instance} is gone")

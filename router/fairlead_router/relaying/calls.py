@@ -1,4 +1,4 @@
-"""Calls, each of which is one client request on its way through the router; all calls have the same time limits."""
+"""Calls: each is one client request on its way through the router. Also the time limits of calls."""
 
 from __future__ import annotations
 
@@ -19,58 +19,68 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.settings import Timeouts
 
 STALLED_CLIENT_SECONDS = 5.0
-"""Seconds after the total time within which a client may read the end; then its connection is dropped."""
+"""Seconds after the end of a call's total time within which a slow client can read the end of its response; then its
+connection is dropped.
+"""
 JUST_SENT_SECONDS = 1.0
-"""Seconds after sending on an idle connection within which it shows whether the engine had closed that connection."""
+"""If an idle connection is closed within this many seconds after a request was sent on it, the engine had closed it
+before.
+"""
 
 
 class Client(Protocol):
-    """The client's connection, given by the server as the ASGI extension `fairlead.client`; answers are
-    written to it from callbacks.
+    """The connection of a client, from the server's ASGI extension `fairlead.client`. Responses are written to it from
+    callbacks.
     """
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Send the status and header lines; without `length` the body is chunked."""
+        """Send the status and header lines. A `length` of None means that the body is chunked."""
 
     def write(self, piece: bytes) -> bool:
-        """Send a piece. False: pause until the callback of `on_writable` is called."""
+        """Send a piece of the body. Return False if the caller must wait until the callback of `on_writable` is
+        called.
+        """
 
     def end(self, piece: bytes) -> None: ...
 
     def keeps(self, size: int) -> bool:
-        """Count bytes of the client's answer that wait in the router. False: no more bytes should wait."""
+        """Count bytes of the client's response that are buffered in the router. Return False if no more bytes may be
+        buffered.
+        """
 
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Add headers, from an engine or the router, to the client's answer."""
+        """Add headers, from an engine or the router, to the client's response."""
 
     def abort(self) -> None:
-        """Drop the connection, so that the client does not take the sent part for a whole answer."""
+        """Drop the connection, so that the client does not take the sent part for a complete response."""
 
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
 class Change(NamedTuple):
-    """A change in a body: at byte `at`, the bytes `asked` have replaced `given`."""
+    """A change in a request's body: at byte `at`, the bytes `given` were replaced by the bytes `asked`."""
 
     at: int
     given: bytes
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """Return the original body, also if something was added after the change."""
+        """Return the body without the change, also if something was appended later."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):
-    """The part of a call for one of two instances: `head` without `host` and the closing empty line, and `body`."""
+    """The request that one of two instances gets for a call: `head` without `host` and the final empty line, and
+    `body`.
+    """
 
     head: bytes
     body: bytes
 
 
 class CarriedAnswer:
-    """An answer in progress that another instance is to continue: the client's request as it was made, the number of
-    times that draining engines handed it over, and the request for the current rest, which is made once the next
+    """An answer in progress that another instance is to continue: the client's original request, the number of times
+    that draining engines handed the answer over, and the request for the current rest, which is made once the next
     instance is known.
     """
 
@@ -79,17 +89,17 @@ class CarriedAnswer:
     def __init__(self, head: bytes, length: int, body: bytes) -> None:
         self.head = head
         self.length = length
-        """The body's length as the head says it."""
+        """The body's length in bytes, as the head says it."""
         self.body = body
         self.handed_over = 0
         self.rest: Rest | None = None
         self.ending = b""
-        """How the client's stream would have ended if no other instance had been asked to continue it."""
+        """The bytes that would have ended the client's stream if no other instance could continue it."""
 
 
 class Call:
-    """One client request: the bytes for the engine (`head` without `host` and the closing empty line, then `body`) and
-    what is known of it so far.
+    """One client request: the bytes for the engine (`head` without `host` and the final empty line, then `body`), and
+    its state.
     """
 
     __slots__ = (
@@ -106,81 +116,83 @@ class Call:
         self.head = head
         self.body = body
         self.document: Document | None = None
-        """The decoded body, if a prefill and a decode instance may compute the call together."""
+        """The decoded body, if a prefill and a decode instance may compute the call together; otherwise None."""
         self.asks_usage: Change | None = None
-        """The change in `body` that asks the engine for usage, if the client did not ask; None without a change."""
-        self.hides_usage = False
-        """Whether the engine was asked for usage that the client did not ask for, so that it must not reach
-        the client.
+        """The change in `body` that requests usage from the engine, if the client did not request it; None if nothing
+        was changed.
         """
+        self.hides_usage = False
+        """Whether the client must not get the engine's usage, because only the router requested it."""
         self.sent: list[bytes] | None = None
-        """The pieces of its stream that the client has received since `kept` read them, if another engine may continue
-        the answer.
+        """The pieces of the stream that the client has received since they were last parsed by `kept`; None if no other
+        engine may continue the answer.
         """
         self._kept: AnswerSoFar | None = None
         self.rest: CarriedAnswer | None = None
-        """The answer in progress for whose rest another engine is asked; None if there is none."""
+        """The answer in progress that another engine is asked to continue; None if there is none."""
         self.generates = False
-        """Whether the answer continues its prompt, so that a later prompt may too; False for an embedding or
-        a score.
+        """Whether the answer is a continuation of the prompt, so that later prompts may begin with both; False for an
+        embedding or a score.
         """
         self.model = ""
-        """The name by which engines know the call's model or adapter; "" for a call without one."""
+        """The engines' name for the call's model or adapter; "" for a call without a model."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """The time when the call was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it
-        awaits no answer.
+        """The time, by the clock of `Silences`, at which the call was sent to the engine whose answer it awaits; 0 = it
+        awaits none.
         """
         self.quiet_since = 0.0
-        """The time of the last piece of an answer that has begun, by the clock of `Silences`; 0 = the answer has not
+        """The time, by the clock of `Silences`, of the last piece of an answer that has begun; 0 = the answer has not
         begun.
         """
         self.stays_until = 0.0
-        """Unix time until which the router does not check again whether a draining engine can hand the answer over."""
+        """The Unix time until which the router does not check again whether another instance can continue the answer of
+        a draining engine.
+        """
         self.losses = 0
         """Number of engines that were lost while they had the call, or failed in the middle of its answer."""
         self.received = 0
         self.tokens = 0
-        """The number of the answer's tokens at the last sweep."""
+        """The number of the answer's tokens at the last `sweep`."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
-        """Ends the wait for an instance, so that the call is refused; None while the call does not wait for an
-        instance.
-        """
+        """Makes the call stop waiting for an instance, so that it is refused; None while it does not wait for one."""
         self.gone = False
         self.task: asyncio.Task[None] | None = None
         self.ticket: Ticket | None = None
-        """The account of a routed call."""
+        """The account of a routed call; None for a call that bypasses the scheduler."""
 
     @property
     def kept(self) -> AnswerSoFar | None:
-        """The part of its stream that the client has received, if another engine may continue the answer. Few answers
-        need it, so it is made at the first access.
+        """The part of the stream that the client has received; None if no other engine may continue the answer. Few
+        answers need it, so it is made at the first access.
         """
         if self._kept is None and self.sent is not None:
             self._kept = answer_so_far(self.dialect, self.sent)
         return self._kept
 
     def client_gone(self) -> None:
-        """Stop all waiting for the client, because it closed its connection."""
+        """Stop everything that waits for this client, because it closed its connection."""
         self.gone = True
         if self.task is not None:
             self.task.cancel()
 
     def drop_connection(self) -> None:
-        """Drop the connection to the engine; whatever still arrives on it is ignored."""
+        """Drop the connection to the engine; bytes that still arrive on it are ignored."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.abort()
 
 
 class Calls:
-    """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`. `moved`
-    is called with the addresses of engines that produced tokens.
+    """All calls of this router.
 
-    Calls' time limits use `now`, the silence of an engine the clock of `silences`.
+    `now`: the router's clock in Unix seconds, for the calls' time limits.
+    `prefix`: the beginning of request ids.
+    `moved`: is called with the addresses of engines that generated tokens.
+    `silences`: its clock measures the silence of engines.
     """
 
     def __init__(
@@ -207,13 +219,13 @@ class Calls:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def new(self, call_id: str, arrived_at: float, head: bytes, body: bytes, *, stream: bool, dialect: Dialect) -> Call:
-        """Make a call whose total time runs from its arrival."""
+        """Make a call; its total time begins with its arrival."""
         call = Call(call_id, arrived_at, head, body, stream=stream, dialect=dialect, deadline=arrived_at + self._timeouts.total)
         call.task = asyncio.current_task(self._loop)
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """Return the rest of the call's total time in seconds; 0 when it is over."""
+        """Return the remaining seconds of the call's total time; 0 if it is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
@@ -223,8 +235,8 @@ class Calls:
         self._calls.add(call)
 
     def leave(self, call: Call) -> None:
-        """Remove a call that has ended, and drop its connection, if it still has one. A client that leaves after this
-        interrupts nothing.
+        """Remove a call that has ended, and drop its connection to an engine, if it still has one. If its client leaves
+        later, nothing is interrupted.
         """
         self._calls.discard(call)
         call.task = None
@@ -242,7 +254,7 @@ class Calls:
             call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
-        """Return whether the request was sent so recently that its engine can hardly have begun to compute."""
+        """Return whether the request was sent so recently that its engine can hardly have begun to compute it."""
         return self._silences.awake() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
@@ -257,7 +269,7 @@ class Calls:
         times a second.
 
         An answer that is not streamed begins when all of it is computed, so its first byte may take the total time. But
-        a call stops waiting for an engine that answers nothing at all, or that makes no progress.
+        a call stops waiting for an engine that does not respond at all, or that makes no progress.
         """
         now, awake = self._now(), self._silences.awake()
         longest_ago = awake - self._timeouts.first_byte
@@ -290,8 +302,8 @@ class Calls:
         return UpstreamFailure("deadline", words, at=connection.address)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
-        """Return whether the call's engine is stalled and the call should stop waiting: the engine has begun the answer
-        and sends nothing more, or it has not begun and another engine can answer.
+        """Return whether the call must stop waiting because its engine is stalled: the answer has begun and no further
+        piece arrives, or it has not begun and another engine can answer.
         """
         stall = self._silences.stalls.get(connection.address)
         if stall is None or not stall.concerns(_rank(call, connection.address)):
@@ -303,8 +315,8 @@ class Calls:
         return stall.avoidable
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
-        """End an answer that is silent for too long. An engine that reports that it computes may hold pieces back, for
-        instance a tool's arguments until they can be parsed; its progress shows whether it does compute.
+        """End an answer whose next piece takes too long. An engine that reports running requests may hold pieces back,
+        for instance a tool's arguments until they can be parsed; then its progress shows whether it computes.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
@@ -319,7 +331,7 @@ class Calls:
             connection.abort(UpstreamFailure("stalled", words, at=connection.address))
 
     def under_way(self) -> tuple[Call, ...]:
-        """Return all calls."""
+        """Return all calls in progress."""
         return tuple(self._calls)
 
     def active(self) -> int:
@@ -327,7 +339,7 @@ class Calls:
         return len(self._calls)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no call is in progress, at most `seconds`; return whether all calls have ended."""
+        """Wait until all calls have ended, at most `seconds`; return whether they have."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -337,8 +349,8 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """Return the data-parallel rank at this address that has the call. None if the call names no rank, or where engines
-    ignore the named rank, as vLLM and SGLang do for `/v1/responses`.
+    """Return the data-parallel rank at this address that has the call. None if the call names no rank, or if the engine
+    ignores it, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict
     if not isinstance(dispatch, Dispatch) or call.dialect is Dialect.RESPONSES:

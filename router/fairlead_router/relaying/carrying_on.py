@@ -1,14 +1,14 @@
-"""Continuation of answers whose engine is lost: another instance continues an answer that broke off, in the same
-stream.
+"""Continuation of answers whose engine is lost or must be left: another instance generates the rest, in the same stream
+for the client.
 
 While an answer passes, the call keeps what its client has received (`protocols.answers_so_far`). When its engine dies,
 stalls or must be left, the scheduler names another instance, which gets the client's request with that text appended
-(`protocols.continuations`). Its events are converted to the form of the first part (`protocols.continued_streams`). If
-that is impossible, the client gets the error event that ends a broken stream, and the reason is counted.
+(`protocols.continuations`). The events of its answer are converted so that they continue the first part
+(`protocols.continued_streams`). If that is impossible, the client gets the error event that ends a broken stream, and
+the reason is counted.
 
 So a drain ends in seconds. After the pool's `handOverAfter`, within which most answers end, other instances continue
-the answers of a draining instance, as far as possible. The other answers stay until their end, or until the drain's
-timeout.
+the answers of a draining instance where possible. All other answers stay until their end, or until the drain's timeout.
 """
 
 from __future__ import annotations
@@ -43,23 +43,25 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
 MOST_LOSSES = 2
-"""Maximum number of instances that may fail under a request whose answer has begun, including instances lost before: a
-request that kills its engines must not go through the pool.
+"""Maximum number of instances that may be lost with one request whose answer has begun, so that a request which kills
+its engines cannot kill all engines of a pool.
 """
 MOST_HAND_OVERS = 16
-"""Maximum number of times that draining instances hand one answer over, each at the cost of computing its prompt."""
+"""Maximum number of times that draining instances hand one answer over; each time its prompt is computed again."""
 REST_REFUSED = "rest-refused"
-"""The kind of failure of an engine that refuses the request for the rest of an answer."""
+"""The kind of failure of an engine that refuses to continue an answer."""
 REFUSED_SECONDS = 600.0
-"""Seconds after an engine's refusal to continue an answer in which working engines keep the answers of the same pool
-and protocol.
+"""Seconds after an engine's refusal to continue an answer. During this time, draining engines hand over no answers of
+the same pool and protocol.
 """
 HAND_OVER_LOOK_SECONDS = 0.5
-"""Seconds between two looks for draining instances."""
+"""Seconds between two checks for draining instances."""
 LOOK_AGAIN_SECONDS = 5.0
-"""Seconds until an answer that could not be handed over is checked again, because a check reads its request."""
+"""Seconds until an answer that could not be handed over is checked again. A check parses its request, so it is not
+cheap.
+"""
 TOKENS_SECONDS = 2.0
-"""Timeout in seconds for an engine that counts the tokens of the text so far; the client waits meanwhile."""
+"""Timeout in seconds for an engine that tokenizes the text so far; the client waits meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,18 +74,18 @@ _TOKENS = msgspec.json.Decoder(_Tokens)
 
 
 class CarryingOn:
-    """Lets other instances continue answers. `now` is the router's clock in Unix seconds."""
+    """Lets other instances continue answers that broke off. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
         self._questions = PromptQuestions(upstream, now)
         self._now = now
         self._refused: dict[tuple[PoolKey, Dialect], float] = {}
-        """The time when an engine last refused a request for a rest, by pool and protocol."""
+        """By pool and protocol: the time at which an engine last refused to continue an answer."""
 
     def keep(self, call: Call, pool: Pool) -> list[bytes] | None:
-        """Return the list in which the call keeps the pieces of the answer that begins now; None if its pool continues
-        no answers.
+        """Return the list to which the pieces of a beginning answer are appended; None if its pool does not continue
+        answers.
         """
         if call.sent is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
             call.sent = []
@@ -102,9 +104,9 @@ class CarryingOn:
         failure: UpstreamFailure,
         why: str = "",
     ) -> Dispatch | None:
-        """Handle an answer that broke off after its client began to receive it. Returns the dispatch for the rest; None
-        if the answer is over, which ends the ticket and the client's stream. `why` is the reason for people, if it is
-        not the loss of the engine.
+        """Handle an answer that broke off after its client began to receive it. Return the dispatch to the instance
+        that continues it; None if the answer is over, which ends the ticket and the client's stream. `why`: the reason
+        as a text, if the engine was not lost.
         """
         now = self._now()
         if failure.kind != HANDED_OVER:
@@ -137,9 +139,7 @@ class CarryingOn:
         return None
 
     def may_hand_over(self, call: Call, pool: Pool) -> bool:
-        """Return whether another instance can continue the answer of a working engine, as far as that is known before
-        the attempt.
-        """
+        """Return whether another instance can probably continue the answer of a working engine."""
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False
@@ -151,9 +151,7 @@ class CarryingOn:
         return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Return why no other instance could continue the answer at its current point; None if another
-        instance could.
-        """
+        """Return why no other instance could continue the answer at its current point; None if one could."""
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
@@ -179,8 +177,8 @@ class CarryingOn:
     # ── asking for the rest ──
 
     async def prepare(self, call: Call, pool: Pool, dispatch: Dispatch) -> None:
-        """Turn the call into the request for the rest, for the engine that the scheduler named. Raises UpstreamFailure
-        if that request cannot be made.
+        """Turn the call into the request for the rest of its answer, for the engine of this dispatch. Raises
+        UpstreamFailure if that request cannot be made.
         """
         carried, kept = call.rest, call.kept
         assert carried is not None
@@ -215,9 +213,9 @@ class CarryingOn:
     async def _tokens(
         self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the token ids of the prompt and of the text so far, as far as they are known. The text's ids are the
-        engine's own, if the engine reported them and has held back no text for a stop string; otherwise its
-        tokenizer's.
+        """Return the token ids of the prompt, and of the text so far; empty if unknown. The text's ids are those that
+        the engine reported, if it holds back no text for a stop string; otherwise they come from the engine's
+        tokenizer.
         """
         if not kept.has_content:
             return (), ()
@@ -263,7 +261,7 @@ _PATHS = {Dialect.ANTHROPIC: MESSAGES, Dialect.RESPONSES: "/v1/responses"}
 
 
 def _as_asked(call: Call) -> bytes:
-    """Return the call's body as its client made it."""
+    """Return the call's body as its client sent it."""
     return call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
 
 
@@ -276,8 +274,8 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """Return how the client's stream ends if its answer is not continued: with the engine's own event if there is one.
-    An engine's refusal to continue does not change the reason why the answer broke off.
+    """Return the bytes that end the client's stream if its answer is not continued: the engine's own event if there is
+    one. If an engine refused to continue, the message still has the reason why the answer broke off.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it
@@ -297,7 +295,7 @@ def broken(call: Call, reader: StreamReader, why: str) -> bytes:
 
 
 class HandOvers:
-    """Hands over the answers of draining instances. `now` is the router's clock in Unix seconds."""
+    """Lets other instances continue the answers of draining instances. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, pools: Pools, calls: Calls, carrying: CarryingOn, now: Callable[[], float]) -> None:
         self._pools = pools
@@ -305,11 +303,11 @@ class HandOvers:
         self._carrying = carrying
         self._now = now
         self._since: dict[tuple[str, str], float] = {}
-        """The time since which each instance drains, as this router saw it, by pool and instance."""
+        """By pool and instance: the time since which the instance drains, as this router saw it."""
 
     async def look(self) -> None:
-        """Read the new pieces of long answers, and hand over the answers that must leave. Runs every
-        HAND_OVER_LOOK_SECONDS.
+        """Parse the new pieces of long answers, and hand over the answers that must leave a draining instance. Runs
+        every HAND_OVER_LOOK_SECONDS.
         """
         now = self._now()
         draining = {
@@ -326,7 +324,9 @@ class HandOvers:
                 await asyncio.sleep(0)  # its request was read, which takes the longer the larger it is
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> bool:
-        """Hand over the answer of a call if it must leave and can. Return whether that was looked at."""
+        """Hand over the answer of a call if it must leave its instance and another can continue it. Return whether this
+        was checked.
+        """
         ticket, connection = call.ticket, call.connection
         if ticket is None or connection is None:
             return False

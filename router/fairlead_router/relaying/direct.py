@@ -1,8 +1,7 @@
-"""Requests that go to an instance without the scheduler, because they cost no prefill, or only one instance can answer
-them.
+"""Requests that bypass the scheduler, because they cost no prefill, or only one instance can serve them.
 
 They are counted by outcome and have the same time limits as routed requests. Each goes to the instance with the fewest
-requests in flight. They have no session, queue or admission, but their own circuits.
+requests in flight. They have no session, queue or admission, but circuit breakers of their own.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """The rest of a call's body: `rest` yields its pieces as they arrive.
+    """The part of a request's body that has not arrived yet: `rest` yields its pieces as they arrive.
 
-    Without a length in the head, each piece is framed as a chunk.
+    If the head has no length, each piece is sent as a chunk.
     """
 
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece of `rest` was taken, so that the request cannot be sent a second time."""
+    """Whether a piece of `rest` was consumed, so that the request cannot be sent a second time."""
 
 
 class DirectRelay:
@@ -73,8 +72,9 @@ class DirectRelay:
         upload: Upload | None = None,
         later: LaterAnswer | None = None,
     ) -> ErrorAnswer | None:
-        """Serve one call to its end. Return None when the call was answered or its client went away, otherwise the
-        answer that the caller must send. The bytes for the client are also fed to `later`.
+        """Serve one call to its end. Return None if the call was answered or its client went away, otherwise the error
+        response that the caller must send. `only`: the only instance that may get the call. `later`: reads the bytes
+        for the client too.
         """
         self._calls.enter(call)
         tries = Tries(pool.choice.circuits)
@@ -103,14 +103,14 @@ class DirectRelay:
     async def _serve(
         self, call: Call, pool: Pool, client: Client, tries: Tries, only: str | None, upload: Upload | None, later: LaterAnswer | None
     ) -> tuple[Outcome, ErrorAnswer | None]:
-        """Try one instance after the other. Returns the outcome, and the answer that the caller must still send, if
-        any.
+        """Try one instance after the other. Return the outcome, and the error response that the caller must still send,
+        if any.
         """
         tried: list[str] = []
         tries_left = self._tries
         refusal: KeptRefusal | None = None
         lacking: list[str] = []
-        """Instances that reported that they lack the name."""
+        """Instances that refused the request because they lack the model's name."""
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
         while tries_left and not tries.failed_alike and not (upload and upload.begun):
@@ -160,7 +160,7 @@ class DirectRelay:
 
     @contextmanager
     def _in_flight(self, pool: Pool, instance: str) -> Iterator[None]:
-        """Count the request at the instance while the block runs."""
+        """Count the request as in flight at the instance while the block runs."""
         pool.account.begin_direct(instance, self._now())
         try:
             yield
@@ -170,7 +170,7 @@ class DirectRelay:
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
     ) -> KeptRefusal | None:
-        """Return the instance's refusal if another instance is to be asked; None if the client gets the refusal. Raises
+        """Return the instance's refusal if another instance is to be tried; None if the client gets the refusal. Raises
         UpstreamFailure.
         """
         now = self._now()
@@ -190,8 +190,8 @@ class DirectRelay:
         return kept
 
     def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
-        """Return the instance to ask next; None if there is none. If an instance has reported that it lacks the name
-        (`of_name`), instances assumed to lack it too come last.
+        """Return the instance to try next; None if there is none. With `of_name`, an instance has refused because it
+        lacks the model's name; then instances that are assumed to lack the name come last instead of being left out.
         """
         choice, now = pool.choice, self._now()
         found = choice.least_loaded(tried, now, call.model)
@@ -200,7 +200,7 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Wait until the pool has an instance. Return None if it gets no instance, or if all of its instances have
+        """Return the first instance to try; wait until the pool has one. None if it gets none, or if all have
         failed.
         """
         if tried:
@@ -245,8 +245,8 @@ class DirectRelay:
         *,
         judges: bool,
     ) -> UpstreamFailure | None:
-        """Pass the answer to the client. Returns the failure that broke it off, which is also reported to the client as
-        well as its protocol allows. With `judges`, raises UpstreamFailure for an answer that is an error whatever its
+        """Pass the answer to the client. Return the failure if the answer broke off; the client has been informed as
+        well as its protocol allows. With `judges`, raise UpstreamFailure for an answer that is an error in spite of its
         status.
         """
         headers = _answer_headers(pool, instance, connection)
@@ -294,10 +294,10 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """Find the instance that answers this GET, with the client's headers, with 200; asks a few instances at a time.
-        Returns None if no instance does.
+        """Find the instance that responds with 200 to this GET with the client's headers; a few instances are asked at
+        a time. Return None if no instance does.
 
-        For responses that passed through another router, or through this router before its restart.
+        For stored responses that passed through another router, or through this router before its restart.
         """
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):

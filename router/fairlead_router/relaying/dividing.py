@@ -1,8 +1,9 @@
-"""Requests that a prefill and a decode instance compute together: which requests can be divided, and what each instance
-gets.
+"""Requests that a prefill and a decode instance compute together: which requests can be divided, and the request that
+each instance gets.
 
 vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
-answers where its KV blocks are. The decode instance gets the client's request unchanged, with that answer.
+responds with the location of its KV blocks. The decode instance gets the client's request unchanged, with that
+response.
 """
 
 from __future__ import annotations
@@ -33,23 +34,25 @@ _LIMITS = {
     Dialect.RESPONSES: ("max_output_tokens",),
     Dialect.ANTHROPIC: ("max_tokens",),
 }
-"""Fields that limit the answer in each dialect; the first field is always set for the prefill."""
+"""By protocol: the fields that limit the answer's length. The first field is always set for the prefill."""
 
 _LEFT_OUT = frozenset({"stream_options", "min_tokens"})
-"""Fields that an engine refuses in a request for one unstreamed token."""
+"""Fields that are removed from the prefill's request, because engines refuse them in a request for one unstreamed
+token.
+"""
 
 _WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
-"""Fields that ask for more sequences than those whose blocks the handshake names, for figures of the prompt's tokens,
-or for something that only one instance keeps.
+"""Fields that prevent dividing: they ask for more sequences than the handshake has blocks for, for figures about the
+prompt's tokens, or for something that only one instance stores.
 """
 
 _BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
-"""Paths at which llm-d's side-car asks a prefill instance."""
+"""Paths for which llm-d's side-car uses a prefill instance."""
 
 
 def is_divisible(document: Document) -> bool:
-    """Return whether two instances can compute the request together: it has one prompt and one answer, and nothing kept
-    in one engine.
+    """Return whether two instances can compute the request together: it has one prompt and one answer, and needs no
+    state of one engine.
     """
     if KV_TRANSFER in document or (document.get("n") or 1) != 1:
         return False
@@ -67,7 +70,7 @@ def sidecars_divide(path: str, document: Document) -> bool:
 
 def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
     """Return the request for the prefill instance; `document` is the call's decoded body. The default `transfer` asks
-    for blocks; with another value, the request is for an instance that fetches blocks.
+    for the location of blocks; with another value, the request is for an instance that fetches blocks.
     """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}
@@ -81,13 +84,13 @@ def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Le
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:
-    """Return the request for the decode instance: the client's bytes, with `blocks` as the last field."""
+    """Return the request for the decode instance: the client's body, with `blocks` as an additional last field."""
     body = call.body
     return leg_with(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
 
 
 def leg_with(call: Call, body: bytes) -> Leg:
-    """Return the call with another body."""
+    """Return the call's request with another body."""
     length = b"content-length: %d\r\n"
     return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
 
@@ -100,8 +103,8 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """Return the answer's `kv_transfer_params` as JSON; None when the engine names no blocks, or more than any prompt
-    has.
+    """Return the `kv_transfer_params` of a prefill's response as JSON; None if it names no blocks, or more than any
+    prompt has.
     """
     try:
         blocks = bytes(read_json(answer, _ANSWER).kv_transfer_params)

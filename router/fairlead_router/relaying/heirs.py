@@ -1,14 +1,15 @@
-"""Heirs of the sessions of a leaving instance: each session's heir is another instance, which computes the session's
-last prompt before its next turn arrives.
+"""Heirs of the sessions of a leaving instance. A session's heir is the instance that computes the session's last prompt
+in advance, before its next turn arrives.
 
 When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
-one output token at most, through the pool's scheduler like any request. The heir is the policy's own choice of a home,
-so the binding and the ring agree, and the session's move is recorded as any other. The sessions follow the order of
-`kept_prompts`, within `spec.routing.handOverBudget`, and pause while a client's request waits. Where engines hand on KV
-blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any computing, so neither
-limit applies, and the instance is kept for it, for HOLD_SECONDS at most.
+one output token at most, through the pool's scheduler like any request. The policy chooses the heir as it chooses a
+home, so the binding and the ring agree, and the session's move is recorded as any other. The order of sessions is that
+of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses them.
 
-The same kept prompts carry prefixes that many sessions share: `PrefixCopies` copies these prefixes ahead of requests.
+If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any
+computing, so neither the budget nor the pause applies; the draining instance is kept for it, for HOLD_SECONDS at most.
+
+`PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, in advance of requests.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ from fairlead_router.relaying.proxying import Proxy
 LOOK_SECONDS = 0.25
 COPIES_LOOK_SECONDS = 1.0
 BLINK_SECONDS = 5.0
-"""Seconds within which an instance that takes no requests and does not drain may return."""
+"""Seconds within which an instance that stopped accepting requests without draining may accept them again."""
 SAVED_SECONDS = 2.0
-"""Seconds for which unused budget is kept."""
+"""Seconds for which an unused budget accumulates."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
     "stream_options", "n", "best_of", "max_completion_tokens", "min_tokens", "logprobs", "top_logprobs", "prompt_logprobs", "echo",
     "return_token_ids", "background",
 )  # fmt: skip
-"""Fields that only affect the answer, and would make it longer or more expensive."""
+"""Request fields that only affect the answer, and would make it longer or more expensive; they are removed."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Nobody(Client):
-    """A client that discards the answer: nobody waits for it."""
+    """A client that discards the answer, for requests that the router itself makes."""
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None: ...
 
@@ -81,27 +82,29 @@ class _Account:
         self.balance = 0.0
         self.at = now
         self.since: dict[str, float] = {}
-        """The time since which each target takes no requests, as this router saw it."""
+        """By target: the time since which it accepts no requests, as this router saw it."""
         self.revisions: dict[str, str] = {}
-        """Revisions by instance, also of instances that have left the table while kept sessions still name them."""
+        """By instance: its revision; also for instances that have left the table while kept prompts still name them."""
         self.computing: dict[str, asyncio.Task[None]] = {}
-        """Hand-overs by computing, keyed by session; `fetching` has those by fetching."""
+        """By session: the hand-over in progress in which the heir computes the prompt. `fetching` has those in which
+        the heir fetches the blocks.
+        """
         self.fetching: dict[str, asyncio.Task[None]] = {}
 
     def end(self) -> None:
-        """Drop the hand-overs that have ended."""
+        """Remove the hand-overs that have ended."""
         for under_way in (self.computing, self.fetching):
             for key in [key for key, task in under_way.items() if task.done()]:
                 under_way.pop(key).result()
 
     def save(self, budget: float, now: float) -> None:
-        """Add the budget of the time since the last call, at `budget` tokens per second."""
+        """Add to the tokens that may be spent: `budget` tokens per second since the last call."""
         self.balance = min(SAVED_SECONDS * budget, self.balance + budget * (now - self.at))
         self.at = now
 
 
 class Heirs:
-    """Hands sessions over until the router itself ends. `now` is the router's clock in Unix seconds."""
+    """Hands over the sessions of leaving instances to heirs. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self, pools: Pools, calls: Calls, proxy: Proxy, prompts: KeptPrompts, is_ending: Callable[[], bool], now: Callable[[], float]
@@ -115,7 +118,7 @@ class Heirs:
         self._accounts: dict[Pool, _Account] = {}
 
     async def look(self) -> None:
-        """Hand over the sessions that are worth their cost and within the budget. Runs every LOOK_SECONDS."""
+        """Begin hand-overs of the sessions that are worth their cost, as the budget allows. Runs every LOOK_SECONDS."""
         now, pools = self._now(), self._pools.all()
         if self._is_ending():
             for pool in pools:
@@ -143,7 +146,7 @@ class Heirs:
         self._let_go(pool, account, now)
 
     def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
-        """Hand over as many sessions as possible at once, some by fetching and some by computing."""
+        """Begin as many hand-overs of sessions as possible, some by fetching and some by computing."""
         if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
             return
         for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
@@ -166,7 +169,7 @@ class Heirs:
         return asyncio.create_task(self._hand_over(pool, account, prompt, charged), name=f"hand over {prompt.request.id}")
 
     def _let_go(self, pool: Pool, account: _Account, now: float) -> None:
-        """Let draining instances go that nobody will fetch from, or that were kept for HOLD_SECONDS."""
+        """Release draining instances from which no heir will fetch, or that were kept for HOLD_SECONDS."""
         for instance, since in tuple(pool.account.holds.items()):
             if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, instance))):
                 pool.account.let_go(instance)
@@ -175,7 +178,7 @@ class Heirs:
         return any(_fetches(pool, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
 
     def _leaving(self, pool: Pool, account: _Account, now: float) -> set[str]:
-        """Return the targets with sessions that take no requests any more, and will not return in a moment."""
+        """Return the targets that have sessions, accept no requests, and will not accept them again soon."""
         draining = {entry.id for entry in pool.table.instances if entry.state is InstanceState.DRAINING}
         known = {prompt.instance for prompt in self._prompts.of(pool.key)}
         sought = set(map(instance_of, known))
@@ -215,9 +218,10 @@ class Heirs:
 
 
 class PrefixCopies:
-    """Makes the due copies of shared prefixes (`fairlead.routing.scheduling.copying`), one at a time for each pool. The
-    kept prompt of a session carries its prefix; the prefix's holder names the blocks, and the target fetches them. No
-    client waits for a copy, and a failed copy is not computed instead. `now` is the router's clock in Unix seconds.
+    """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
+    pool. The kept prompt of a session stands for the prefix: the instance that holds the prefix names the prompt's
+    blocks, and the target fetches them. No client waits for a copy, and a copy that fails is not computed instead.
+    `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -230,10 +234,10 @@ class PrefixCopies:
         self._is_ending = is_ending
         self._now = now
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """Copies in progress, keyed by the copy's id."""
+        """By the copy's id: the copies in progress."""
 
     async def look(self) -> None:
-        """Begin the due copies. Runs every COPIES_LOOK_SECONDS."""
+        """Begin the copies that are due. Runs every COPIES_LOOK_SECONDS."""
         for name in [name for name, task in self._under_way.items() if task.done()]:
             self._under_way.pop(name).result()
         for pool in self._pools.all():
@@ -257,7 +261,7 @@ class PrefixCopies:
 
 
 def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call:
-    """Return the call of a kept prompt, for one token of answer."""
+    """Return a new call with the kept prompt, for one output token."""
     document = _for_one_token(decoded(prompt.body), prompt.dialect)
     body = encoded(document)
     call_id = calls.next_id()
@@ -271,13 +275,14 @@ def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call
 
 
 def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
-    """Return whether the heir can fetch the prompt's blocks, because the instance that holds them is not lost."""
+    """Return whether an heir can fetch the prompt's blocks, because the instance that holds them is not lost."""
     return pool.moves_caches and prompt.request.movable and prompt.instance in pool.addresses
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """Return the best instances for a session when an instance of the revision `left` leaves: of those that stay, those
-    of another revision. None if that is every instance, or if they could not serve the session alone.
+    """Return the instances preferred for a session that leaves an instance of the revision `left`: those that stay in
+    the pool and have another revision or, if these could not serve the session alone, all those that stay. None if this
+    would exclude no instance, or if no such instances could serve the session alone.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]
@@ -290,8 +295,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
 
 
 def _computed(ticket: Ticket) -> int:
-    """Return the tokens that the hand-over cost: those that the engine reported as not cached, otherwise the predicted
-    number.
+    """Return the number of tokens that the hand-over cost: those that the engine reported as not cached, otherwise the
+    predicted number.
     """
     verdict, usage = ticket.verdict, ticket.usage
     if usage is not None and usage.cached_tokens is not None and usage.prompt_tokens:
@@ -300,7 +305,7 @@ def _computed(ticket: Ticket) -> int:
 
 
 def _for_one_token(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Return the request with the same prompt, for one token of answer."""
+    """Return the request with the same prompt, for one output token."""
     short = {name: value for name, value in document.items() if name not in _NEEDLESS}
     if dialect is Dialect.RESPONSES:
         return {**short, "stream": False, "max_output_tokens": 1, "store": False}

@@ -1,7 +1,7 @@
-"""Remembers which instance made which response, in which session, and to which key its tokens are charged.
+"""Remembers, for each stored response, the instance that made it, its session, and the key that is charged for it.
 
-Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made a response knows
-it. A response made in the background reports its tokens only when a client asks for it later.
+Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made a response has
+it. A response made in the background reports its tokens only when a client fetches it later.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.tickets import Ticket
 
 REMEMBERED = 65_536
-"""Maximum number of remembered responses; the least recently used response is forgotten first.
+"""Maximum number of remembered responses; the least recently used one is forgotten first.
 
-The router asks every instance for a forgotten response.
+For a forgotten response, the router asks every instance.
 """
 
 
 class HeldResponses:
-    """The known responses, keyed by id: pool and instance, the session if there is one, and the charge if a key made
-    the response through this router.
+    """The remembered responses by id: pool and instance; the session, if there is one; and the charge, if a request
+    with a key made the response through this router.
     """
 
     def __init__(self, limit: int = REMEMBERED) -> None:
@@ -32,8 +32,8 @@ class HeldResponses:
         self._sessions: dict[str, str] = {}
 
     def remember(self, response: str | None, pool: PoolKey, instance: str, ticket: Ticket | None = None) -> None:
-        """Record that this instance, or a rank of it, made the response, for the ticket's request if the request
-        arrived at this router. Ignores None (an answer without id).
+        """Record that this instance, or rank, made the response. `ticket`: the request that made it, if that arrived at
+        this router. Ignores a response of None (an answer without an id).
         """
         if response is None:
             return
@@ -56,7 +56,7 @@ class HeldResponses:
         return home
 
     def session(self, response: str) -> str:
-        """Return the session of the response; if it began without a session, the response's id is the name."""
+        """Return the session of the response; for a response without a session, return its id."""
         return self._sessions.get(response, response)
 
     def charge(self, response: str) -> Charge | None:

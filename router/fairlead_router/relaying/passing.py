@@ -1,7 +1,7 @@
 """Passes a streamed answer from its engine to its client.
 
-The answer is held until it has content: before that, the engine may still report a failure, and the router can try the
-request elsewhere. An `Exchange` is one such attempt: a call at one instance, and the headers of its answer.
+The answer is buffered until it has content: before that, the engine may still report a failure, and the router can try
+another instance. An `Exchange` is one such attempt: a call at one instance, and the headers of its answer.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from fairlead_router.relaying.second_opinions import Doubt
 from fairlead_router.relaying.sending import failure_of_answer, passed_headers
 
 ANSWER = "answer"
-"""The kind of a failure that an engine reports in its answer, or of an answer without content."""
+"""The kind of failure for an answer that reports an error in spite of its status, or has no content."""
 
 HELD_BYTES = 256 * 1024
-"""Maximum number of bytes of a stream's beginning that are held; beyond it the client's answer begins
+"""Maximum number of bytes of a stream's beginning that are buffered; after that, the client's response begins even
 without content.
 """
 HELD_SECONDS = 15.0
-"""Seconds after which the next event lets the client's answer begin, so that comments keep its connection alive."""
+"""Seconds after which the client's response begins with the next event even without content, so that the stream's
+comments keep the connection alive.
+"""
 
 
 class Exchange:
-    """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
-    account by `ticket`. For a divided request the answer is the decode instance's.
+    """One attempt at a routed request: the call at `instance`. The answer is written to `client`, and the end is
+    recorded in the account of `pool` by `ticket`. For a divided request the answer is the decode instance's.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
@@ -58,20 +60,20 @@ class Exchange:
         self.instance = instance
         self.connection = connection
         self.handed_over_at = handed_over_at
-        """The time when the decode instance of a divided request received it; 0 = the request is not divided."""
+        """The time at which the decode instance of a divided request received it; 0 = the request is not divided."""
         self.doubt = doubt
-        """The other engines' refusals so far."""
+        """The refusals of other engines for this request so far."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether the client, which asked for a stream, gets a stream: an engine may also answer with one document."""
+        """Whether the answer is a stream. An engine may also send one document to a client that requested a stream."""
         if self.connection.status >= 400:
             return False
         return not content_type(self.connection.headers).startswith(b"application/json")
 
     def answer_headers(self) -> bytes:
-        """Return the header lines for the client: the engine's headers that may be passed on, and those that name the
-        decision.
+        """Return the header lines for the client: those of the engine's headers that may be passed on, and those about
+        the routing decision.
         """
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
@@ -100,15 +102,15 @@ class Beginnings(Protocol):
     """Callbacks for the progress of a stream."""
 
     def begins(self) -> None:
-        """Write the status and headers of the client's answer, which begins now."""
+        """Write the status and headers, because the client's response begins now."""
 
     def has_content(self) -> None:
         """Record that the client has received the first piece of generated content."""
 
 
 class StreamPassage:
-    """One attempt at passing a stream on. `take` receives the engine's pieces, `take_last` the last piece; `clock`
-    gives seconds, only differences matter.
+    """One attempt at passing a stream on. `take` receives the engine's pieces, `take_last` the last piece. `clock`
+    returns seconds from any start.
     """
 
     __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_keep", "_reader", "_since", "_size", "begun")
@@ -122,7 +124,7 @@ class StreamPassage:
         clock: Callable[[], float],
         keep: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Make the passage. `keep` is called with the pieces that the client gets."""
+        """Make the passage. `keep` is called with each piece that the client gets."""
         self._keep = keep
         self._reader = reader
         self._connection = connection
@@ -130,15 +132,17 @@ class StreamPassage:
         self._hears = hears
         self._clock = clock
         self._since: float | None = None
-        """The time when the first piece without content arrived; None before that."""
+        """The time at which the first piece arrived, while there is no content; None before that."""
         self._held: list[bytes] | None = []
-        """The pieces before content; None once content has arrived."""
+        """The pieces that arrived before any content; None once content has arrived."""
         self._size = 0
         self.begun = False
-        """Whether the client's answer has begun, so that no other instance can be tried."""
+        """Whether the client's response has begun, so that no other instance can be tried."""
 
     def take(self, piece: bytes) -> bool:
-        """Pass a piece on, or hold it. False: pause the engine, because the client is slow."""
+        """Pass a piece on, or buffer it. Return False if reading from the engine must pause because the client is
+        slow.
+        """
         shown = self._reader.feed(piece)
         if self._held is None:
             if not shown:
@@ -149,8 +153,8 @@ class StreamPassage:
         return self._hold(self._held, shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """Handle the end of the stream. Returns the bytes left to write, if the stream has content or the client's
-        answer has begun.
+        """Handle the end of the stream. Return the bytes that are still to be written, if the stream has content or the
+        client's response has begun.
         """
         shown = self._reader.feed(piece) if piece else b""
         shown += self._reader.end()
@@ -162,7 +166,7 @@ class StreamPassage:
         return b"".join((*held, shown))
 
     def begin(self) -> None:
-        """Begin the client's answer, if it has not begun."""
+        """Begin the client's response, if it has not begun."""
         if not self.begun:
             self.begun = True
             self._hears.begins()
@@ -195,8 +199,8 @@ class StreamPassage:
 
 
 class RestPassage:
-    """Passes on the rest of an answer whose first part the client has. `goes_on` is called at the rest's
-    first content.
+    """Passes on the rest of an answer whose first part the client has. `goes_on` is called when the first content of
+    the rest arrives.
     """
 
     __slots__ = ("_client", "_connection", "_goes_on", "_keep", "_reader", "_waits")
@@ -219,7 +223,7 @@ class RestPassage:
         self._waits = True
 
     def take(self, piece: bytes) -> bool:
-        """Pass a piece on, or hold it, as `StreamPassage.take`."""
+        """Pass a piece on, or buffer it (see `StreamPassage.take`)."""
         shown = self._reader.feed(piece)
         self._look()
         if not shown:
@@ -228,13 +232,13 @@ class RestPassage:
         return self._client.write(shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """Handle the end of the stream, as `StreamPassage.take_last`."""
+        """Handle the end of the stream (see `StreamPassage.take_last`)."""
         shown = (self._reader.feed(piece) if piece else b"") + self._reader.end()
         self._look()
         return shown
 
     def begin(self) -> None:
-        """Do nothing: the client's answer has begun already."""
+        """Do nothing: the client's response has begun already."""
 
     def _look(self) -> None:
         reader = self._reader
@@ -246,6 +250,6 @@ class RestPassage:
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure) -> UpstreamFailure:
-    """Return the failure in an answer that began with a success status."""
+    """Return the `UpstreamFailure` for a failure that an answer with a success status reports."""
     words = f"answered {connection.status}, but no answer: {failure.message}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

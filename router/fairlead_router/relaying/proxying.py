@@ -1,5 +1,5 @@
-"""Relays a routed request: waits for its dispatch, sends it, retries before the first content, passes the answer on,
-and accounts for its end.
+"""Relays a routed request: waits for its dispatch, sends it, retries it if it fails before the first content, passes
+the answer on, and records its end.
 
 `Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
 refused by the scheduler, or cancelled because the client went away.
@@ -38,10 +38,10 @@ from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as
-it arrives.
+"""Maximum number of bytes of an unstreamed answer that are buffered until it is complete; a longer answer is passed on
+as it arrives.
 
-While the answer is held, the status can still report the loss of its engine.
+If the engine is lost while the answer is buffered, the client still gets an error status.
 """
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ class Proxy:
     ) -> ErrorAnswer | None:
         """Serve one call to its end, with the `charge` of its client's key.
 
-        Returns None when the call was answered or its client went away, otherwise the answer that the caller must send.
+        Return None if the call was answered or its client went away, otherwise the error response that the caller must
+        send.
 
         Raises only if the server is being torn down.
         """
@@ -181,8 +182,8 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """Return the scheduler's next decision. None if the request's total time is over, which ends its ticket: the
-        client would not wait for another engine, and the session would leave a home that works.
+        """Return the scheduler's next decision. Return None if the request's total time is over, which ends its ticket:
+        its client would not wait for another engine, and its session would leave an instance that works.
         """
         now = self._now()
         call.losses += failure.kind == "lost"
@@ -204,7 +205,7 @@ class Proxy:
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
-        """End the ticket of a client that went away. If the client had received the protocol's last event, it was
+        """End the ticket of a client that closed its connection. If the protocol's last event was sent, the client was
         served: many clients do not wait for the end of the stream.
         """
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
@@ -221,7 +222,9 @@ class Proxy:
     def _tell_refusal(
         self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
     ) -> None:
-        """Send the client the first instance's refusal, because the instance asked for a second opinion failed."""
+        """Send the client the first instance's refusal, because the instance that was asked for a second opinion
+        failed.
+        """
         now = self._now()
         call.drop_connection()
         pool.engine_failed(instance, failure.kind, now, ticket)
@@ -231,9 +234,9 @@ class Proxy:
         client.end(refusal.body)
 
     async def _whole(self, exchange: Exchange) -> None:
-        """Pass on an unstreamed answer once it is complete, or too long to be held.
+        """Pass on an unstreamed answer when it is complete or too long to buffer.
 
-        Raises UpstreamFailure when its engine is lost before that or reports a failure: the client has received nothing
+        Raises UpstreamFailure if its engine is lost before that or reports a failure: the client has received nothing
         then.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
@@ -268,7 +271,7 @@ class Proxy:
         client.end(body)
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
-        """Send the pieces of an unstreamed answer as they arrive; the client already has `before`."""
+        """Send the pieces of an unstreamed answer as they arrive, after the bytes `before`, which were sent already."""
         client, connection = exchange.client, exchange.connection
         squeezed = Squeezed(0)
         squeezed.feed(before)
@@ -292,8 +295,8 @@ class Proxy:
         """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
         client; a slow client pauses the engine.
 
-        Returns the dispatch for the rest if the answer broke off and another instance can continue it, None when the
-        answer is over. Raises UpstreamFailure, also when the engine reports a failure, while nothing was passed on.
+        If the answer broke off and another instance can continue it, return the dispatch to that instance; None if the
+        answer is over. Raises UpstreamFailure if the engine fails, or reports a failure, before anything was passed on.
         """
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
@@ -303,7 +306,7 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """Pass on the rest of an answer whose first part came from another engine; results as in `_stream`."""
+        """Pass on the rest of an answer whose first part came from another engine; returns as `_stream` does."""
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None
         assert carried is not None
@@ -357,7 +360,7 @@ class Proxy:
         return self._carrying.broke_off(call, exchange.client, exchange.pool, ticket, exchange.instance, reader, failure, why)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
-        """Record which instance holds the response in progress, where its protocol keeps responses."""
+        """Record which instance holds the response in progress, if its protocol stores responses."""
         if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
@@ -375,8 +378,9 @@ class Proxy:
         self._sender.release(exchange.call, exchange.connection)
 
     def _keep_prompt(self, exchange: Exchange, now: float) -> None:
-        """Keep a prompt that another instance may have to compute. A prompt that needs its client's credential, or a
-        conversation that its engine keeps, cannot be sent again; an embedding is not continued by later prompts.
+        """Keep a prompt that another instance may have to compute when this one leaves. Not kept: a prompt that needs
+        its client's credential or a conversation stored at its engine, because it cannot be sent again; and an
+        embedding's, because no later prompt continues it.
         """
         pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
         if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
@@ -395,7 +399,7 @@ class Proxy:
 
 
 class _StreamBeginnings:
-    """Acts on the beginnings of one exchange's answer."""
+    """The callbacks for the beginning of one exchange's answer."""
 
     __slots__ = ("_exchange", "_now", "_proxy")
 

@@ -1,4 +1,4 @@
-"""Finds the instance that holds a response: from memory, or by asking the instances that may have made it.
+"""Finds the instance that holds a stored response: from memory, or by asking the instances that may have made it.
 
 That instance also holds the conversation that ends with the response, so only it can serve a request that continues it.
 """
@@ -18,13 +18,13 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 def previous_response(document: Document, endpoint: Endpoint) -> str | None:
-    """Return the id of the response that a request continues; None if it continues no response."""
+    """Return the id of the stored response that a request continues; None if it continues none."""
     response = document.get("previous_response_id") if endpoint.dialect is Dialect.RESPONSES else None
     return response if is_response_id(response) else None
 
 
 class ResponseHolders:
-    """Finds the instances that hold responses, and remembers them."""
+    """Finds the instances that hold stored responses, and remembers them."""
 
     def __init__(self, held: HeldResponses, direct: DirectRelay, pools: Pools) -> None:
         self._held = held
@@ -40,8 +40,8 @@ class ResponseHolders:
         return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
 
     async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
-        """Return what `remembered` returns. If nothing is remembered, ask every instance that the client may use, with
-        the client's headers.
+        """Return pool and instance of a response. If they are not remembered, ask every instance that the client may
+        use, with the client's headers; None if none has it.
         """
         known = self.remembered(response, opens)
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
@@ -52,8 +52,8 @@ class ResponseHolders:
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 
     async def seek(self, document: Document, endpoint: Endpoint, pool: Pool, headers: HeaderPairs) -> None:
-        """Look for the response that the request continues among the pool's instances, so that the request can be
-        routed to its holder.
+        """Ask the pool's instances for the response that the request continues, and remember the one that has it, so
+        that the request can be routed to it.
         """
         response = previous_response(document, endpoint)
         if response is not None:

@@ -1,9 +1,9 @@
 """Second opinions: when one engine refuses a request as the client's fault (4xx), another engine gets the request.
 
-A refusal that says that a model declared by the pool does not exist is always tried elsewhere: this engine lacks the
-model, or no engine serves it. Most other refusals are right. An engine refuses without computing, so a second opinion
-costs little; a pool's budget limits them all the same. The second answer counts: if it differs, the refusal was the
-first engine's failure.
+If an engine refuses because a model that the pool declares does not exist, another engine is always tried: either this
+engine lacks the model, or no engine serves it. Most other refusals are right. An engine refuses without computing, so a
+second opinion costs little; a pool's budget limits them all the same. The second engine's answer counts: if it is not a
+refusal, the refusal was the first engine's failure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Maximum number of bytes of a refusal that is kept for a second opinion; a longer refusal is passed on."""
+"""Maximum number of bytes of a refusal that is buffered for a second opinion; a longer refusal is passed on."""
 
 
 class KeptRefusal:
-    """An engine's refusal that waits for a second opinion: its status, body and header lines for the client."""
+    """An engine's refusal that is kept while another engine is tried: its status, body and header lines for the
+    client.
+    """
 
     __slots__ = ("body", "headers", "instance", "of_name", "status")
 
@@ -34,7 +36,7 @@ class KeptRefusal:
 
 
 async def read_refusal(connection: UpstreamConnection) -> bytes | None:
-    """Return the body of a refusal, which can be read again afterwards; None if it is too long to be kept. Raises
+    """Return the body of a refusal, which can be read again afterwards; None if it is too long to buffer. Raises
     UpstreamFailure.
     """
     body = bytearray()
@@ -45,7 +47,7 @@ async def read_refusal(connection: UpstreamConnection) -> bytes | None:
 
 
 class Doubt:
-    """The refusals of one routed call so far."""
+    """The refusals of one routed call so far, and its second opinions."""
 
     __slots__ = ("_call", "_kept", "_pool", "_taken", "_ticket")
 
@@ -55,11 +57,11 @@ class Doubt:
         self._ticket = ticket
         self._kept: list[KeptRefusal] = []
         self._taken = False
-        """Whether a second opinion was taken from the pool's budget."""
+        """Whether a second opinion of this call was taken from the pool's budget."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
-        """Return the dispatch to another instance for a second opinion; None when this refusal is passed on. Raises
-        UpstreamFailure.
+        """Return the dispatch to another instance for a second opinion; None if this refusal is passed on to the
+        client. Raises UpstreamFailure.
         """
         pool, name = self._pool, self._call.model
         body = await read_refusal(connection)
@@ -83,18 +85,18 @@ class Doubt:
 
     @property
     def is_of_name(self) -> bool:
-        """Whether an engine reported that it lacks the name."""
+        """Whether an engine refused because it lacks the model's name."""
         return any(one.of_name for one in self._kept)
 
     @property
     def last(self) -> KeptRefusal | None:
-        """The refusal that the client gets if the next instance fails; None if the next instance may still serve the
-        request.
+        """The newest refusal that is not about a missing model name; the client gets it if the next instance fails.
+        None if there is none.
         """
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:
-        """Record that another engine has answered the call that one engine refused."""
+        """Record that an engine answered the call after another had refused it."""
         pool, name = self._pool, self._call.model
         for one in self._kept:
             if one.of_name:

@@ -22,14 +22,14 @@ _PASSED = frozenset(
         METADATA_HEADER,
     }
 )  # fmt: skip
-"""Headers of an engine's answer that are about its content, its time or its own work. All other headers are dropped:
-those that only the gateway may set (framing, connections, who may read an answer, the id of the request), and those
-that change what a browser does beyond this answer (cookies, redirects, policies of security, reports, other services,
+"""Headers of an engine's answer that describe its content, its time or the engine's own work, and are passed on. All
+other headers are dropped: those that only the gateway may set (framing, connections, CORS, the request id), and those
+that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other services,
 credentials).
 """
 
 _PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")
-"""Prefixes of the names of engines' own headers."""
+"""Prefixes of the names of further headers that are passed on: engines' own."""
 
 _WITHHELD = frozenset(
     {
@@ -38,8 +38,8 @@ _WITHHELD = frozenset(
         b"x-robots-tag", b"x-sendfile", b"x-lighttpd-send-file", b"x-webkit-csp", b"x-content-security-policy", b"x-pingback",
     }
 )  # fmt: skip
-"""Headers with such a prefix that are dropped: the gateway's own, and those on which browsers, proxies and search
-engines act.
+"""Headers with such a prefix that are nevertheless dropped: the gateway's own, and those on which browsers, proxies and
+search engines act.
 """
 
 _WITHHELD_BEGINNINGS = (b"x-fairlead-", b"x-accel-", b"x-forwarded-", b"x-litespeed-", b"x-envoy-")
@@ -52,11 +52,13 @@ _LONGEST_TIME = 64
 _OF_BODY = (
     b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after", METADATA_HEADER,
 )  # fmt: skip
-"""Prefixes of headers that are about a body, or whose information the router sends in its own form."""
+"""Prefixes of headers that describe a body, or whose information the router sends in its own form; an error response of
+the router leaves them out.
+"""
 
 
 class Sender:
-    """Sends calls to instances over the pool of connections."""
+    """Sends calls to instances over connections of the `UpstreamPool`."""
 
     def __init__(self, upstream: UpstreamPool, calls: Calls) -> None:
         self._upstream = upstream
@@ -65,15 +67,15 @@ class Sender:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: if it is a
-        rank, a header gives the engine the rank's number.
+        """Send a call, or its part `leg`, and wait for the beginning of the answer. `instance` is a target: if it is a
+        rank, a header gives the rank's index to the engine.
 
-        If the engine had closed a kept-alive connection, that is not a failure: one new connection is tried. A closed
-        connection shows at once. If a request is lost later, the engine had begun to compute it, and the request may
-        have killed the engine.
+        If the engine had closed an idle connection, that is not a failure: one new connection is tried. This shows at
+        once; if a request is lost later, the engine had begun to compute it, and the request may have killed the
+        engine.
 
-        `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them to
-        the router. Raises UpstreamFailure, also for a status that blames the engine and not the request.
+        `credentials`: whether the engine gets the client's credentials. `carried`: whether the call has any. Raises
+        UpstreamFailure, also for a status that is the engine's fault and not the request's.
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
@@ -110,13 +112,13 @@ class Sender:
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
-        """Give back the connection of a complete answer, so that it may serve another call."""
+        """Give back the connection of a complete answer, so that another call can use it."""
         call.connection = None
         self._upstream.release(connection)
 
 
 def without_credentials(head: bytes) -> bytes:
-    """Return the head of a call without a client's credentials, for an engine that must not get them."""
+    """Return the head of a call without its client's credentials, for an engine that must not get them."""
     request, *lines = head.splitlines(keepends=True)
     return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
 
@@ -124,8 +126,8 @@ def without_credentials(head: bytes) -> bytes:
 def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -> None:
     """Raise UpstreamFailure for a status that must not reach the client.
 
-    These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403)
-    when the pool does not pass the client's credentials on.
+    These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403) if the pool
+    does not pass the client's credentials on.
     """
     status = connection.status
     if status >= 500 or status == 429:
@@ -139,21 +141,19 @@ def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -
 
 
 def failure_of_answer(connection: UpstreamConnection, kind: str, words: str, status: int = 0, *, detail: str = "") -> UpstreamFailure:
-    """Return an engine's failure that its answer reports."""
+    """Return the `UpstreamFailure` for a failure that the engine's answer reports."""
     seconds, headers = retry_after(connection.headers), bodiless_headers(connection)
     return UpstreamFailure(kind, words, status, at=connection.address, detail=detail, retry_after_seconds=seconds, headers=headers)
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
-    """Return the headers of an engine's answer that stay valid without its body; empty if the engine began
-    no answer.
-    """
+    """Return the headers of an engine's answer that remain valid without its body; empty if no answer began."""
     return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 
 def retry_after(headers: Headers) -> float | None:
     """Return the engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it
-    is missing or useless. A date is compared with the engine's own clock.
+    is missing or invalid. A date is compared with the engine's own clock.
     """
     told = {name: value[:_LONGEST_TIME].decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
     text = told.get(b"retry-after", "")
@@ -168,7 +168,7 @@ def retry_after(headers: Headers) -> float | None:
 
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
-    """Return the header lines of an engine's answer that reach the client."""
+    """Return the header lines of an engine's answer that are passed on to the client."""
     return [b"%s: %s\r\n" % header for header in _passed(connection)]
 
 

@@ -1,7 +1,7 @@
-"""Asks engines for the usage of streams whose clients did not ask for it: `stream_options.include_usage`.
+"""Requests usage (token counts) for streams whose clients did not request it: `stream_options.include_usage`.
 
-The client's bytes around the option stay unchanged. An engine that refuses the option gets the request as its client
-made it, and is not asked for usage again for a while.
+All other bytes of the client's request stay unchanged. An engine that refuses the option gets the request as its client
+sent it, and for a while no other request with the added option.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from fairlead_router.relaying.dividing import leg_with
 from fairlead_router.relaying.sending import Sender
 
 ASKED_AGAIN_SECONDS = 600.0
-"""Seconds for which an engine that refused the option is not asked again: another engine may take its address."""
+"""Seconds for which the option is not added to requests for an engine that refused it. It is tried again then, because
+another engine may have got the address.
+"""
 
 _FIELD = "stream_options"
 _ASKED = b'"stream_options":{"include_usage":true}'
 _REFUSAL_BYTES = 64 * 1024
 REFUSALS = (400, 422)
-"""Statuses by which engines refuse a field."""
+"""Statuses by which engines refuse a request field."""
 
 
 def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether this is a streamed chat or completion whose client does not ask for usage itself."""
+    """Return whether this is a streamed chat or completion whose client does not request usage itself."""
     if not parsed.stream or parsed.include_usage or endpoint.dialect is not Dialect.OPENAI:
         return False
     return "messages" in parsed.document or "prompt" in parsed.document or "prompt_embeds" in parsed.document
 
 
 def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None]:
-    """Return the body of a streamed chat or completion with the option that asks for usage, and the change made; None =
-    no change.
+    """Return the body of a streamed chat or completion with the option that requests usage, and the change; None =
+    nothing was changed.
 
-    Usage in every chunk is not asked for, because vLLM gives it only to a client that asks for usage too.
+    Usage in every chunk is not requested, because vLLM gives it only to clients that request usage too.
     """
     if _FIELD not in document:
         at = body.index(b"{") + 1
@@ -57,19 +59,22 @@ def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None
 
 
 class UsageAsking:
-    """Sends calls like `Sender`, and remembers which engines refuse the option. `now` is the router's clock."""
+    """Sends calls as `Sender` does, and remembers which engines refuse the option that requests usage. `now` is the
+    router's clock.
+    """
 
     def __init__(self, sender: Sender, now: Callable[[], float]) -> None:
         self._sender = sender
         self._now = now
         self._refusing: dict[str, float] = {}
-        """The time, by the router's clock, until which an engine is not asked, keyed by address."""
+        """By address: the time, by the router's clock, until which the option is not added for the engine."""
 
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call like `Sender.begin`. If the engine refuses only the added option, that costs one more request and
-        is not a failure. An engine that refuses the client's own request too may only have repeated the option.
+        """Send a call as `Sender.begin` does. If the engine refuses only the added option, the call is sent again
+        without it, and this is not a failure. If the engine also refuses the client's own request, its refusal may only
+        have quoted the option.
         """
         change = call.asks_usage
         if change is None:
@@ -88,19 +93,19 @@ class UsageAsking:
         return connection
 
     def refuses(self, address: str) -> bool:
-        """Return whether the engine at this address refused the option a short time ago."""
+        """Return whether the engine at this address has recently refused the option that requests usage."""
         until = self._refusing.get(address)
         return until is not None and until > self._now()
 
     def refused(self, address: str) -> None:
-        """Record that the engine at this address refused the option."""
+        """Record that the engine at this address refused the option that requests usage."""
         now = self._now()
         self._refusing = {other: until for other, until in self._refusing.items() if until > now}
         self._refusing[address] = now + ASKED_AGAIN_SECONDS
 
 
 async def _names_the_option(connection: UpstreamConnection) -> bool:
-    """Return whether a refusal is about the option; its body can be read again."""
+    """Return whether a refusal is about the option that requests usage; its body can be read again."""
     answer = bytearray()
     while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
         answer += piece
@@ -111,8 +116,8 @@ async def _names_the_option(connection: UpstreamConnection) -> bool:
 
 
 def names_the_option(answer: bytes | bytearray) -> bool:
-    """Return whether the body of a refusal may be about the option that asks for usage: it names the option, and does
-    not repeat the whole request, as vLLM does for a field that is missing or invalid.
+    """Return whether the body of a refusal may be about the option that requests usage: it names the option, and does
+    not quote the whole request, as vLLM does for a field that is missing or invalid.
     """
     if b"stream_options" not in answer and b"include_usage" not in answer:
         return False

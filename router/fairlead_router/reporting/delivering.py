@@ -1,14 +1,15 @@
 """Sends batches from the disk to the control API until acknowledged, and the router's state at least once a second.
 
-The API corrects times by the clock that dated them. A batch dated by an earlier process is sent with that process's
-estimate of the API's clock, and only after this process has an estimate too.
+The API corrects times by the offset of the clock by which a record was dated. A batch of an earlier process is sent
+with that process's estimate of the API's clock, and only after this process has an estimate too.
 
 A batch on disk holds no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent:
 old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
-batches share a post, as many as the API accepts. Each keeps its id, so the API stores each once, however the posts are
-cut and repeated.
+batches share a post, as many as the API accepts. Each batch keeps its id, so the API stores each once, however batches
+are divided among posts and repeated.
 
-Lanes send the two cargoes side by side, so that a failing batch slows only its own lane. History keeps its order.
+History and samples are sent in separate lanes at the same time, so that a failing batch slows only its own lane.
+History keeps its order.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
 """Maximum number of consecutive batches sent as one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""Number of failures of the API (500) at one batch after which the batch is set aside, if the API accepts other
+"""Number of failures of the API (500) at one batch after which the batch is moved aside, if the API accepts other
 batches.
 """
 SHORTEST_PAUSE_SECONDS = 0.2
@@ -48,8 +49,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """The state of one lane: how many batches it sends at once, how often its current single batch failed, and its
-    pause.
+    """The state of sending history, or of sending samples: how many batches one post has, how often the current single
+    batch failed, and the pause.
     """
 
     cargo: Cargo
@@ -58,26 +59,26 @@ class Lane:
     _pause: float = SHORTEST_PAUSE_SECONDS
 
     def pause(self) -> float:
-        """Return the seconds to wait after a failure, longer each time."""
+        """Return the seconds to wait after a failure; they grow with each call."""
         now, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_SECONDS)
         return now
 
     def went_well(self) -> None:
-        """Record that a post was accepted: send more batches at once again, without pauses."""
+        """Record that a post was accepted: the next posts have the full number of batches again, without pauses."""
         self.most_batches = min(POST_BATCHES, self.most_batches * 2)
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """Send half as many batches at once from now on, because one of these `batches` may be invalid: that finds it
-        and delivers the others.
+        """Halve the number of batches per post, after a post of this many `batches` failed. One of them may be invalid:
+        halving finds it, and delivers the others.
         """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 
     def failed_alone(self) -> bool:
-        """Count a failure of a single batch.
+        """Count a failure of a post with a single batch.
 
-        Returns whether the batch has failed often enough to be at fault, if the API accepts others.
+        Return whether the batch has failed often enough to be moved aside, if the API accepts other batches.
         """
         self.faults += 1
         return self.faults >= ATTEMPTS_AT_A_FAULT
@@ -85,38 +86,40 @@ class Lane:
 
 POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of consecutive batches sent as one post, besides POST_RECORDS and `POST_BATCHES`."""
+"""Maximum number of bytes of consecutive batches in one post; POST_RECORDS and `POST_BATCHES` limit it too."""
 STATE_SECONDS = 1.0
-"""Maximum seconds between two reports of the state, without batches if there are none: the state shows the API that
-this router lives.
+"""Maximum number of seconds between two posts of the state, which have no batches if there are none. The state shows
+the API that this router is live.
 """
 STATE_POST_SECONDS = 4.0
-"""Timeout in seconds for a post of the state alone. It is short, so that a router whose API hangs reports to another
-API process in time: a router that is silent for 10 s counts as gone, and then draining instances are not kept for its
-requests.
+"""Timeout in seconds for a post of the state alone. It is short, so that a router whose API process hangs reports to
+another API process in time: a router that is silent for 10 s counts as gone, and then draining instances are deleted in
+spite of its requests.
 """
 LOOK_SECONDS = 0.2
-"""Seconds within which a new table is acknowledged."""
+"""Seconds between two checks for a new table that must be acknowledged."""
 LEARNED_SECONDS = 0.9
-"""Minimum seconds between two computations of the learned figures: each examines hundreds of observations, and under
-load a post follows each collection.
+"""Minimum number of seconds between two computations of the learned figures: each examines hundreds of observations,
+and under load there is a post after each collection of records.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class AskableRouters(Protocol):
-    """The routers that can be asked to decide; `own` is the address at which this one can be asked."""
+    """The directory of routers that decide for others. `own`: the address at which other routers connect to this
+    one.
+    """
 
     @property
     def own(self) -> AskAddress | None: ...
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """Take the list of a receipt: all live routers that can be asked."""
+        """Keep the list of live routers of a receipt."""
 
 
 class Delivery:
-    """Empties the spool. `send_forever` runs for the life of the router; `finish` is called last."""
+    """Sends the spool's batches. `send_forever` runs as long as the router; `finish` is called last."""
 
     def __init__(
         self,
@@ -144,12 +147,12 @@ class Delivery:
         self._news = asyncio.Event()
         self._state_sent_at = 0.0
         self._acknowledged: tuple[Acknowledgement, ...] = ()
-        """The acknowledged tables that have been reported to the API."""
+        """The acknowledgements of tables that were last reported to the API."""
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
-        """The tables with whose instances the figures were computed, the time of the computation, and the figures."""
+        """The learned figures that were computed last: the acknowledged tables then, the time, and the figures."""
         self._heard = asyncio.Event()
-        """Set once the API has answered, so that the offset of its clock is known."""
+        """Set once the API has responded, so that the offset of its clock is known."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
@@ -158,14 +161,14 @@ class Delivery:
         self._news = asyncio.Event()
 
     async def send_forever(self) -> None:
-        """Send all lanes and the state."""
+        """Send history, samples and the state until cancelled."""
         async with asyncio.TaskGroup() as lanes:
             lanes.create_task(self._send_state_forever())
             for cargo in LANES:
                 lanes.create_task(self._empty_forever(cargo))
 
     async def finish(self, seconds: float) -> None:
-        """Send what can be sent within `seconds`, and sign off from the API. The rest stays on disk."""
+        """Send as much as possible within `seconds`, and report that this router stops. The rest stays on disk."""
         try:
             async with asyncio.timeout(seconds):
                 for cargo in Cargo:
@@ -180,7 +183,7 @@ class Delivery:
             logger.warning("could not say goodbye to the control API", extra=extra)
 
     async def _empty_forever(self, cargo: Cargo) -> None:
-        """Send one lane's batches; while the API does not answer, pause longer each time, with jitter."""
+        """Send one lane's batches until cancelled. While the API does not respond, the pauses grow, with jitter."""
         lane = Lane(cargo=cargo)
         await self._heard.wait()
         while True:
@@ -194,8 +197,8 @@ class Delivery:
     async def send(self, lane: Lane) -> bool | None:
         """Send the oldest batches of a lane.
 
-        Returns True when the lane may go on at once, False when the API did not accept them now (they stay on disk),
-        None when there is nothing to send.
+        Return True if the lane may send the next batches at once, False if the API did not accept these (they stay on
+        disk), None if there are no batches.
         """
         batches = self._spool.lend(lane.cargo, lane.most_batches, POST_RECORDS, POST_BYTES)
         if not batches:
@@ -209,7 +212,9 @@ class Delivery:
             self._spool_metrics.refresh()
 
     async def _settle(self, lane: Lane, batches: list[SpooledBatch], outcome: Outcome[tuple[ReportReceipt, ...]]) -> bool:
-        """Discard, give back or set aside batches after a post. Returns whether the lane may go on at once."""
+        """Delete batches, give them back or move them aside after a post. Return whether the lane may send the next at
+        once.
+        """
         match outcome:
             case Taken():
                 lane.went_well()
@@ -230,7 +235,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Return whether the API accepts a batch other than the one on which it fails."""
+        """Return whether the API accepts any batch other than the one at which it fails."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
@@ -302,13 +307,15 @@ class Delivery:
         return figures
 
     def _holding(self) -> frozenset[PoolKey]:
-        """Return the pools that hold requests; when that begins or ends, the control API must be informed at once."""
+        """Return the pools in which requests wait for an instance. The control API is informed at once when that begins
+        or ends.
+        """
         return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
     async def _post(
         self, contents: list[bytes], batches: Sequence[SpooledBatch] = (), seconds: float = REPORT_SECONDS
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send one post, count and log it, and pass on the lost bindings that its receipts name."""
+        """Send one post, count and log it, and pass on the ids of lost binding changes in its receipts."""
         state = self._state()
         behind = [self._behind(batch) for batch in batches]
         if behind and batches[0].api_ahead is not None:  # the state goes first, and is dated by this process
@@ -338,7 +345,9 @@ class Delivery:
         return outcome
 
     def _behind(self, batch: SpooledBatch) -> float:
-        """Return by how many seconds the clock that dated the batch is behind this process's clock."""
+        """Return by how many seconds the clock that dated the batch is behind this process's clock; negative if it is
+        ahead.
+        """
         return 0.0 if batch.api_ahead is None else batch.api_ahead - self._pools.api_clock.ahead_seconds
 
     def _hear_clock(self, receipts: Sequence[ReportReceipt], asked_at: float) -> None:

@@ -1,5 +1,5 @@
-"""The figures that this router has learned of a pool's engines and prefix caches, as it reports them to the control
-API.
+"""The learned figures that this router reports to the control API: measurements of a pool's engines and prefix
+caches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """Yield the figures of all the pool's instances together, and of each instance in the table; nothing if no figures
-    were learned. Also records since when each joint figure is off.
+    """Yield the figures for the pool as a whole, and for each instance in the table; nothing if nothing was learned.
+    Also records since when each figure for the pool is wrong by more than half.
     """
     for figure in _figures(pool, now):
         if figure.instance is not None:
@@ -68,7 +68,7 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """Return the figure with its measured value; an instance has `parts` ranks that each contribute equally."""
+    """Return the figure with its measured value. An instance has `parts` ranks, which contribute equally."""
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread
@@ -84,7 +84,9 @@ def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigu
 
 
 def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
-    """Yield the smallest KV cache that an engine reported. Engines are asked repeatedly, so the figure is current."""
+    """Yield the size of the smallest KV cache that an engine reported. Engines are asked repeatedly, so it is
+    current.
+    """
     sizes = pool.engines.told_cache_sizes
     if sizes:
         told = LearntFigure(
@@ -135,8 +137,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Yield the caches of the pool's instances that publish events or have reported cached tokens. `beliefs` are keyed
-    by instance and by their basis.
+    """Yield what is known of the caches of those of the pool's instances that publish KV events or have reported cached
+    tokens. `beliefs` are predicted against reported cached tokens, keyed by instance and basis of the prediction.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

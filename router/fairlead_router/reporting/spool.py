@@ -7,8 +7,8 @@ decisions) are deleted first; `history` (bindings, migrations, rejections) is de
 batch that the API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from
 several threads.
 
-Each process dates its batches by its own clock. The offset of the API's clock is kept beside them, so that a later
-process can report by how much their times are wrong.
+Each process dates its batches by its own clock. The offset of the API's clock is stored with them, so that a later
+process can report by how much the times in the batches are wrong.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from fairlead.reports.batches import Cargo
 from fairlead_process.clock import file_age
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait in memory while the disk accepts no batch; they count towards the bound of all."""
+"""Maximum number of bytes that wait in memory while the disk accepts no batch; they count towards the spool's bound."""
 MOST_ASIDE = 256
-"""Maximum number of batches kept aside; beyond it the oldest is deleted."""
+"""Maximum number of batches in the folder `aside`; beyond it the oldest is deleted."""
 
 _CLOCKS = "clocks.json"
 _clocks = msgspec.json.Decoder(dict[int, float])
@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 class SpooledBatch:
     """A batch that waits since `written_at`. Batches of a cargo are sent in order of `sequence`.
 
-    `api_ahead` is by how many seconds the API's clock was ahead of the clock of the earlier process that dated the
-    batch, 0.0 if that process never heard from the API; None for a batch of this process.
+    `api_ahead`: for a batch of an earlier process, the seconds by which the API's clock was ahead of that process's
+    clock, 0.0 if the process never received the API's time; None for a batch of this process.
     """
 
     sequence: int
@@ -64,9 +64,10 @@ class SpooledBatch:
 
 
 class Spool:
-    """The spool's batches in `directory`, which only this process uses. `now` is its clock.
+    """The batches in `directory`, which only this process uses. `now` is its clock.
 
-    `dropped` counts deleted records that were not sent, by cargo; `aside` counts batches set aside.
+    `dropped`: number of records that were deleted unsent, by cargo.
+    `aside`: number of batches moved aside.
     """
 
     def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float]) -> None:
@@ -79,8 +80,8 @@ class Spool:
         self._unwritten: dict[int, SpooledBatch] = {}
         self._unwritten_bytes = 0
         self._clocks: dict[int, float] = {}
-        """By how many seconds the API's clock was ahead of each process's own, keyed by the number of the process's
-        first batch.
+        """For each process that wrote batches: the seconds by which the API's clock was ahead of the process's clock,
+        keyed by the sequence number of the process's first batch.
         """
         self._first = self._next = 1
         self.size = 0
@@ -88,7 +89,7 @@ class Spool:
         self.aside = 0
 
     def open(self) -> None:
-        """Find the batches an earlier process left. Half-written files were never sent and are removed."""
+        """Find the batches that an earlier process left. Half-written files were never sent and are deleted."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._clocks = self._read_clocks()
         for path in sorted(self._directory.iterdir()):
@@ -124,12 +125,12 @@ class Spool:
             return tuple(self._batches[cargo].values())
 
     def hear_clock(self, api_ahead: float) -> None:
-        """Keep by how many seconds the API's clock is ahead of this process's."""
+        """Set the seconds by which the API's clock is ahead of this process's clock."""
         with self._lock:
             self._keep_clocks(api_ahead)
 
     def _keep_clocks(self, api_ahead: float) -> None:
-        """Write the clock offsets of batches that are on disk; write nothing while all offsets are zero."""
+        """Write the clock offsets for the batches that are on disk; write nothing while all offsets are zero."""
         path, known = self._directory / _CLOCKS, self._clocks
         oldest = min((sequence for batches in self._batches.values() for sequence in batches), default=self._next)
         needed = [first for first in known if first <= oldest][-1:] + [first for first in known if oldest < first < self._first]
@@ -161,9 +162,9 @@ class Spool:
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
         """Keep a batch.
 
-        Once this returns, the batch survives the death of the process, and history also a crash of the machine. If the
-        disk does not accept the batch, or did not accept an earlier batch, it is kept in memory until `write_again` can
-        write it.
+        When this returns, the batch survives the death of the process, and a batch of history also a crash of the
+        machine. If the disk does not accept this batch, or has not accepted an earlier one, it is kept in memory until
+        `write_again` can write it.
         """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
@@ -182,11 +183,11 @@ class Spool:
 
     @property
     def unwritten(self) -> int:
-        """Number of batches that the disk has not accepted."""
+        """Number of batches that the disk has not accepted yet."""
         return len(self._unwritten)
 
     def write_again(self) -> None:
-        """Write the batches that the disk did not accept before, until it refuses a batch."""
+        """Write the batches that the disk has not accepted yet, until it refuses one."""
         with self._lock:
             for sequence, batch in tuple(self._unwritten.items()):
                 if not self._write(batch):
@@ -217,7 +218,7 @@ class Spool:
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
         """Lend the oldest consecutive batches that are not lent yet, to be sent as one post.
 
-        Lends at least one batch if there is any; more only within the bounds. The caller ends each loan with
+        Lends at least one batch if there is any, and more within the limits. The caller ends each loan with
         `give_back`, `discard`, `drop` or `set_aside`.
         """
         with self._lock:
@@ -234,7 +235,7 @@ class Spool:
             return lent
 
     def give_back(self, batches: Iterable[SpooledBatch]) -> None:
-        """End the loan of batches that the API did not accept: they may be lent again."""
+        """End the loan of batches that the API did not accept: they can be lent again."""
         with self._lock:
             self._lent.difference_update(batch.sequence for batch in batches)
             self._shrink()
@@ -246,7 +247,7 @@ class Spool:
                 self._remove(batch)
 
     def drop(self, batch: SpooledBatch) -> None:
-        """Delete a batch that was not sent, and count its records as dropped."""
+        """Delete a batch that was not sent, and count its records in `dropped`."""
         with self._lock:
             if self._remove(batch):
                 self.dropped[batch.cargo.value] += batch.records
@@ -297,8 +298,8 @@ class Spool:
     def _shrink(self) -> None:
         """Delete batches until the bounds hold.
 
-        Lent batches stay, because they may have arrived at the API. While the excess is only due to lent samples, the
-        bound waits for their return: no history is deleted in their place.
+        Lent batches stay, because they may have arrived at the API. If lent samples alone exceed the bound, wait until
+        they are given back: no history is deleted in their place.
         """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()):

@@ -1,4 +1,6 @@
-"""Metrics of the spool for operators: its size, the records deleted unsent, and the age of its oldest batch."""
+"""Metrics of the spool for operators: its size, the records that were deleted unsent, and the age of its oldest
+batch.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0
-"""Seconds of the oldest unsent batch's age beyond which the log warns, at most once in the same time."""
+"""Age in seconds of the oldest unsent batch above which a warning is logged; also the minimum time between two
+warnings.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class SpoolMetrics:
-    """The part of RouterMetrics that is about `spool`."""
+    """Keeps the fields of `RouterMetrics` about the spool up to date."""
 
     def __init__(self, spool: Spool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
         self._spool = spool
@@ -24,13 +28,13 @@ class SpoolMetrics:
         self._warned_at = 0.0
 
     def add(self, *, records: int, unbatched: int) -> None:
-        """Count records that were cut into batches, and `unbatched` records that a scheduler had dropped before."""
+        """Count records that were put into batches, and `unbatched` records that a scheduler had dropped before."""
         self._metrics.report_records += records
         if unbatched:
             self._metrics.report_drops["unbatched"] += unbatched
 
     def refresh(self) -> None:
-        """Read the spool; log a warning when its oldest batch has waited for long."""
+        """Update the metrics from the spool; log a warning if its oldest batch is too old."""
         metrics, spool = self._metrics, self._spool
         metrics.spool_bytes = spool.size
         metrics.spool_batches = len(spool)

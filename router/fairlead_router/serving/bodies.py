@@ -1,4 +1,4 @@
-"""Reads a client's body: whole, or piece by piece where it may be larger than memory allows."""
+"""Reads a request's body: as a whole, or piece by piece if it may be larger than the memory for bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead_router.settings import RouterSettings
 BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
 
 STEPS_AT_ONCE = 16
-"""Steps of decoding a body before other tasks run."""
+"""Number of steps of decoding a body between which no other task runs."""
 
 
 class BodyReader:
@@ -27,9 +27,10 @@ class BodyReader:
         self._now = now
 
     async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
-        """Return the whole body, decoded. Raises BadRequest 413 as soon as the body is known to be too large, 503 if
-        the bodies of all requests are, 408 if it does not arrive in time, 415 or 400 for a coding that cannot be read,
-        or ClientGone.
+        """Return the whole body, decoded.
+
+        Raises BadRequest 413 as soon as the body is known to be too large, 503 if the memory for all bodies is used up,
+        408 if it does not arrive in time, 415 or 400 for a content coding that cannot be decoded; or ClientGone.
         """
         codings = codings_of(headers) if b"content-encoding" in client.headers else ()
         decoder = ContentDecoder(codings) if codings else None
@@ -52,8 +53,8 @@ class BodyReader:
             raise body_too_slow(self._seconds) from None
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
-        """Return an upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive,
-        decoded.
+        """Return an upload's length in bytes (None if it is sent in chunks or encoded), and its decoded pieces as they
+        arrive.
 
         Raises BadRequest 413 or 415; reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
         """
@@ -96,9 +97,9 @@ class BodyReader:
 
 
 async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
-    """Decode a body in steps, so that other tasks run in between; `hold` reserves memory before it is used. Raises
-    BodyTooLarge before there are more than `limit` bytes, BadRequest for a body that cannot be decoded, and the errors
-    of `hold`.
+    """Return the decoded body. It is decoded in steps, so that other tasks run in between; `hold` reserves memory
+    before it is used. Raises BodyTooLarge before there are more than `limit` bytes, BadRequest for a body that cannot
+    be decoded, and the errors of `hold`.
     """
     pieces: list[bytes] = []
     for step, piece in enumerate(limited(decoder, body, limit), 1):
@@ -111,8 +112,8 @@ async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callab
 
 
 def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
-    """Yield the steps of decoding a body. Raises BodyTooLarge when the body, or any one of its codings, decodes to more
-    than `limit` bytes, and BadRequest for a body that cannot be decoded.
+    """Decode a body in steps, and yield the bytes of each. Raises BodyTooLarge when the output of any of its codings
+    exceeds `limit` bytes, and BadRequest for a body that cannot be decoded.
     """
     for piece in decoder.feed(body):
         if decoder.size > limit:

@@ -1,7 +1,7 @@
-"""The memory for all bodies in progress: bodies of requests, and of answers that their clients do not read.
+"""The memory for bodies: of requests, and of responses that their clients do not read.
 
-The memory is bounded, and so is the part of each owner, an API key or a proxy's connection; each request holds a share
-of it while it lasts. Above `soft` reading of bodies pauses, at `most` bodies are refused.
+The memory is bounded, and so is the part of each owner (an API key, or a proxy's connection). Each request holds a
+share of it until it ends. Above `soft` bytes, reading of bodies pauses; at `most` bytes, bodies are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 SHARE_OF_MEMORY = 0.25
-"""The share of the process's memory that bodies get if the rest is enough for everything else."""
+"""The share of the process's memory that bodies get, if the remainder is enough for everything else."""
 SOFT_SHARE = 0.875
 SHARE_OF_OWNER = 0.5
 
@@ -19,9 +19,9 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 BYTES_EACH = 1.5
-"""Bytes of memory for each byte of a body in progress, including the allocator's overhead and occasional copies."""
+"""Bytes of memory for each byte of a body, including the allocator's overhead and occasional copies."""
 WORTH_GIVING_BACK = 32 * 1024 * 1024
-"""Bytes of bodies released since the last time, before memory is returned to the system, which takes some time."""
+"""Bytes of bodies that must have been released before memory is returned to the system, which takes some time."""
 
 
 class MemoryFull(Exception):
@@ -29,14 +29,17 @@ class MemoryFull(Exception):
 
 
 class Owner(Protocol):
-    """An owner of requests that share a part of the memory."""
+    """An API key or a proxy's connection, whose requests share a part of the memory."""
 
     body_bytes: int
 
 
 class BodyMemory:
-    """The memory for bodies, in bytes: `held` now, `most` at once, and `most_each` of one owner, which is at least the
-    `largest` body.
+    """The memory for bodies.
+
+    `held`: bytes that are held now.
+    `most`: maximum number of bytes.
+    `most_each`: maximum number of bytes of one owner; at least the `largest` body.
     """
 
     __slots__ = ("_highest", "held", "most", "most_each", "soft")
@@ -49,13 +52,13 @@ class BodyMemory:
         self._highest = 0
 
     def look(self) -> None:
-        """Record how much is held; called many times a second."""
+        """Record how many bytes are held; called many times a second."""
         if self.held > self._highest:
             self._highest = self.held
 
     def has_fallen(self) -> bool:
-        """Return whether so much less is held than before that memory should be returned to the system; called now and
-        then.
+        """Return whether enough memory was released since the last time that it should be returned to the system;
+        called now and then.
         """
         if self._highest - self.held < WORTH_GIVING_BACK:
             return False
@@ -64,8 +67,8 @@ class BodyMemory:
 
 
 class MemoryShare:
-    """One request's share of the memory for bodies, and of its owner's part if it has an owner. The share must be
-    released however the request ends.
+    """The part of the memory for bodies that one request holds; it counts towards its owner's part too, if it has an
+    owner. It must be released however the request ends.
     """
 
     __slots__ = ("_memory", "_owner", "held")
@@ -76,7 +79,7 @@ class MemoryShare:
         self.held = 0
 
     def take(self, size: int) -> bool:
-        """Reserve `size` bytes more; return False if there is no room for them."""
+        """Reserve `size` bytes more; return False if there is not enough memory."""
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.most:
             return False
@@ -89,7 +92,7 @@ class MemoryShare:
         return True
 
     def release(self, size: int | None = None) -> None:
-        """Release `size` bytes, or all bytes."""
+        """Release `size` bytes; None = all bytes."""
         size = self.held if size is None else min(size, self.held)
         self._memory.held -= size
         if self._owner is not None:
@@ -98,8 +101,8 @@ class MemoryShare:
 
 
 def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None) -> int:
-    """Return the bytes for bodies if no setting names them: a quarter of the process's `memory`, or less if the process
-    needs much `besides`, but room for two bodies of the size `largest`.
+    """Return the bytes of memory for bodies, if no setting gives them: a quarter of the process's `memory`, or less if
+    the process needs much memory `besides`; but enough for two bodies of the size `largest`.
     """
     whole = memory_of_process() if memory is None else memory
     left = int((whole - besides) / BYTES_EACH)
@@ -107,7 +110,7 @@ def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None)
 
 
 def memory_of_process() -> int:
-    """Return the bytes that this process may take, by its container or else by the machine."""
+    """Return the maximum memory of this process in bytes: its container's limit, or else the machine's memory."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(int(text) for path in _LIMITS if (text := _read(path)).isdecimal())])
 

@@ -1,7 +1,7 @@
-"""One client's connection: uvicorn's httptools protocol with limits.
+"""The connection of one client: uvicorn's httptools protocol with limits.
 
-It limits the size of headers, the time they take and the number of connections; it ignores upgrades and answers
-requests that it cannot read.
+It limits the size of headers, the time until they are complete and the number of connections. It ignores upgrades and
+responds to invalid requests.
 
 The subclass uses uvicorn's private attributes, because uvicorn's ASGI interface wakes a task for every piece of a body.
 So pyproject.toml bounds uvicorn's version, and `tests/unit/fairlead_router/serving/test_uvicorn_internals.py` checks
@@ -33,52 +33,52 @@ from fairlead_router.serving.cors import Cors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of a client's connection. `refused` counts refusals by the error code that the client got."""
+    """Limits of a client's connection. `refused`: number of refusals by the error code that the client got."""
 
     header_bytes: int = 64 * 1024
     """Maximum number of bytes of the request line and the headers together."""
     header_seconds: float = 10.0
-    """Maximum seconds from the first byte of a request until its headers are complete."""
+    """Maximum number of seconds from the first byte of a request until its headers are complete."""
     keep_alive_seconds: float = 75.0
-    """Seconds for which a connection may be idle: before its first request, between requests, and with an answer that
-    its client does not read.
+    """Seconds for which a connection may be idle: before its first request, between requests, and while its client does
+    not read a response.
     """
     door: Door = field(default_factory=lambda: Door(8192))
     is_ending: Callable[[], bool] = lambda: False
-    """Whether the router is stopping, so that each connection ends with its next answer and its client finds another
-    router.
+    """Returns whether the router is stopping. Then each connection ends with its next response, so that its client
+    connects to another router.
     """
     refused: Counter[str] = field(default_factory=Counter)
     memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
-    """The memory of all bodies together."""
+    """The memory for all bodies."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
     def full(self) -> BadRequest:
-        """Return the refusal of a connection beyond the limit."""
+        """Return the error for a connection beyond the maximum number."""
         message = f"this router has {self.door.most} connections already; try again, or another router"
         return BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")])
 
     def farewell(self) -> bytes:
-        """Return the answer to a connection that is not accepted."""
+        """Return the bytes of the response to a connection that is not accepted."""
         self.refused["too_many_connections"] += 1
         return answer_lines(self.full(), [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])
 
 
 def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
-    """Return a whole answer, made outside of ASGI, after which the connection ends."""
+    """Return the bytes of a whole error response, made without ASGI, after which the connection ends."""
     answer = problem.answer(close=True)
     lines = b"".join(b"%s: %s\r\n" % pair for pair in (*standing, *answer.headers))
     return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
 
 
 class _HeadersTooLarge(Exception):
-    """More header bytes than allowed."""
+    """The request's headers have more bytes than allowed."""
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One client's connection.
+    """The connection of one client.
 
-    A request that cannot be read or allowed is answered in OpenAI's form, because its path, and so its protocol, is
+    The response to an invalid or refused request is in OpenAI's format, because its path, and so its protocol, is
     unknown.
     """
 
@@ -99,7 +99,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open: list[ClientRequest] = []
         self._unread_bytes = 0
         self._counted_bytes = 0
-        """Bytes of an answer that the client does not read, as counted in the memory for bodies."""
+        """Bytes of a response that the client has not read, as counted in the memory for bodies."""
         self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
@@ -108,8 +108,8 @@ class ClientConnection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
-        """Return whether the connection has been without a request long enough for another connection to take its
-        place.
+        """Return whether the connection has had no request for a time after which it may be closed for another
+        connection.
         """
         if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
             return False
@@ -117,7 +117,7 @@ class ClientConnection(HttpToolsProtocol):
         return self.loop.time() - self._idle_since >= patience
 
     def turn_away(self) -> None:
-        """Close the connection in favour of another."""
+        """Close the connection to make room for another."""
         if self._head_timed:
             self._answer(self.limits.full())
         else:
@@ -145,7 +145,7 @@ class ClientConnection(HttpToolsProtocol):
             self.send_400_response("")
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Decline another protocol that the client offered, such as `Upgrade: h2c` (Java's client sends it each time).
+        """Ignore the client's offer of another protocol, such as `Upgrade: h2c` (Java's client sends it each time).
 
         A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
         parser gets the headers that frame the body and continues from there.
@@ -162,10 +162,8 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """Handle that the client closed its sending side.
-
-        The router answers that it will not serve the request; a client that has left altogether does not receive the
-        answer.
+        """Handle that the client closed its sending side: respond to a request in progress with an error. A client that
+        has closed both sides does not receive it.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
@@ -271,8 +269,8 @@ class ClientConnection(HttpToolsProtocol):
             self._arriving = None
 
     def on_response_complete(self) -> None:
-        """Handle the end of a response as uvicorn does, with one timer while the connection is used in place of one
-        timer per request.
+        """Handle the end of a response as uvicorn does, but with one timer for as long as the connection is used, not
+        one timer for each request.
         """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -289,7 +287,7 @@ class ClientConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection if it has been idle for the whole time. While a request is in progress, its answer
+        """Close the connection if it was idle for all of the time. During a request do nothing: the end of its response
         schedules this call again.
         """
         self.timeout_keep_alive_task = None
@@ -302,19 +300,20 @@ class ClientConnection(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def end_with_answer(self) -> None:
-        """Close after the answer in progress, if there is one."""
+        """Close the connection after the response in progress, or now if there is none."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close unless a request is in progress or its head arrives."""
+        """Close the connection unless a request is in progress or its headers are arriving."""
         if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
-        """Drop a client that no longer reads its answer, because a close would wait for it. Called now and then.
+        """Drop the connection if its client has stopped reading a response, because closing would wait for the client.
+        Called now and then.
 
-        While a request is in progress, its own limits hold.
+        While a request is in progress, its own time limits apply.
         """
         unread = self.transport.get_write_buffer_size()
         if not unread or self._open or unread != self._unread_bytes:
@@ -324,7 +323,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def forget(self, request: ClientRequest) -> None:
-        """Remove a request that was answered."""
+        """Remove a request whose response is complete."""
         if request in self._open:
             self._open.remove(request)
 
@@ -343,7 +342,7 @@ class ClientConnection(HttpToolsProtocol):
             request.caught_up()
 
     def _overflow(self) -> None:
-        """Stop the parser, because more header bytes than allowed arrived. `send_400_response` answers."""
+        """Stop the parser, because more header bytes than allowed arrived. `send_400_response` sends the error."""
         self._too_large = True
         raise _HeadersTooLarge
 
@@ -358,9 +357,9 @@ class ClientConnection(HttpToolsProtocol):
         self._answer(BadRequest(431, "headers_too_large", f"request line and headers are larger than {limit} bytes; send shorter ones"))
 
     def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
-        """Answer outside ASGI and close.
+        """Send an error without ASGI, and close the connection.
 
-        A request whose answer has not begun gets this answer; an answer in progress is cut instead.
+        If the request's response has not begun, the error is the response; a response in progress is cut instead.
         """
         if self.transport.is_closing():
             return
@@ -375,7 +374,7 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """Return the headers that every answer to the latest request gets, as far as the request's headers have
+        """Return the headers that every response to the latest request has, as far as the request's headers have
         arrived.
         """
         came: Headers = self.headers or []

@@ -1,6 +1,6 @@
 """One request on a client's connection.
 
-Reads its body whole or in pieces, writes its answer from callbacks, and reports when the client leaves.
+Reads its body whole or in pieces, lets callbacks write its response, and reports when the client closes the connection.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from fairlead_router.serving.body_memory import BodyMemory, MemoryFull, Owner
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 BODILESS = frozenset({*range(100, 200), 204, 304})
-"""Statuses of answers without a body."""
+"""Statuses of responses without a body."""
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""Maximum number of bytes of a body that are kept before the application asks for it; they count among the bodies in
-memory.
+"""Maximum number of bytes of a body that are buffered before the application reads it; they count towards the memory
+for bodies.
 """
 
 SMALL_BODY_BYTES = 64 * 1024
 LOOK_SECONDS = 0.1
 PATIENT_SECONDS = 2.0
-"""Seconds for which a body that is not small waits for room before it is refused, and between two checks."""
+"""Seconds for which a body that is not small waits for free memory before it is refused, and between two checks."""
 
 SMALL_PIECE_BYTES = 1024
-"""Pieces with fewer bytes are joined on arrival: a body in chunks of a few bytes would take many times its size."""
+"""Received pieces with fewer bytes are joined: a body in chunks of a few bytes would take many times its size."""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""Maximum number of bytes held of a body that is passed on as it arrives; beyond it its client is paused."""
+"""Maximum number of buffered bytes of a body that is passed on as it arrives; beyond it, reading from the client
+stops.
+"""
 
 
 class BodyTooLarge(Exception):
@@ -49,7 +51,7 @@ class ClientGone(Exception):
 
 
 class Connection(Protocol):
-    """The methods of a connection that a request uses."""
+    """The methods of a connection that a `ClientRequest` calls."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -57,11 +59,11 @@ class Connection(Protocol):
     server_state: ServerState
 
     def forget(self, request: ClientRequest) -> None:
-        """Remove a request that was answered."""
+        """Remove a request whose response is complete."""
 
 
 class _ServersOwn:
-    """The lines of the server's own headers, which uvicorn makes once a second."""
+    """The bytes of the server's own headers, which uvicorn makes once a second."""
 
     def __init__(self) -> None:
         self._headers: Headers = []
@@ -77,10 +79,10 @@ _SERVERS_OWN = _ServersOwn()
 
 
 class ClientRequest:
-    """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
+    """One request on a client's connection. The application gets it as the ASGI extension `fairlead.client`.
 
-    It bypasses ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and cannot
-    be called from an engine's callback.
+    It bypasses ASGI's `receive` and `send`, which wake a task for each piece, check and copy every header again, and
+    cannot be called from an engine's callback.
     """
 
     __slots__ = (
@@ -98,17 +100,17 @@ class ClientRequest:
         self._cycle = cycle
         self._memory = memory
         self._held = 0
-        """The request's bytes in the memory for all bodies."""
+        """Bytes of the memory for bodies that the request holds."""
         self._owner: Owner | None = None
         self._patience: asyncio.TimerHandle | None = None
-        """The timer of the next check while this body is not read because the memory for bodies is nearly full; None
-        otherwise.
+        """The timer of the next check for free memory, while this body is not read because the memory for bodies is
+        nearly full; None otherwise.
         """
         self._crowded = False
         self._standing = b""
         self._id = b""
         self.explains = False
-        """Whether the client asked for its decision to be kept, and no header of `accompany` says that the decision is
+        """Whether the client asked for its routing decision to be kept, and no header of `accompany` says that it is
         not kept.
         """
         self._pieces: list[bytes | bytearray] = []
@@ -152,7 +154,7 @@ class ClientRequest:
         """Return the bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull,
         TimeoutError, or ClientGone.
 
-        Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
+        Use it instead of `body` for bodies that may not fit in memory. Between calls, reading from the client pauses.
         """
         self._streaming = True
         if not self._pieces and not self.complete:
@@ -170,8 +172,8 @@ class ClientRequest:
         return b"".join(pieces)
 
     async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
-        """Discard the rest of the body: at most about `limit` bytes, for at most `seconds`, and while something arrives
-        every `idle_seconds`.
+        """Read and discard the rest of the body: at most about `limit` bytes, for at most `seconds`, and only until
+        nothing arrives for `idle_seconds`.
         """
         self._keep_nothing()
         self._size = 0
@@ -187,7 +189,9 @@ class ClientRequest:
             await self._arrival(min(idle_seconds, left))
 
     async def _arrival(self, seconds: float) -> None:
-        """Wait until the body is complete or too large, the client is gone, or time is up."""
+        """Wait until the body is complete or too large, the client has closed the connection, or `seconds` have
+        passed.
+        """
         loop = self._connection.loop
         self._expired = False
         timer = loop.call_later(seconds, self._expire)
@@ -221,7 +225,7 @@ class ClientRequest:
             self._waiter.set_result(None)
 
     def arrived(self, piece: bytes) -> None:
-        """Take a piece of this body that the connection received."""
+        """Add a piece of this body that the connection received."""
         self._size += len(piece)
         if self._size > self._limit:
             self._overflowed = True
@@ -254,14 +258,14 @@ class ClientRequest:
             pieces.append(bytearray(piece))
 
     def _crowd(self) -> None:
-        """Refuse this body, because there is no room for it."""
+        """Refuse this body, because there is no memory for it."""
         self._crowded = True
         self._keep_nothing()
         self._wake()
 
     def _hold_back(self, until: float) -> None:
-        """Pause reading the body, so that others may end and make room. Refuse the body if there is no room
-        by `until`.
+        """Pause reading the body, so that other requests may end and release memory. Refuse the body if there is no
+        memory at the time `until`.
         """
         self._connection.flow.pause_reading()
         self._patience = self._connection.loop.call_later(LOOK_SECONDS, self._look_for_room, until)
@@ -277,8 +281,8 @@ class ClientRequest:
             self._connection.flow.resume_reading()
 
     def belongs_to(self, owner: Owner) -> None:
-        """Count the body's bytes, current and later ones, as the owner's too. Small bodies that have already arrived
-        are not counted.
+        """Count the body's bytes, those that arrived already and later ones, towards the owner's part of the memory. A
+        small body that has already arrived is not counted.
         """
         if self.complete and self._held <= SMALL_BODY_BYTES:
             return
@@ -286,7 +290,9 @@ class ClientRequest:
         owner.body_bytes += self._held
 
     def keeps(self, size: int) -> bool:
-        """Count `size` bytes of the answer that wait in the router. Returns False if no more bytes should wait."""
+        """Count `size` bytes of the response that are buffered in the router. Return False if no more bytes may be
+        buffered.
+        """
         self._memory.held += size
         self._held += size
         if self._owner is not None:
@@ -305,7 +311,7 @@ class ClientRequest:
             self._owner.body_bytes -= size
 
     def hold(self, size: int) -> None:
-        """Reserve memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
+        """Reserve memory, until the request ends, for `size` bytes that are made from the body. Raises MemoryFull."""
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.most or (owner is not None and owner.body_bytes + size > memory.most_each):
             raise MemoryFull
@@ -315,11 +321,11 @@ class ClientRequest:
             owner.body_bytes += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of the reserved memory."""
+        """Release `size` bytes of the memory that `hold` reserved."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
-        """Record that the connection received the end of this body."""
+        """Record that the body has fully arrived."""
         self.complete = True
         if self._waiter is not None:
             self._wake()
@@ -334,7 +340,7 @@ class ClientRequest:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
-        """Drop the body, because the application is done with the request."""
+        """Drop the body, because the application has handled the request."""
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held
@@ -359,22 +365,22 @@ class ClientRequest:
     # ── answering ──
 
     def accompany(self, headers: Headers) -> None:
-        """Add headers, from an engine or the router, to each answer to this request."""
+        """Add headers, from an engine or the router, to every response to this request."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
         self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
 
     def name(self, request_id: bytes) -> None:
-        """Set the id that answers show, unless the request already has its client's own id."""
+        """Set the request id that responses show, unless the client sent its own."""
         self._id = self._id or request_id
 
     @property
     def known_as(self) -> str:
-        """The id that answers show; "" before there is an id."""
+        """The request id that responses show; "" before there is one."""
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """Prepare for an answer by ASGI's `send` instead of `begin`: give the server the headers that every
-        answer has.
+        """Prepare for a response by ASGI's `send` instead of `begin`: give the server the headers that every response
+        has.
         """
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
@@ -383,10 +389,10 @@ class ClientRequest:
         self._cycle.default_headers = [*self._cycle.default_headers, *standing]
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
-        """Set the status and headers (complete lines) of an answer, which are sent with its first bytes.
+        """Set the status and headers (complete lines) of a response; they are sent with its first bytes.
 
-        Without `length` the body is chunked. The connection ends after the answer if `close`, and also if the request's
-        body will not be read to its end.
+        A `length` of None means that the body is chunked. The connection ends after the response if `close`, or if the
+        request's body will not be read to its end.
         """
         cycle = self._cycle
         if close or (self._streaming and not self.complete):
@@ -414,7 +420,9 @@ class ClientRequest:
         self._chunked = length is None and not old and not bodiless
 
     def write(self, piece: bytes) -> bool:
-        """Send a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
+        """Send a piece now. Return False if the client reads slowly: then wait for the callback given to
+        `on_writable`.
+        """
         transport = self._connection.transport
         if self.gone or transport.is_closing():
             return True
@@ -423,7 +431,7 @@ class ClientRequest:
         return not self._connection.flow.write_paused
 
     def end(self, piece: bytes, *, close: bool = False) -> None:
-        """Send the last piece (maybe empty) and complete the answer. With `close` the connection ends too."""
+        """Send the last piece (maybe empty) and complete the response. With `close` the connection ends too."""
         if self.gone:
             return
         head, self._head = self._head, b""
@@ -446,18 +454,18 @@ class ClientRequest:
 
     @property
     def answering(self) -> bool:
-        """Whether an answer has begun."""
+        """Whether a response has begun."""
         return bool(self._cycle.response_started)
 
     def abort(self) -> None:
-        """Drop the connection in the middle of an answer, so that the client does not take it for complete."""
+        """Drop the connection in the middle of a response, so that the client does not take it for complete."""
         self._connection.transport.abort()
 
     def on_writable(self, resume: Callable[[], None]) -> None:
-        """Call `resume` each time the client has caught up."""
+        """Call `resume` each time the client has read enough that more can be sent."""
         self._writable = resume
 
     def caught_up(self) -> None:
-        """Handle that the connection's buffer has drained."""
+        """Handle that the connection's send buffer is empty again."""
         if self._writable is not None:
             self._writable()

@@ -1,4 +1,4 @@
-"""Decodes compressed bodies (RFC 9110 §8.4) as they arrive; the output is bounded, however small the input."""
+"""Decodes compressed bodies (RFC 9110 §8.4) as they arrive. The output is bounded, however small the input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ else:
     from backports import zstd
 
 PIECE_BYTES = 64 * 1024
-"""Maximum number of bytes that are decoded at a time, and that one step returns."""
+"""Maximum number of bytes that one step of decoding reads, and that it returns."""
 
 MOST_MEMBERS = 64
-"""Maximum number of consecutive gzip files, or zstd frames, in a body: each costs time, and an empty one has only 20 or
-8 bytes.
+"""Maximum number of consecutive gzip members, or zstd frames, in a body: each costs time, and an empty one has only 20
+or 8 bytes.
 """
 
 MOST_CODINGS = 3
@@ -34,8 +34,8 @@ _TAKEN = "gzip, deflate, zstd, identity"
 
 
 class ContentDecoder:
-    """Decodes a body with these codings, in the order in which they were applied. Raises BadRequest 415 for unknown
-    codings.
+    """Decodes a body with these content codings, given in the order in which they were applied. Raises BadRequest 415
+    for unknown codings.
     """
 
     def __init__(self, codings: Iterable[str]) -> None:
@@ -43,13 +43,15 @@ class ContentDecoder:
 
     @property
     def size(self) -> int:
-        """Bytes decoded so far by the coding with the largest output: the next coding may decode a large output of one
-        coding to nothing.
+        """The largest number of bytes that any of the codings has decoded so far. It need not be the last coding: a
+        large output of one coding may decode to nothing by the next.
         """
         return max(layer.size for layer in self._layers)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decode more of the body in steps; a step without output yields an empty piece. Raises BadRequest 400."""
+        """Decode more of the body in steps, and yield the bytes of each; a step may yield none. Raises BadRequest
+        400.
+        """
         for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
             yield from self._through(data[start : start + PIECE_BYTES], 0)
 
@@ -61,7 +63,7 @@ class ContentDecoder:
             yield from self._through(piece, layer + 1)
 
     def end(self) -> None:
-        """Check the end of the body. Raises BadRequest 400 if it is cut short."""
+        """Check that the body is complete. Raises BadRequest 400 if it is cut short."""
         for layer in self._layers:
             layer.end()
 
@@ -84,11 +86,11 @@ def codings_of(headers: Headers) -> tuple[str, ...]:
 
 
 class _Decoder(Protocol):
-    """A decoder of one gzip file or zstd frame; the interface of the standard library's newer decoders."""
+    """A decoder of one gzip member or zstd frame, with the interface of the standard library's newer decoders."""
 
     @property
     def eof(self) -> bool:
-        """Whether the file or frame has ended; `unused_data` is the data after it."""
+        """Whether the member or frame has ended; `unused_data` is the data after it."""
 
     @property
     def needs_input(self) -> bool:
@@ -123,8 +125,8 @@ class _Inflater:
 
 
 class _Layer:
-    """One coding. `begin` makes the decoder for data that begins with the given bytes; it needs the first `head_bytes`
-    of them.
+    """The decoder of one coding. `begin` makes the decoder from the first `head_bytes` of the data, by which it
+    recognises the format.
     """
 
     def __init__(self, name: str, begin: Callable[[bytes], _Decoder], head_bytes: int = 1, members: int = 1) -> None:
@@ -181,7 +183,9 @@ def _zstd_decoder() -> _Decoder:
 
 
 def _deflate_format(head: bytes) -> int:
-    """Return the format of deflated data: zlib's format by the standard, but without its header from some clients."""
+    """Return the `wbits` for deflated data: the standard requires zlib's format, but some clients leave out its
+    header.
+    """
     is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
     return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
 

@@ -1,7 +1,7 @@
-"""CORS: which web pages of other origins may call the gateway from a browser (the Fetch standard's CORS protocol).
+"""CORS: web pages of other origins that may call the gateway from a browser (the Fetch standard's CORS protocol).
 
-Every answer has the CORS headers, also a refusal: a page cannot read the reason otherwise. Credentials of the browser,
-such as cookies, are never allowed; a page sends its API key itself.
+Every response has the CORS headers, a refusal too; otherwise the page could not read the reason. Credentials of the
+browser, such as cookies, are never allowed; a page sends its API key itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _EXPOSED = (
 )
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096
-"""Maximum number of bytes of header names that a preflight may ask for."""
+"""Maximum number of bytes of header names in a preflight request."""
 
 
 class Cors:
-    """CORS answers for pages of these origins; without origins, answers have no CORS headers."""
+    """CORS headers for pages of these origins; without origins, responses have no CORS headers."""
 
     def __init__(self, origins: Collection[str]) -> None:
         self._any = EVERY in origins
@@ -31,7 +31,7 @@ class Cors:
         self.is_on = bool(self._origins)
 
     def headers(self, request: Headers) -> Headers:
-        """Return the CORS headers for the answer to a request with these headers."""
+        """Return the CORS headers for the response to a request with these headers."""
         if not self._origins:
             return []
         origin = next((value for name, value in request if name == b"origin"), None)
@@ -45,8 +45,8 @@ class Cors:
         return self._any or origin.lower() in self._origins
 
     def preflight(self, method: str, request: Headers, methods: Collection[str]) -> ErrorAnswer | None:
-        """Return the answer to a browser's question whether it may send a request to a path with these `methods`; None
-        for any other request. The question comes without the API key of the request that follows.
+        """Return the response to a CORS preflight for a path with these `methods`; None for any other request. A
+        preflight does not have the API key of the request that follows.
 
         Raises BadRequest 403 for an origin that is not allowed.
         """

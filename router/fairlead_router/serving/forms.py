@@ -1,5 +1,5 @@
-"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. The rest, mostly an
-audio file, is only searched for a second model and for fields that no client may set.
+"""Reads `multipart/form-data` (RFC 7578) as it passes. The form is buffered until the model is known. The rest, mostly
+an audio file, is only searched for a second model and for fields that clients must not set.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _HEAD_MOST = 16 * 1024
 
 
 class PassingForm:
-    """A form and its field `model`: `feed` it pieces until `model` is known or the form has ended, then pass on `taken`
-    and the rest through `checked`.
+    """A form that is passed on once its field `model` is known: `feed` it pieces until `model` is known or the form has
+    ended, then pass on `taken` and the rest through `checked`.
 
-    An engine may use the first or the last of two models, and a key may open only one of them: a form with two models
-    is refused.
+    An engine may use the first or the last of two models, and a key may allow only one of them, so a form with two
+    models is refused.
     """
 
     def __init__(self, content_type: str | None) -> None:
@@ -33,11 +33,11 @@ class PassingForm:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._place = 0
-        """Between parts: the offset of the boundary before the next headers. Within a part: the offset up to which its
+        """Between parts: the offset of the boundary before the next part. Within a part: the offset up to which its
         content was searched.
         """
         self._looked = 0
-        """Between parts: the offset up to which the data were searched for the end of the next headers."""
+        """Between parts: the offset up to which the data were searched for the end of the next part's headers."""
         self._content: int | None = None
         """The offset of the content of the current part; None between parts."""
         self._names_model = False
@@ -47,26 +47,26 @@ class PassingForm:
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """Number of buffered bytes."""
         return len(self._held)
 
     def feed(self, piece: bytes) -> None:
-        """Read more of the body. Raises BadRequest for a second model, a field that points an engine at a peer, or
-        headers that cannot be read.
+        """Read more of the body. Raises BadRequest for a second model, a field that would make an engine connect to a
+        peer, or invalid headers.
         """
         self._held += piece
         while self._end_part() if self._content is not None else self._begin_part():
             pass
 
     def taken(self, model: str) -> bytes:
-        """Return the held bytes, with the field's value changed to `model`."""
+        """Return the buffered bytes, with the value of the field `model` changed to `model`."""
         if self._value is None or self.model == model:
             return bytes(self._held)
         start, end = self._value
         return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
 
     async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Check the remaining pieces and yield them without holding any. Raises BadRequest as `feed`."""
+        """Check the remaining pieces and yield them without buffering any. Raises BadRequest as `feed` does."""
         async for piece in rest:
             del self._held[: self._place if not self._ended else None]
             self._content = None if self._content is None else 0
@@ -75,7 +75,7 @@ class PassingForm:
             yield piece
 
     def _begin_part(self) -> bool:
-        """Read a part's headers, if all of them have arrived; return whether they had."""
+        """Read a part's headers if they have fully arrived; return whether they had."""
         held, start = self._held, self._place
         after = start + len(self._mark)
         if self._ended or len(held) < after + 2:
@@ -105,7 +105,7 @@ class PassingForm:
         return True
 
     def _end_part(self) -> bool:
-        """Find the end of a part's content, if it has arrived; return whether it had."""
+        """Find the end of a part's content if it has arrived; return whether it had."""
         held, content = self._held, self._content or 0
         end = held.find(b"\r\n" + self._mark, self._place)
         if end < 0:
@@ -120,8 +120,8 @@ class PassingForm:
 
 
 def _names(head: bytes) -> list[str]:
-    """Return the names that a reader may give a part with these headers. Raises BadRequest for a name in a form that
-    RFC 7578 (section 4.2) forbids.
+    """Return the names by which different parsers may know a part with these headers. Raises BadRequest for a name in a
+    form that RFC 7578 (section 4.2) forbids.
     """
     names: list[str] = []
     for disposition in _DISPOSITION.findall(head):

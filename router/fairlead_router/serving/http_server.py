@@ -1,4 +1,4 @@
-"""The HTTP server around the gateway: its sockets, its limit of connections, and how it drains on a signal."""
+"""The HTTP server of the gateway: its sockets, its maximum number of connections, and how it drains after a signal."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from fairlead_process.http_connections import HttpServer
 from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
 
 LINGER_SECONDS = 1.0
-"""Seconds for which an idle connection stays open once the router stops, because a request may be on its way."""
+"""Seconds for which an idle connection stays open once the router stops, because its client may be sending a
+request.
+"""
 
 LOOK_SECONDS = 0.05
 
 UNREAD_TICKS = 50
-"""Number of uvicorn's ticks, of 0.1 s each, between two checks for clients that do not read."""
+"""Number of uvicorn's ticks, of 0.1 s each, between two checks for clients that do not read their responses."""
 
 
 class GatewayServer(HttpServer):
-    """Uvicorn, except that the first signal only calls `on_signal` to drain; the server stops when `should_exit` is
-    set.
+    """Uvicorn's server, except that the first signal only calls `on_signal`, which drains; the server stops when
+    `should_exit` is set.
 
     A second signal stops the server at once.
     """
@@ -51,9 +53,9 @@ class GatewayServer(HttpServer):
         return await super().on_tick(counter)
 
     async def let_clients_go(self, seconds: float) -> None:
-        """Stop listening; return when no client is connected, at most after `seconds`.
+        """Stop listening. Return when no client is connected, at most after `seconds`.
 
-        The app continues to serve connected clients; each connection must end with its next answer
+        The app continues to serve connected clients; each connection must end with its next response
         (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
         """
         await self._stop_listening()
@@ -67,7 +69,7 @@ class GatewayServer(HttpServer):
                     connection.close_if_idle()
 
     async def _stop_listening(self) -> None:
-        """Close the listener, after accepting its waiting connections, which a close would reset."""
+        """Close the listening socket, after accepting the connections in its queue, which closing would reset."""
         for server in self.servers:
             assert isinstance(server, BoundedServer)
             await server.take_waiting()

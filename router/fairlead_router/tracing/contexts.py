@@ -1,7 +1,8 @@
 """W3C Trace Context: reads a caller's headers, and writes the headers for an engine.
 
 https://www.w3.org/TR/trace-context/. A caller that sends a context decides whether its trace is sampled. Without a
-context the ids follow from the request's id, so that the trace of a stored decision can be found by its request.
+context the trace's ids are derived from the request's id, so that the trace of a stored decision can be found by its
+request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _SAMPLED = 1
 LONGEST_STATE = 512
-"""Number of bytes of a `tracestate` that every implementation passes on; a longer `tracestate` is left out."""
+"""Number of bytes of a `tracestate` that every implementation must pass on; a longer `tracestate` is dropped."""
 
 OPERATIONS = {
     "/v1/chat/completions": "chat",
@@ -30,13 +31,13 @@ OPERATIONS = {
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
 }
-"""Operation names of the GenAI semantic conventions (`gen_ai.operation.name`) for the paths that have one. Other paths
-are named by their last part.
+"""By path: the operation name of the GenAI semantic conventions (`gen_ai.operation.name`). For other paths, the last
+segment of the path is used.
 """
 
 
 class Caller(NamedTuple):
-    """The context that a caller sent."""
+    """The trace context that a caller sent."""
 
     trace_id: str
     span_id: str
@@ -45,7 +46,7 @@ class Caller(NamedTuple):
 
 
 def caller(headers: Headers) -> Caller | None:
-    """Return the caller's context; None if the caller sent no usable context. Names must be lower case."""
+    """Return the caller's trace context; None if it sent no valid one. Header names must be lower case."""
     given = [value for name, value in headers if name == TRACEPARENT]
     found = _TRACEPARENT.fullmatch(given[0].strip()) if len(given) == 1 else None
     if found is None or (found[1] == b"00" and found[5] is not None):
@@ -56,8 +57,8 @@ def caller(headers: Headers) -> Caller | None:
 
 
 def trace_context(headers: Headers, request_id: str, path: str, model: str | None, *, may_ask: bool) -> TraceContext | None:
-    """Return the trace of a request; None if its caller does not sample it. `may_ask`: the caller may have decisions
-    kept.
+    """Return the trace context of a request; None if it is not sampled. `may_ask`: whether the caller may have routing
+    decisions kept.
     """
     parent = caller(headers)
     if parent is not None and not parent.is_sampled:
@@ -74,15 +75,15 @@ def trace_context(headers: Headers, request_id: str, path: str, model: str | Non
 
 
 def span_id_of(context: TraceContext, name: str) -> str:
-    """Return the id of a span inside the request's own span. An engine's spans are children of the span named by its
-    target.
+    """Return the id of a span inside the request's own span. The spans of an engine are children of the span that is
+    named after the engine's target.
     """
     return xxh3_64_hexdigest(f"{context.span_id}/{name}".encode())
 
 
 def traced_head(head: bytes, context: TraceContext, target: str) -> bytes:
-    """Return the head of a call for an engine, with this router's span as the parent of the engine's spans, instead of
-    the caller's.
+    """Return the head of a call for an engine in which the parent of the engine's spans is this router's span, not the
+    caller's.
     """
     request, *lines = head.splitlines(keepends=True)
     kept = (line for line in lines if line.partition(b":")[0] not in (TRACEPARENT, TRACESTATE))

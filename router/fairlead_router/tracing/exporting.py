@@ -1,8 +1,9 @@
 """Sends spans to an OpenTelemetry collector by OTLP over HTTP, with OpenTelemetry's own exporter, in a thread.
 
-The thread is a daemon and everything that waits for it is bounded: a collector that is slow or away costs spans, which
-are counted, and never time. OpenTelemetry is an extra of the distribution, so it is imported only where traces are
-exported. It reads variables of its own, such as `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_RESOURCE_ATTRIBUTES`.
+The thread is a daemon and everything that waits for it is bounded: a collector that is slow or cannot be reached costs
+spans, which are counted, and never time. OpenTelemetry is an extra of the distribution, so it is imported only where
+traces are exported. It reads environment variables of its own, such as `OTEL_EXPORTER_OTLP_HEADERS` and
+`OTEL_RESOURCE_ATTRIBUTES`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 MOST_WAITING = 1024
-"""Maximum number of traces that wait to be sent; further traces are dropped."""
+"""Maximum number of traces that are queued; further traces are dropped."""
 MOST_AT_ONCE = 512
 """Maximum number of spans in one request to the collector."""
 TRACES_PATH = "/v1/traces"
@@ -38,36 +39,36 @@ _SDK_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 logger = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Span]], str]
-"""A function that sends spans. Returns why that failed, or "" after success."""
+"""A function that sends spans. It returns why sending failed, or "" after success."""
 
 
 class SpanExport:
-    """The export of spans to the collector; `send` is called in a thread, one call at a time."""
+    """Exports spans to the collector: calls `send` in a thread, one call at a time."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._waiting: queue.Queue[tuple[Span, ...] | None] = queue.Queue(MOST_WAITING)
         self._is_failing = False
         self.counts: Counter[str] = Counter({SENT: 0, DROPPED: 0, FAILED: 0})
-        """Number of spans by outcome: `sent`, `dropped` because too many waited, or `failed` because the collector did
-        not accept them.
+        """Number of spans by outcome: `sent`, `dropped` because the queue was full, or `failed` because the collector
+        did not accept them.
         """
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread that sends."""
         self._thread.start()
 
     def offer(self, spans: tuple[Span, ...]) -> None:
-        """Queue the spans of a trace for sending, or drop them if too many wait already. Never waits."""
+        """Queue the spans of a trace, or drop them if the queue is full. Never waits."""
         try:
             self._waiting.put_nowait(spans)
         except queue.Full:
             self.counts[DROPPED] += len(spans)
 
     def close(self, seconds: float) -> None:
-        """Send the waiting spans, for at most `seconds`; the rest is dropped."""
+        """Send the queued spans, for at most `seconds`; drop the rest."""
         self._closing.set()
         with suppress(queue.Full):
             self._waiting.put_nowait(None)  # wakes the thread; where there is no room for it, it is awake
@@ -82,7 +83,7 @@ class SpanExport:
                 return
 
     def _next(self) -> list[Span]:
-        """Wait for the next spans and return them."""
+        """Wait for queued spans, and return those for the next call of `send`."""
         batch = list(self._waiting.get() or ())
         while len(batch) < MOST_AT_ONCE:
             try:
@@ -109,8 +110,8 @@ class SpanExport:
 
 
 def otlp_sender(endpoint: str, router: str) -> Send:
-    """Return a function that sends spans to the collector at `endpoint`, which may include the path of traces. Raises
-    InvalidInput if OpenTelemetry is not installed.
+    """Return a function that sends spans to the collector at `endpoint`, a URL that may include the path for traces.
+    Raises InvalidInput if OpenTelemetry is not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -133,7 +134,9 @@ def otlp_sender(endpoint: str, router: str) -> Send:
 
 
 class _LastWords(logging.Handler):
-    """Keeps the failure messages of `theirs`, the logger of OpenTelemetry's exporter, which would log each of them."""
+    """A log handler for `theirs`, the logger of OpenTelemetry's exporter: it keeps the last failure message, so that
+    not each failure is logged.
+    """
 
     def __init__(self, theirs: logging.Logger) -> None:
         super().__init__()

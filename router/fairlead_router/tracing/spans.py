@@ -1,7 +1,7 @@
-"""The spans of a request, made from its stored decision by a pure function, so a trace shows only what is stored.
+"""Makes the spans of a request from its stored decision. The function is pure, so a trace shows only what is stored.
 
 One span has the whole record, `fairlead.decision`: each field is an attribute of the same name, each candidate, failed
-attempt and continuation an event. The others show the same times as a picture:
+attempt and continuation an event. The other spans show the same times graphically:
 
     chat llama               the request, arrival to end; named as the GenAI semantic conventions name operations
     ├─ fairlead.queue        arrival to dispatch
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 @value
 class Event:
-    """A moment in a span; `at` in Unix seconds."""
+    """An event in a span, at the time `at` in Unix seconds."""
 
     name: str
     at: float
@@ -63,7 +63,7 @@ class Event:
 
 @value
 class Span:
-    """A span; `start` and `end` are in Unix seconds, `error` is the kind of failure with which it ended, None if it did
+    """A span. `start`, `end`: times in Unix seconds. `error`: the kind of failure with which it ended; None if it did
     not fail.
     """
 
@@ -81,8 +81,8 @@ class Span:
 
 
 def spans_of(traced: TracedRequest, decision: DecisionRecord, moves: Sequence[Moved], router: str) -> tuple[Span, ...]:
-    """Return the spans of a request that has ended, the request's own span first; `moves` are the moves that the
-    request carried.
+    """Return the spans of a request that has ended, the request's own span first. `moves`: the moves of sessions and
+    requests that happened with this request.
     """
     context = traced.request.trace
     assert context is not None, "a traced request has a context"
@@ -90,7 +90,7 @@ def spans_of(traced: TracedRequest, decision: DecisionRecord, moves: Sequence[Mo
 
 
 class _Trace:
-    """One request's spans while they are made."""
+    """Collects the spans of one request."""
 
     def __init__(self, context: TraceContext, traced: TracedRequest, decision: DecisionRecord, router: str) -> None:
         self._context = context
@@ -147,7 +147,7 @@ class _Trace:
         return self._traced.first_token_at
 
     def _attempts(self, sent: float) -> Iterator[Span]:
-        """Yield the spans of engines' work on the request, from when it was sent."""
+        """Yield the spans of engines' work on the request, beginning with the time `sent`."""
         begins, first = sent, self._ended if self._first is None else self._first
         for attempt in self._decision.attempts:
             failed = self._arrived + attempt.after_seconds
@@ -181,7 +181,9 @@ class _Trace:
     def _call(
         self, name: str, start: float, end: float, target: str, attributes: Attributes | None = None, error: str | None = None
     ) -> Span:
-        """Return a span of work at an engine. The first span at a target is the parent of that engine's own spans."""
+        """Return a span of work at an engine. The first span at a target becomes the parent of the engine's own
+        spans.
+        """
         named = target if target not in self._used else f"{target}/{len(self._used)}"
         self._used.add(named)
         shown = {"fairlead.target": target, **(attributes or {})}

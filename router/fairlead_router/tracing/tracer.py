@@ -1,8 +1,8 @@
-"""The router's tracer: makes spans of the requests whose decisions are kept.
+"""The router's tracer: makes spans of the requests whose routing decisions are kept.
 
-A trace is exported exactly when its decision is kept and stored. A caller that samples its trace has the decision kept,
-as with `x-fairlead-explain`, with the same permission and the same limit; a caller that does not sample it gets no
-spans.
+A trace is exported exactly when the request's decision is kept and stored. A caller that samples its trace has the
+decision kept, with the same permission and the same limit as by `x-fairlead-explain`; a caller that does not sample it
+gets no spans.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 MOST_MOVES = 4096
-"""Maximum number of moves of each kind that are remembered until the requests that carry them have ended; beyond it the
-oldest are dropped.
+"""Maximum number of moves of each kind (see `_Moves`) that are remembered until their requests have ended; beyond it,
+the oldest are dropped.
 """
 
 
 class Tracer:
-    """Makes traces and passes the spans of each to `offer`, which must not wait."""
+    """Makes traces and passes the spans of each trace to `offer`, which must not wait."""
 
     def __init__(self, router: str, offer: Callable[[tuple[Span, ...]], None]) -> None:
         self._router = router
@@ -36,7 +36,7 @@ class Tracer:
         self._reroutes = _Moves[ReRouteRecord]()
 
     def take(self, records: SchedulerRecords) -> None:
-        """Export the traces of these records. Never raises, because the records are still to be reported."""
+        """Export the traces of these records. Never raises, because the records must still be reported."""
         try:
             self._take(records)
         except Exception:
@@ -56,20 +56,22 @@ class Tracer:
 
 
 class _Moves(Generic[M]):
-    """Moves of one kind by id, oldest first, of requests that may still be in progress."""
+    """Moves of one kind (migrations, re-routes or continuations) by id, oldest first, whose requests may be in
+    progress.
+    """
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
 
     def add(self, records: Iterable[M], outcomes: Iterable[MigrationOutcome]) -> None:
-        """Remember moves, and add the outcomes of earlier moves."""
+        """Remember new moves, and add the outcomes of earlier ones."""
         self._records |= {move.id: move for move in records}
         for outcome in outcomes:
             if outcome.id in self._records:
                 self._records[outcome.id] = _settled(self._records[outcome.id], outcome)
 
     def carried(self, request: str) -> list[M]:
-        """Remove and return the moves that the request carried."""
+        """Remove and return the moves that happened with this request."""
         found = [move for move in self._records.values() if move.request == request]
         for move in found:
             del self._records[move.id]

@@ -1,6 +1,6 @@
 """The trainer's process: `python -m fairlead_router.training.child`, started by a router and ended with it.
 
-It reads lessons from standard input, answers each on standard output, and ends when its input does.
+It reads lessons from standard input, writes the result of each to standard output, and ends when its input ends.
 """
 
 import os
@@ -20,7 +20,9 @@ NICENESS = 10
 
 
 def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
-    """Answer lessons until the input ends. A pool whose settings changed starts with a new learner."""
+    """Train on each lesson and write its result until the input ends. A pool whose settings changed gets a new
+    learner.
+    """
     learners: dict[str, Learner] = {}
     decoder = msgspec.msgpack.Decoder(Lesson)
     while len(head := lessons.read(LENGTH.size)) == LENGTH.size:
@@ -36,7 +38,7 @@ def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Train at low priority; the process ends when the router's end closes its input."""
+    """Train at low priority. The process ends when its input is closed, because the router has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     teach(sys.stdin.buffer, sys.stdout.buffer)

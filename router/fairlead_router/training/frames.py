@@ -1,4 +1,4 @@
-"""The messages between a router and its trainer over pipes: each is its length followed by MessagePack."""
+"""The messages between a router and its trainer over pipes: each is a length followed by MessagePack."""
 
 from struct import Struct
 
@@ -12,7 +12,7 @@ LENGTH = Struct("<I")
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """New samples of one pool: rows of features and their TTFTs as float32. The trainer answers with one `Learnt`."""
+    """New samples of one pool: rows of features and their TTFTs as float32. The trainer replies with one `Learnt`."""
 
     pool: str
     settings: LearnerSettings
@@ -40,7 +40,9 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a lesson: a model as bytes when a round was due, and the duration of the round."""
+    """The result of a lesson: a model as bytes if enough samples for a training were there, and the training's
+    duration.
+    """
 
     model: bytes | None = None
     seconds: float = 0.0

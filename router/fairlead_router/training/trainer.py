@@ -1,4 +1,4 @@
-"""The trainer as its router sees it: a process that may die or hang at any time, and is then restarted."""
+"""The trainer from its router's point of view: a process that may die or hang at any time, and is then restarted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
 
 ROUND_SECONDS = 300.0
-"""Seconds without an answer after which a trainer counts as hanging, and is killed."""
+"""Seconds without a result after which a trainer counts as hanging, and is killed."""
 
 PAUSE_SECONDS = 5.0
 """Seconds from the loss of a trainer to the start of the next one."""
@@ -27,11 +27,11 @@ COMMAND = (sys.executable, "-m", "fairlead_router.training.child")
 
 
 class TrainerLost(Exception):
-    """The trainer died, hangs, or cannot be started; the lesson is lost with it. `str` gives one line."""
+    """The trainer died, hangs, or cannot be started; the lesson is lost with it. Its text is one line."""
 
 
 class Trainer:
-    """The trainer's process, started when it is first needed. It takes one lesson at a time."""
+    """The trainer's process. It is started when it is first needed, and takes one lesson at a time."""
 
     def __init__(self, now: Callable[[], float], command: tuple[str, ...] = COMMAND, *, round_seconds: float = ROUND_SECONDS) -> None:
         self._now = now
@@ -47,11 +47,11 @@ class Trainer:
 
     @property
     def rests(self) -> bool:
-        """Whether the trainer was lost a moment ago and must not be started again yet."""
+        """Whether the trainer was lost a short time ago, so that it must not be started again yet."""
         return self._process is None and self._now() < self._not_before
 
     async def learn(self, lesson: Lesson) -> Learnt:
-        """Give a lesson and wait for its result. Raises TrainerLost."""
+        """Send a lesson and wait for its result. Raises TrainerLost."""
         try:
             async with asyncio.timeout(self._round_seconds):
                 return await self._exchange(lesson)

@@ -23,12 +23,12 @@ from fairlead_sandbox.state_directory import StateDirectory
 PREFERRED_PORTS = {"kubernetes-api": KUBERNETES_PORT, "api": FIRST_API_PORT, "router": FIRST_ROUTER_PORT}
 
 WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "deployments", "router": "statefulsets"}
-"""The chart's workload for each process."""
+"""The chart's workload (kind and name) for each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPlan:
-    """The choices from which the table is made; its steps are given as functions."""
+    """The choices from which the table of processes is made; its steps are given as functions."""
 
     directory: StateDirectory
     ports: dict[str, int]

@@ -34,7 +34,7 @@ class ChartSetup:
         self._values = values
         self._chart = chart
         self.client_variables: dict[str, str] = {}
-        """The variables that a client of the gateway needs, once the chart is installed."""
+        """Environment variables that a client of the gateway needs; empty before the chart is installed."""
 
     @property
     def gateway_key(self) -> str:

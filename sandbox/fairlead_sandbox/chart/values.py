@@ -10,8 +10,8 @@ NAMESPACE = "fairlead-system"
 
 
 def machine_values(counts: ProcessCounts, *, api_port: int, gateway_port: int) -> dict[str, Any]:
-    """Return the values for a bundled Postgres and two load balancers, which the service proxy maps to ports of the
-    machine.
+    """Return the chart's values for a bundled Postgres and two load balancers, which the service proxy maps to ports of
+    the machine.
     """
     return {
         "database": {"bundled": {"enabled": True}},

@@ -14,13 +14,13 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import EngineFileInvalid, OutputUnwritable
 
 BASE = "vllm-h100-8b"
-"""The preset that gives all figures that are not fitted: KV memory, links and targets."""
+"""The preset from which all figures are taken that are not fitted: KV memory, links and targets."""
 _MOST_TOKENS = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine model, and its memory size in tokens, which is not fitted."""
+    """A fitted engine model, with the size of its memory in tokens, which is not fitted."""
 
     name: str
     kv_tokens: int
@@ -30,13 +30,15 @@ class EngineFile:
 
     @classmethod
     def of(cls, name: str, fit: EngineFit, kv_tokens: int | None) -> "EngineFile":
-        """Return the fit with the base's memory, or with the given KV capacity if it is known."""
+        """Return an engine file for the fit, with `kv_tokens` as the KV capacity, or that of the preset `BASE` if it is
+        None.
+        """
         base = preset(BASE)
         memory = base.kv_tokens if kv_tokens is None else kv_tokens
         return cls(name=name, kv_tokens=memory, block_tokens=base.block_tokens, max_sequences=base.max_sequences, fit=fit)
 
     def preset(self) -> EnginePreset:
-        """The engine model in the form that the simulator runs."""
+        """Return the engine model as a preset, which the simulator can run."""
         base = with_costs(preset(BASE), self.fit.costs)
         about = f"Fitted to {self.fit.source}."
         return replace(
@@ -51,7 +53,7 @@ class EngineFile:
 
 
 def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
-    """Return the engine with fitted costs; its memory stays."""
+    """Return the engine with these fitted costs and its own memory."""
     return replace(
         engine,
         mode="chunked",
@@ -64,7 +66,7 @@ def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
 
 
 def accuracy_words(fit: EngineFit) -> str:
-    """Return the fit's error in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
+    """Return the fit's errors and correlations in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
 
     def words(error: float, correlation: float | None) -> str:
         return f"{error:.0%}" + ("" if correlation is None else f" (r {correlation:.2f})")
@@ -77,7 +79,7 @@ def accuracy_words(fit: EngineFit) -> str:
 
 
 def write_engine(path: Path, engine: EngineFile) -> None:
-    """Write the file, as JSON if its name ends so, else as YAML. Raises OutputUnwritable."""
+    """Write the file: as JSON if its name ends in `.json`, else as YAML. Raises OutputUnwritable."""
     document = msgspec.to_builtins(engine)
     if path.suffix == ".json":
         text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
@@ -90,7 +92,7 @@ def write_engine(path: Path, engine: EngineFile) -> None:
 
 
 def read_engine(path: Path) -> EngineFile:
-    """Read the engine in a file. Raises EngineFileInvalid."""
+    """Read a fitted engine from a file. Raises EngineFileInvalid."""
     try:
         engine = msgspec.convert(read_yaml(path.read_bytes()), EngineFile)
     except OSError as error:

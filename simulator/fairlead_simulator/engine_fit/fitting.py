@@ -16,11 +16,11 @@ Point = NDArray[np.float64]
 
 
 def search(loss: Callable[[Point], float], start: Point, size: float, most: int, tolerance: float = 1e-4) -> Point:
-    """Return the best point found in about `most` evaluations of the loss, beginning with a simplex of `size` at
-    `start`; in fewer if the losses of the simplex differ by less than `tolerance`.
+    """Return the point with the lowest loss that is found in about `most` evaluations, starting from a simplex of the
+    size `size` at `start`. The search ends earlier if the losses of the simplex differ by less than `tolerance`.
 
-    Nelder and Mead's simplex (The Computer Journal 7, 1965). It needs no derivative, and a replay has none: a request
-    is computed in one step or the next.
+    It is Nelder and Mead's simplex method (The Computer Journal 7, 1965). The method needs no derivative; a replay has
+    none, because a request is computed either in one step or in the next.
     """
     points = [start, *(start + size * axis for axis in np.eye(len(start)))]
     losses = [loss(point) for point in points]
@@ -41,8 +41,8 @@ def search(loss: Callable[[Point], float], start: Point, size: float, most: int,
 
 
 def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses: list[float]) -> tuple[Point, float, int]:
-    """Return a point to replace the worst: reflected, further out, or nearer; with its loss and the number of
-    evaluations.
+    """Return a point to replace the worst point of the simplex (reflected, further out, or nearer), with its loss and
+    the number of evaluations.
     """
     reflected = 2 * middle - worst
     found = loss(reflected)
@@ -57,25 +57,25 @@ def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses:
 
 
 FITTED_SHARE = 0.5
-"""Share of the records (the oldest) that is used for fitting; the later records show the fit's error."""
+"""Share of the records (the oldest) to which the costs are fitted; the fit's error is measured on the later records."""
 MOST_RECORDS = 2_000
-"""Maximum number of records used, the newest: replaying more takes longer and adds little."""
+"""Maximum number of records used; the newest are taken. Replaying more takes longer and adds little."""
 ROUNDS = 3
 EVALUATIONS = 150
 """Maximum number of evaluations of the loss in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
-"""Sizes of the searches' initial simplexes; each search starts where the previous search ended. The first two searches
-find records that contradict themselves; the others improve the fit.
+"""Sizes of the initial simplexes of successive searches; each search starts where the previous one ended. The first two
+searches serve to find records that contradict themselves; the others improve the fit.
 """
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
-"""If the first token came sooner than this share of the prompt's computing time, the engine had more of the prompt
-cached than recorded.
+"""If the first token arrived sooner than after this share of the time to compute the prompt, more of the prompt was
+cached than the record says.
 """
 _TTFT_ERROR, _TPOT_ERROR = 0.1, 0.05
-"""Relative errors above which a record counts less than its square: clocks, networks and other work disturb some
-records.
+"""Relative errors of TTFT and of TPOT above which a record's weight in the loss falls, because clocks, networks and
+other work disturb some records.
 """
 
 Flags = NDArray[np.bool_]
@@ -86,8 +86,8 @@ _COSTS = tuple(field.name for field in fields(EngineCosts) if field.name != "max
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """The unit of each cost during the search: roughly the expected size of the cost, estimated from the
-    records alone.
+    """The unit of each cost during the search: roughly the expected size of that cost, estimated from the records
+    alone.
     """
 
     values: Point
@@ -107,8 +107,8 @@ def fit(
     max_batched_tokens: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> EngineFit:
-    """Fit costs to the older part of the records (in order of time) and measure the error on the rest; or fit to all
-    records and measure the error on `judges`. Deterministic. Raises RecordsUnusable.
+    """Fit costs to the older part of the records (in order of time) and measure the fit's error on the rest. With
+    `judges`, fit to all records and measure the error on `judges`. Deterministic. Raises RecordsUnusable.
     """
     check_records(records, source)
     records = records[-MOST_RECORDS:]
@@ -118,8 +118,8 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Fit costs to the first `count` records. Records that were sent before the last of these had ended are replayed
-    with them.
+    """Return costs fitted to the first `count` records. Later records that were sent before the last of those had ended
+    are replayed with them.
     """
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
@@ -164,8 +164,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
 
 
 def _scale(records: Sequence[ServedRecord], max_batched_tokens: int) -> _Scale:
-    """Return a first guess: the quickest records show the cost of a step and of a token, and the other costs are a part
-    of these two.
+    """Return a first guess of each cost: the fastest records show the cost of a step and of a token, and the other
+    costs are assumed to be parts of these two.
     """
     tpot = float(np.quantile([record.tpot for record in records if record.tpot is not None], 0.05))
     per_token = float(np.median([record.ttft / record.new_tokens for record in records if record.new_tokens >= 64] or [tpot / 100])) * 0.7
@@ -193,7 +193,9 @@ def _mean_in_flight(records: Sequence[ServedRecord]) -> float:
 
 
 def _loss(modelled: Seconds, real: Seconds, scale: float) -> float:
-    """Return Cauchy's loss: a record that is far off counts little more than a record that is slightly off."""
+    """Return Cauchy's loss, with which a record that is far off counts little more than a record that is slightly
+    off.
+    """
     relative = (modelled - real) / (scale * (real + real.mean()) if scale == _TTFT_ERROR else scale * real)
     return float(np.log1p(relative * relative).mean())
 
@@ -207,13 +209,15 @@ def _contradicting(records: Sequence[ServedRecord], costs: EngineCosts) -> Flags
 
 
 def _as_cached(records: Sequence[ServedRecord], wrong: Flags) -> list[ServedRecord]:
-    """Return the records; those that contradict themselves have the whole prompt marked as cached."""
+    """Return the records, with the whole prompt marked as cached in those records that contradict themselves
+    (`wrong`).
+    """
     return [replace(one, cached_tokens=one.prompt_tokens - 1) if is_wrong else one for one, is_wrong in zip(records, wrong, strict=True)]
 
 
 def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: EngineCosts, source: str, fitted_at: datetime) -> EngineFit:
-    """Measure the fit's error on the records from index `begin` on, which are replayed along with the earlier
-    records.
+    """Return the fit with its error, measured on the records from index `begin` on. These are replayed together with
+    the earlier records.
     """
     wrong, at_edge = _contradicting(records, costs), np.array(edges(records))
     found = replay(_as_cached(records, wrong), costs)
@@ -239,7 +243,7 @@ def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: Eng
 
 
 def accuracy(modelled: Seconds, real: Seconds) -> FitAccuracy:
-    """Compares the model's figures with the real ones, of which there is at least one."""
+    """Return how accurate the modelled values are, compared with the real ones. There must be at least one."""
     spread = float(modelled.std() * real.std())
     correlation = float(((modelled - modelled.mean()) * (real - real.mean())).mean()) / spread if spread > 0 else None
     return FitAccuracy(

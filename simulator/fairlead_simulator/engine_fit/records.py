@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from fairlead_simulator.errors import RecordsUnusable
 
 LEAST_RECORDS = 100
-"""Minimum number of records: some are used for fitting and others for measuring the error, and fewer cannot determine
-eight costs.
+"""Minimum number of records for a fit. Some are used for fitting and others for measuring the error, and fewer cannot
+determine eight costs.
 """
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
-"""Maximum duration of a first token or an answer: a day; a larger value is probably in milliseconds."""
+"""Maximum seconds until a first token or the end of an answer: a day. A larger value is probably in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ServedRecord:
     engine: str
     prompt_tokens: int
     cached_tokens: int
-    """Cached tokens of the prompt, always fewer than the whole prompt."""
+    """Number of prompt tokens that were cached, always fewer than the whole prompt."""
     output_tokens: int
     ttft: float
     tpot: float | None
@@ -38,12 +38,12 @@ class ServedRecord:
 
     @property
     def ends_at(self) -> float:
-        """When the request's last token arrived."""
+        """When the request's last token arrived, in seconds from the same origin as `at`."""
         return self.at + self.ttft + (self.tpot or 0.0) * (self.output_tokens - 1)
 
 
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
-    """Refuse records from which no fit is possible. Raises RecordsUnusable."""
+    """Check that a fit to these records is possible. Raises RecordsUnusable if it is not."""
     if len(records) < LEAST_RECORDS:
         raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
     for name, values in (
@@ -58,12 +58,13 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
-    """Return, for each record, whether it may have run at the same time as requests that were not recorded. Records are
-    in order of time.
+    """Return, for each record, whether the request may have run at the same time as requests that were not recorded.
+    Records are in order of time.
 
-    At the end, these are the records that had not ended when the last record was sent. At the beginning, these are the
-    records whose engine had more requests in flight than were recorded. If that number is missing, these are all
-    records before a typical first request has ended (90th percentile of the first tenth).
+    At the end of the recording, this is so for requests that had not ended when the last one was sent. At its
+    beginning, it is so for requests whose engine had more requests in flight than were recorded. If the number in
+    flight is missing, it is so for all requests sent before a typical first request had ended (90th percentile of the
+    first tenth).
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

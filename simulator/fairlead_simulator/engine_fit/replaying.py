@@ -1,4 +1,6 @@
-"""Replays records through the engine model: each record at its time, on its engine, with its cached tokens."""
+"""Replays records through the engine model: each recorded request at its time, on its engine, with its cached
+tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +54,9 @@ class RecordedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """TTFT and TPOT of each record by the model, in seconds; TPOT is 0 for a record without a TPOT."""
+    """The TTFT and the TPOT of each record according to the model, in seconds; the TPOT is 0 for a record without
+    one.
+    """
 
     ttft: Seconds
     tpot: Seconds
@@ -120,7 +124,7 @@ def _run_until(instance: Instance[RecordedRequest], at: float) -> None:
 
 
 def alone_seconds(record: ServedRecord, costs: EngineCosts) -> float:
-    """The TTFT of a record on an otherwise idle engine."""
+    """Return the TTFT in seconds that the record would have on an otherwise idle engine."""
     prefill, seconds, done = prefill_of(costs), costs.overhead_seconds, record.cached_tokens
     while done < record.prompt_tokens:
         tokens = min(costs.max_batched_tokens, record.prompt_tokens - done)

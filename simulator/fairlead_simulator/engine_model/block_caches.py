@@ -1,8 +1,8 @@
-"""Eviction from a full prefix cache: Mooncake's three cache policies (its Table 1).
+"""Eviction from a full prefix cache: Mooncake's three cache policies (Table 1 of its paper).
 
-`lru` evicts the least recently used block. `lfu` evicts the block used least often since it was cached; ties go to the
+`lru` evicts the least recently used block. `lfu` evicts the block used least often after it was cached; ties go to the
 least recently used. `length-aware` is `lfu` with another rule for ties: the block nearest to the beginning of its
-prompt is evicted first, as the paper says that the policy favours "cache blocks occurring later in requests".
+prompt is evicted first, because the paper says that the policy favours "cache blocks occurring later in requests".
 
 Uses of a block are counted only while it is cached, and the block that is being added is never evicted.
 """
@@ -14,8 +14,8 @@ from typing import Literal
 Eviction = Literal["lru", "lfu", "length-aware"]
 
 Rank = tuple[int, int, int]
-"""A block's rank; the block with the lowest rank is evicted first. The last figure is the time of the last use, which
-differs between blocks.
+"""A block's rank; the block with the lowest rank is evicted first. The last element is the time of the last use, which
+is different for every block.
 """
 
 _RANKS: dict[Eviction, Callable[[int, int, int], Rank]] = {
@@ -40,8 +40,8 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Heap of ranks and blocks. Outdated ranks stay in it until they reach the top, or until they are most of the
-        heap.
+        """Heap of ranks and blocks. Outdated ranks stay in the heap until they reach its top, or until they are more
+        than half of it.
         """
         self._tick = 0
 
@@ -52,8 +52,8 @@ class BlockCache:
         return len(self._ranks)
 
     def touch(self, block: int, place: int) -> bool:
-        """Use block number `place` of a prompt; returns whether it was cached. Afterwards it is cached, unless the
-        cache has no capacity.
+        """Use the block at index `place` of a prompt, and return whether it was cached. Afterwards it is cached, unless
+        the cache has no capacity.
         """
         was_here = block in self._ranks
         if not was_here and len(self._ranks) >= self.capacity:
@@ -79,10 +79,10 @@ class BlockCache:
 
 
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
-    """Return the share (0-1) of all blocks of these prompts that a single cache holds when they are used, prompt after
-    prompt.
+    """Return the share (0-1) of all blocks of these prompts that a single cache holds at the moment when they are used.
+    The prompts are used one after the other.
 
-    Mooncake's Table 1 counts in the same way: each block separately, even if its predecessors are gone.
+    Mooncake's Table 1 is counted in the same way: each block separately, even if the blocks before it are not cached.
     """
     cache = BlockCache(capacity, eviction)
     used = hits = 0

@@ -1,12 +1,12 @@
-"""The cost of an engine's steps, in seconds."""
+"""The costs of an engine's steps, in seconds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillCost:
-    """The cost of a prefill of x new tokens of a sequence that is then s tokens long: `fixed + per_token*x +
-    per_context*s + per_pair*x*s`. Linear if `per_context` and `per_pair` are 0.
+    """The cost in seconds of a prefill of x new tokens, with s tokens in the sequence after it: `fixed + per_token*x +
+    per_context*s + per_pair*x*s`. Linear in x if `per_context` and `per_pair` are 0.
     """
 
     fixed: float = 0.0
@@ -15,7 +15,7 @@ class PrefillCost:
     per_pair: float = 0.0
 
     def at_speed(self, speed: float) -> "PrefillCost":
-        """The cost on hardware that is `speed` times as fast."""
+        """Return the cost on hardware that is `speed` times as fast."""
         return PrefillCost(
             fixed=self.fixed / speed,
             per_token=self.per_token / speed,
@@ -24,18 +24,18 @@ class PrefillCost:
         )
 
     def seconds(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Seconds to prefill one prompt alone."""
+        """Return the seconds to prefill one prompt alone in a step."""
         return self.fixed + self.variable(new_tokens, sequence_tokens)
 
     def variable(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Seconds without the fixed part, which a step with several prompts pays only once."""
+        """Return the seconds of a prefill without the fixed part, which a step with several prompts costs only once."""
         return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeCost:
-    """The cost of a decode step: `fixed + per_context_token * (context tokens of the batch) + per_sequence *
-    (sequences)`.
+    """The cost in seconds of a decode step: `fixed + per_context_token * (context tokens of the batch) + per_sequence *
+    (sequences in the batch)`.
     """
 
     fixed: float
@@ -43,7 +43,7 @@ class DecodeCost:
     per_sequence: float
 
     def at_speed(self, speed: float) -> "DecodeCost":
-        """The cost on hardware that is `speed` times as fast."""
+        """Return the cost on hardware that is `speed` times as fast."""
         return DecodeCost(
             fixed=self.fixed / speed, per_context_token=self.per_context_token / speed, per_sequence=self.per_sequence / speed
         )
@@ -51,8 +51,8 @@ class DecodeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """The cost of moving KV between instances: bytes over the link, shared equally with the source's other transfers,
-    plus a latency.
+    """The cost of moving KV blocks between instances: their bytes over the link, which all transfers of the source
+    share equally, plus a latency.
     """
 
     bytes_per_token: int
@@ -60,7 +60,7 @@ class TransferCost:
     latency_seconds: float = 0.0
 
     def seconds(self, tokens: int, active: int) -> float:
-        """Return the seconds to move this many tokens. `active` is the number of other transfers at the source when
-        this transfer begins; later transfers do not slow it further.
+        """Return the seconds to move the KV blocks of this many tokens. `active` is the number of other transfers at
+        the source when this one begins; transfers that begin later do not slow it down.
         """
         return tokens * self.bytes_per_token * (1 + active) / self.bytes_per_second + self.latency_seconds

@@ -1,5 +1,5 @@
-"""The decode batch of one engine: runs of steps are computed at once, because between two changes of the batch the step
-time grows linearly.
+"""The decode batch of one engine. Several steps in a row (a run) are computed at once, because the step time grows
+linearly between two changes of the batch.
 """
 
 from heapq import heappop, heappush
@@ -11,9 +11,9 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 
 
 class DecodeBatch(Generic[RequestT]):
-    """The requests of one engine that get one token per step.
+    """The requests of one engine that get one token per decode step.
 
-    Counts KV blocks exactly: at each step, a request whose last block is full takes a new block.
+    KV blocks are counted exactly: at each step, a request whose last block is full takes a new block.
     """
 
     __slots__ = (
@@ -35,7 +35,9 @@ class DecodeBatch(Generic[RequestT]):
         self._slow: dict[RequestT, float] = {}
         self._block_tokens = block_tokens
         self._boundaries = [0] * block_tokens
-        """Number of requests that need a new block at steps whose number has this remainder modulo the block size."""
+        """For each remainder of a step's number modulo the block size: the number of requests that need a new block at
+        such steps.
+        """
         self._finishes: list[tuple[int, int, RequestT]] = []
         self._sequence = 0
         self.steps = 0
@@ -46,7 +48,9 @@ class DecodeBatch(Generic[RequestT]):
         return len(self.requests)
 
     def join(self, request: RequestT) -> None:
-        """Add a request from the next step on. `request.generated` counts the tokens it already has."""
+        """Add a request, which takes part from the next step on. `request.generated` is the number of tokens that it
+        already has.
+        """
         request.phase = Phase.DECODING
         request.joined_step = self.steps
         request.finish_step = self.steps + request.output_tokens - request.generated
@@ -61,7 +65,7 @@ class DecodeBatch(Generic[RequestT]):
         heappush(self._finishes, (request.finish_step, self._sequence, request))
 
     def leave(self, request: RequestT) -> None:
-        """Remove a request, and set its `generated` to the present number."""
+        """Remove a request, and set its `generated` to the present number of tokens."""
         self._boundaries[self._boundary(request)] -= 1
         del self.requests[request]
         if self._slow.pop(request, None) is not None:
@@ -70,7 +74,9 @@ class DecodeBatch(Generic[RequestT]):
         self.context_tokens -= request.input_tokens + request.generated
 
     def next_finish(self) -> int:
-        """Steps until the first request of a non-empty batch is done."""
+        """Return the number of steps until the first request of the batch, which must not be empty, has all its
+        tokens.
+        """
         finishes = self._finishes
         while True:
             step, place, request = finishes[0]
@@ -79,7 +85,7 @@ class DecodeBatch(Generic[RequestT]):
             heappop(finishes)
 
     def take(self, steps: int) -> list[RequestT]:
-        """Advance by some steps; returns the requests that are now done and still in the batch."""
+        """Advance by `steps` steps. Return the requests that now have all their tokens; they stay in the batch."""
         self.steps += steps
         self.context_tokens += steps * len(self.requests)
         finishes = self._finishes
@@ -102,7 +108,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
-        """Return how many of the next steps are over within `seconds`."""
+        """Return how many of the next steps end within `seconds`."""
         first = self.step_seconds()
         growth = self._cost.per_context_token * len(self.requests)
         if growth > 0:
@@ -118,7 +124,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps
 
     def new_blocks(self, steps: int) -> int:
-        """Number of KV blocks that the next `steps` steps take."""
+        """Return the number of KV blocks that the next `steps` steps take."""
         size, boundaries = self._block_tokens, self._boundaries
         if steps == 1:
             return boundaries[(self.steps + 1) % size]
@@ -129,7 +135,7 @@ class DecodeBatch(Generic[RequestT]):
         return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
-        """Return how many of the next `wanted` steps can get their blocks from `available`."""
+        """Return how many of the next `wanted` steps can be made with `available` free KV blocks."""
         size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
@@ -142,7 +148,7 @@ class DecodeBatch(Generic[RequestT]):
         raise AssertionError("a whole cycle of steps takes one block per request")
 
     def _slow_down(self) -> None:
-        """Set the factor of a step to that of its slowest request."""
+        """Set the factor on the step time to that of the slowest request in the batch."""
         self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
 
     def _boundary(self, request: RequestT) -> int:

@@ -1,10 +1,10 @@
-"""One model engine: processes its requests step by step, when its caller reports that the time of a step has come.
+"""One model engine, which processes its requests step by step. Its caller must call it when a step ends.
 
-A step in progress is never undone: arrivals and cancellations take effect at its end, where a run of steps is cut
-short.
+A step in progress is never undone: arrivals and cancellations take effect at its end. A run of several steps that are
+computed at once is cut short there.
 
-Left out: a chunked prompt takes all its blocks when its first piece runs; steps of one batch do not speed each other up
-beyond sharing their fixed cost.
+Left out of the model: a chunked prompt takes all its blocks when its first chunk is computed; the sequences of a batch
+share the fixed cost of a step but otherwise do not speed each other up.
 """
 
 from typing import Generic
@@ -18,8 +18,8 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind, StepResu
 
 
 class Instance(Generic[RequestT]):
-    """An engine called `name`. The caller must call `step_ended` at `ends_at`; `version` changes whenever `ends_at`
-    does.
+    """A model engine called `name`. The caller must call `step_ended` at the time `ends_at`; `version` changes whenever
+    `ends_at` does.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Instance(Generic[RequestT]):
         self._scheduler = StepScheduler(settings, self._occupancy)
         self._step: EngineStep[RequestT] | None = None
         self._aborted: set[RequestT] = set()
-        """Requests that were given up while being computed."""
+        """Requests that were aborted while they were being computed."""
 
     @property
     def ends_at(self) -> float | None:
@@ -47,17 +47,17 @@ class Instance(Generic[RequestT]):
 
     @property
     def waiting(self) -> int:
-        """Number of requests in the waiting list."""
+        """Number of requests in the engine's waiting list."""
         return len(self._occupancy.waiting)
 
     @property
     def running(self) -> int:
-        """Number of requests that hold KV memory here."""
+        """Number of requests that hold KV memory in this engine."""
         return self._occupancy.running
 
     @property
     def decoding(self) -> bool:
-        """Whether the engine produces tokens right now; False while a step of prompts alone runs."""
+        """Whether the engine is producing output tokens now; False during a step that computes only prompts."""
         return self._step is not None and self._step.kind is not StepKind.PREFILL and len(self._occupancy.batch) > 0
 
     @property
@@ -66,37 +66,39 @@ class Instance(Generic[RequestT]):
 
     @property
     def largest_step_tokens(self) -> int:
-        """The largest number of tokens in any chunked step so far."""
+        """The largest number of tokens in any step so far, with chunked prefill."""
         return self._scheduler.largest_step_tokens
 
     def has(self, request: RequestT) -> bool:
-        """Whether the request is anywhere in this engine."""
+        """Return whether the request is waiting, computed or kept in this engine."""
         return self._occupancy.has(request)
 
     def sends(self, request: RequestT) -> bool:
-        """Whether the request was prefilled here and its KV is on the way to another instance."""
+        """Return whether the request was prefilled in this engine and its KV blocks are on the way to another
+        instance.
+        """
         return request in self._occupancy.leaving
 
     def generated(self, request: RequestT) -> int:
-        """Number of answer tokens so far, up to the last counted step."""
+        """Return the number of answer tokens so far, up to the last step that was counted."""
         batch = self._occupancy.batch
         return request.generated + (batch.steps - request.joined_step if request in batch.requests else 0)
 
     def submit(self, request: RequestT, now: float) -> None:
-        """Add a request that arrives."""
+        """Add a request that arrives, to be prefilled."""
         request.phase = Phase.WAITING
         request.instance = self.name
         self._occupancy.waiting.append(request)
         self._stir(now)
 
     def receive(self, request: RequestT, now: float) -> None:
-        """Add a request that was prefilled elsewhere and arrives with its KV."""
+        """Add a request that was prefilled on another instance and whose KV blocks have arrived."""
         self._occupancy.arriving.append(request)
         self._stir(now)
 
     def abort(self, request: RequestT, now: float) -> None:
-        """Drop a request, wherever it is; a request that is being computed holds its memory until the step in progress
-        ends.
+        """Drop a request, whatever its state. A request that is being computed holds its memory until the step in
+        progress ends.
         """
         occupancy, blocked = self._occupancy, self._occupancy.blocked
         if request in occupancy.leaving:
@@ -109,8 +111,8 @@ class Instance(Generic[RequestT]):
             self._cut_short(now)
 
     def release(self, request: RequestT, now: float) -> None:
-        """Free the KV of a request that was prefilled here: it has reached its decode instance, or is no
-        longer needed.
+        """Free the KV blocks of a request that was prefilled in this engine, because they have reached its decode
+        instance or are no longer needed.
         """
         self._occupancy.leaving.discard(request)
         self._occupancy.kept.discard(request)
@@ -118,7 +120,7 @@ class Instance(Generic[RequestT]):
         self._stir(now)
 
     def die(self) -> list[RequestT]:
-        """End the engine, which loses everything; returns the lost requests, in any order."""
+        """Stop the engine, which loses all its requests. Return the lost requests, in any order."""
         lost = self._occupancy.everyone()
         self._occupancy = Occupancy(self.settings, self.memory, None)
         self._step = None
@@ -126,8 +128,8 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of a run that are over by `now`, so that all figures are current. The end of the run does not
-        change.
+        """Count the steps of the present run that have ended by `now`, so that all figures are current. The end of the
+        run does not change.
         """
         step, occupancy = self._step, self._occupancy
         done = 0 if step is None else step.over_by(now, occupancy.batch)
@@ -186,8 +188,8 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """Begin a step if the engine is idle, because a request arrived or left; otherwise end a run of decode steps
-        after the step in progress.
+        """React to a request that arrived or left: begin a step if the engine is idle; otherwise end a run of decode
+        steps after the step in progress.
         """
         if self._step is None:
             self._begin(now)
@@ -196,15 +198,15 @@ class Instance(Generic[RequestT]):
             self._cut_short(now)
 
     def _cut_short(self, now: float) -> None:
-        """End a run of steps with the step in progress."""
+        """End a run of steps after the step in progress."""
         if self._step is not None and self._step.cut_short(now, self._occupancy.batch):
             self.version += 1
 
     # ---- ends of steps
 
     def _take(self, step: EngineStep[RequestT], steps: int, end: float) -> list[RequestT]:
-        """Count the first `steps` steps of a run, which have ended; returns the requests that now have all their
-        tokens, still in the batch.
+        """Count the first `steps` steps of a run, which have ended. Return the requests that now have all their tokens;
+        they stay in the batch.
         """
         batch = self._occupancy.batch
         if self._observer is not None and batch.requests:
@@ -215,8 +217,8 @@ class Instance(Generic[RequestT]):
         return batch.take(steps)
 
     def _count_chunks(self, step: EngineStep[RequestT], steps: int) -> None:
-        """Account for finished steps of a run of chunks: the prompt's computed tokens and the batch's
-        blocks.
+        """Count the finished steps of a run with a chunked prompt: the prompt's computed tokens and the blocks of the
+        decode batch.
         """
         request, tokens = step.chunks[0]
         request.prefilled += tokens * steps

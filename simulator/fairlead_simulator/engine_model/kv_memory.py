@@ -1,9 +1,9 @@
-"""KV memory of one instance: blocks of running requests, and the prefix cache in the remaining memory.
+"""KV memory of one instance: the blocks of running requests, and the prefix cache in the remaining memory.
 
 Prefixes are identified by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
-smaller. A prefix block is pinned while a running request uses it and otherwise cached, in order of release, tails
-before heads; when running requests need room, cached blocks are evicted, the oldest first. Because a request holds its
-whole leading run, the memory that holds a block also holds all blocks before it.
+smaller. A prefix block is pinned while a running request uses it, and otherwise cached. When running requests need
+room, cached blocks are evicted in the order in which they were released, the last block of a prompt first. A request
+holds all leading blocks of its prompt, so a memory that holds a block also holds all blocks before it.
 """
 
 from collections.abc import Container, Sequence
@@ -14,24 +14,26 @@ PREFIX_BLOCK_TOKENS = 512
 
 
 class PrefixCacheWatcher(Protocol):
-    """An observer that is notified which prefix blocks become reusable, and which no longer are."""
+    """An observer that is notified when prefix blocks become reusable, and when they no longer are."""
 
     def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
-        """Consecutive blocks of a prompt were stored after the block `parent` (None: at its beginning)."""
+        """Record that consecutive blocks of a prompt were stored after the block `parent` (None: at the beginning of
+        the prompt).
+        """
 
     def removed(self, blocks: Sequence[int]) -> None:
-        """Blocks were evicted, in this order."""
+        """Record that blocks were evicted, in this order."""
 
 
 def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) -> None:
-    """Report that the blocks of a prompt from number `first` on are stored, if there are any."""
+    """Report to the watcher that the blocks of a prompt from index `first` on are stored, if there are any."""
     if first < len(blocks):
         watcher.stored(blocks[first - 1] if first else None, blocks[first:])
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """Return how many of the first `limit` blocks are in either set; by bisection, because each set contains whole
-    prefixes.
+    """Return how many of the first `limit` blocks are in `known` or `also`. They are counted by bisection, because each
+    of the two holds only whole prefixes.
     """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
@@ -47,10 +49,10 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 
 
 class KvMemory:
-    """A memory of `capacity` engine blocks of `block_tokens`, which must divide a prefix block: ValueError if they do
-    not.
+    """A memory of `capacity` engine blocks of `block_tokens` tokens each. Raises ValueError if a prefix block is not a
+    multiple of an engine block.
 
-    With `caching` off, blocks end with their request (a DRAM tier caches instead).
+    With `caching` off, blocks are freed when their request ends (a cache in host memory is used instead).
     """
 
     __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
@@ -63,19 +65,19 @@ class KvMemory:
         self.per_prefix_block = PREFIX_BLOCK_TOKENS // block_tokens
         self.caching = caching
         self.private = 0
-        """Engine blocks of running requests that no other request can use."""
+        """Number of engine blocks of running requests that no other request can use."""
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """The number of users beyond the first, for pinned blocks that several requests use."""
+        """For pinned blocks that several requests use: the number of users minus one."""
         self._idle: dict[int, None] = {}
-        """Idle blocks in the order of their release. A plain dict, because blocks come and go in runs, for which it is
-        faster than an OrderedDict.
+        """Cached blocks that no request uses, in the order of their release. A plain dict, because blocks are added and
+        removed many at a time, for which it is faster than an OrderedDict.
         """
 
     @property
     def pinned(self) -> int:
-        """Number of prefix blocks in use."""
+        """Number of prefix blocks that running requests use."""
         return len(self._pinned)
 
     @property
@@ -90,16 +92,16 @@ class KvMemory:
 
     @property
     def usage(self) -> float:
-        """Share of the capacity held by running requests, 0-1, as engines report it."""
+        """Share of the capacity that running requests hold, 0 to 1, as engines report it."""
         return 1.0 - self.available / self.capacity
 
     def match(self, blocks: Sequence[int], limit: int) -> int:
-        """Return the number of leading prefix blocks present, at most `limit`."""
+        """Return the number of leading prefix blocks that are in memory, at most `limit`."""
         return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
-        """Return whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits in
-        addition to a reserve.
+        """Return whether a request of `total` engine blocks fits while `reserve` blocks stay free; `hits` of its prefix
+        blocks are already in memory.
         """
         available = self.available - reserve
         if total <= available:
@@ -108,7 +110,9 @@ class KvMemory:
         return total - in_use * self.per_prefix_block <= available
 
     def admit(self, blocks: Sequence[int], hits: int, total: int) -> None:
-        """Pin the hits and allocate the rest of `total` engine blocks."""
+        """Pin the `hits` prefix blocks that are in memory, and allocate the rest of the request's `total` engine
+        blocks.
+        """
         for block in blocks[:hits]:
             self._pin(block)
         self.allocate(total - hits * self.per_prefix_block)
@@ -128,8 +132,8 @@ class KvMemory:
                 self._watcher.removed(oldest)
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
-        """Let other requests use blocks `held` to `full`, which a prefill has computed. Returns how many prefix blocks
-        the request now holds.
+        """Let other requests use the prefix blocks with indexes from `held` to `full`, which a prefill has computed.
+        Return how many prefix blocks the request now holds.
         """
         if not self.caching or full <= held:
             return held
@@ -157,8 +161,8 @@ class KvMemory:
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
-        """Release the blocks of a request that left: its prefix blocks become cached, tail first; its private blocks
-        become free.
+        """Release the blocks of a request that left: its prefix blocks become cached, to be evicted last block first;
+        its private blocks become free.
         """
         shared = self._shared
         first = 0

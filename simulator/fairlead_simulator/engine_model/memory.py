@@ -1,5 +1,5 @@
 """The interface of an engine's KV memory, for prompts given as block ids of a trace or as text; and the interface of
-observers, such as metrics, that need more than the beginning and end of requests.
+observers, such as metrics, that need to know more than when requests begin and end.
 """
 
 from typing import Protocol, TypeVar
@@ -23,30 +23,30 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Share of the capacity held by requests, 0 to 1; blocks that are only cached count as free."""
 
     def hit_tokens(self, request: MemoryRequestT) -> int:
-        """Return the leading tokens of the request's context that need not be computed; never all of them, because the
-        last token's logits are needed.
+        """Return how many leading tokens of the request's context need not be computed; never all of them, because the
+        logits of the last token are needed.
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return those of the hit tokens that have to be loaded from host memory. Called before `take_in`."""
+        """Return how many of the hit tokens must be loaded from host memory. Called before `take_in`."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
-        """Give a request blocks for its context, if they fit in addition to a reserve of this many blocks; otherwise
-        nothing happens.
+        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
+        fit; if not, nothing changes.
         """
 
     def allocate(self, blocks: int) -> None:
-        """Take blocks for tokens that are decoded (negative: give blocks back).
+        """Take blocks for tokens that are decoded, or give blocks back if `blocks` is negative.
 
-        The caller has checked that they are available.
+        The caller has checked that the blocks are available.
         """
 
     def computed(self, request: MemoryRequestT) -> None:
         """Let other requests use the whole blocks of a request whose prefill has ended."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
-        """Release a request that leaves with this many tokens stored: blocks that other requests could use
-        stay cached.
+        """Release a request that leaves with `stored_tokens` tokens stored: blocks that other requests could use stay
+        cached.
         """
 
 
@@ -54,24 +54,28 @@ ObservedRequestT = TypeVar("ObservedRequestT", bound=EngineRequest, contravarian
 
 
 class EngineObserver(Protocol[ObservedRequestT]):
-    """An observer that is notified of every event, in order. Times are in seconds of the engine's clock."""
+    """An observer that is notified of every event of an engine, in order. Times are in seconds of the engine's
+    clock.
+    """
 
     def admitted(self, request: ObservedRequestT, now: float) -> None:
         """Record that a request was scheduled for the first time; its `hit_tokens` are known."""
 
     def prefilled(self, request: ObservedRequestT, now: float) -> None:
-        """Record that a prompt was computed, or recomputed after a preemption: the request has one more token."""
+        """Record that a prompt was computed, or was computed again after a preemption: the request has one more
+        token.
+        """
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Record that each of `sequences` requests got a token in each of `steps` steps, which ended from `first_end`
-        to `last_end`.
+        """Record that each of `sequences` requests got a token in each of `steps` steps. The first step ended at
+        `first_end`, the last at `last_end`.
         """
 
     def stopped_decoding(self, request: ObservedRequestT) -> None:
-        """Record that a request left the decode batch: finished, preempted or aborted."""
+        """Record that a request left the decode batch, because it finished, was preempted or was aborted."""
 
     def preempted(self, request: ObservedRequestT) -> None:
-        """Record that the request waits again, to be recomputed."""
+        """Record that the request was preempted and waits to be computed again."""
 
     def finished(self, request: ObservedRequestT, now: float) -> None:
         """Record that the request has all its tokens."""

@@ -1,4 +1,4 @@
-"""The requests at one engine, from the waiting list to the decode batch, and the memory that they hold."""
+"""The requests in one engine, from the waiting list to the decode batch, and the memory that they hold."""
 
 from collections import deque
 from typing import Generic
@@ -19,26 +19,30 @@ class Occupancy(Generic[RequestT]):
         self.observer = observer
         self.waiting: deque[RequestT] = deque()
         self.arriving: deque[RequestT] = deque()
-        """Requests prefilled elsewhere, with their KV here, that wait for room to decode."""
+        """Requests that were prefilled on another instance, whose KV blocks have arrived, and that wait for room to
+        decode.
+        """
         self.prefilling: list[RequestT] = []
         self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
         self.leaving: set[RequestT] = set()
-        """Requests prefilled here whose KV is on the way to another instance."""
+        """Requests that were prefilled in this engine and whose KV blocks are on the way to another instance."""
         self.kept: set[RequestT] = set()
-        """Requests finished here whose KV is kept for an engine that may fetch it. They are counted nowhere else."""
+        """Requests that have finished in this engine and whose KV blocks are kept for another engine that may fetch
+        them. They are in no other list.
+        """
         self.blocked = False
-        """Whether the oldest waiting prompt was found not to fit, and nothing that could change this has happened
-        since.
+        """Whether the oldest waiting prompt was found not to fit, and nothing has happened afterwards that could change
+        this.
         """
         self.preemptions = 0
         self._block_tokens = settings.block_tokens
         self._max_sequences = settings.max_sequences
         self._watermark = memory.capacity // 100
-        """Blocks kept free while other requests run: 1 %, as in vLLM."""
+        """Number of blocks kept free while other requests run: 1 % of the capacity, as in vLLM."""
 
     @property
     def running(self) -> int:
-        """Number of requests that hold KV memory here."""
+        """Number of requests that hold KV memory in this engine."""
         return len(self.batch.requests) + len(self.prefilling) + len(self.leaving)
 
     @property
@@ -47,7 +51,7 @@ class Occupancy(Generic[RequestT]):
         return self.running >= self._max_sequences
 
     def has(self, request: RequestT) -> bool:
-        """Whether the request is anywhere in this engine."""
+        """Return whether the request is in any list of this engine."""
         return (
             request in self.batch.requests
             or request in self.leaving
@@ -57,11 +61,13 @@ class Occupancy(Generic[RequestT]):
         )
 
     def everyone(self) -> list[RequestT]:
-        """All requests here, in any order."""
+        """Return all requests in this engine, in any order."""
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
 
     def admit(self, hit_tokens: int, now: float) -> bool:
-        """Admit the oldest waiting prompt for prefill, if it fits; otherwise it blocks the prompts behind it."""
+        """Admit the oldest waiting prompt for prefill if it fits, and return whether it did; if not, it blocks the
+        prompts behind it.
+        """
         request = self.waiting[0]
         if not self.memory.take_in(request, hit_tokens, self._watermark if self.running else 0):
             self.blocked = True
@@ -77,7 +83,7 @@ class Occupancy(Generic[RequestT]):
         return True
 
     def admit_arriving(self) -> None:
-        """Admit requests that were prefilled elsewhere, in order, as long as they fit."""
+        """Admit requests that were prefilled on another instance, in order, as long as they fit."""
         memory = self.memory
         while self.arriving and not self.full:
             request = self.arriving[0]
@@ -89,7 +95,7 @@ class Occupancy(Generic[RequestT]):
             self.batch.join(request)
 
     def withdraw(self, request: RequestT) -> bool:
-        """Remove an aborted request that waits and holds no memory; False if it is not waiting."""
+        """Remove an aborted request that waits and holds no memory. Return False if it is not waiting."""
         if request in self.waiting:
             self.blocked = self.blocked and request is not self.waiting[0]
             self.waiting.remove(request)
@@ -107,12 +113,12 @@ class Occupancy(Generic[RequestT]):
         self._tell_aborted(request)
 
     def drop_decoding(self, request: RequestT) -> None:
-        """Release an aborted request in the batch."""
+        """Release an aborted request in the decode batch."""
         self.leave_batch(request)
         self._tell_aborted(request)
 
     def leave_batch(self, request: RequestT) -> None:
-        """Remove a request that gets no more tokens; its memory is released."""
+        """Remove from the decode batch a request that gets no more tokens, and release its memory."""
         self.batch.leave(request)
         if self.observer is not None:
             self.observer.stopped_decoding(request)
@@ -120,12 +126,14 @@ class Occupancy(Generic[RequestT]):
         self.let_go(request, request.context_tokens - 1)
 
     def let_go(self, request: RequestT, stored_tokens: int) -> None:
-        """Free a request's memory, which may make room for the oldest waiting prompt."""
+        """Free a request's memory. The oldest waiting prompt may fit afterwards."""
         self.memory.let_go(request, stored_tokens)
         self.blocked = False
 
     def preempt_latest(self) -> None:
-        """Preempt the request that joined last, because blocks ran out: it waits again, first in line."""
+        """Preempt the request that joined the batch last, because there are no more blocks: it waits again, at the
+        front of the waiting list.
+        """
         request = next(reversed(self.batch.requests))
         self.leave_batch(request)
         request.phase = Phase.WAITING

@@ -1,12 +1,12 @@
-"""The KV cache of one engine: a pool of fixed-size blocks and the prefix tree of the blocks whose content is known.
+"""The KV cache of one engine: a pool of fixed-size blocks, and the prefix tree of the blocks whose content is known.
 
-A block is identified by everything before it, as in a chain of block hashes; here the chain is a radix tree over the
-prompt bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every
-node is a run of whole blocks.
+A block is identified by its content and everything before it, as in a chain of block hashes. Here the chain is a radix
+tree over the prompt bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand
+hashes. Every node is a sequence of whole blocks.
 
 Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree
-blocks that a request holds are pinned; the others are cached, in order of release, tails of a chain before its head,
-and are evicted in that order.
+blocks that a request holds are pinned. The others are cached, and are evicted in the order in which they were released,
+the last block of a chain first.
 """
 
 from collections import OrderedDict
@@ -15,22 +15,24 @@ from typing import Protocol
 
 
 class BlockWatcher(Protocol):
-    """An observer that is notified which blocks become known and which are forgotten; it names each block."""
+    """An observer that is notified when blocks become known and when they are forgotten; it gives each block a name."""
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
-        """Record that whole blocks became known after the block named `parent` (None: at the start). Returns their
-        names.
+        """Record that whole blocks with this text became known, after the block named `parent` (None: at the beginning
+        of the prompt). Return names for the blocks.
         """
 
     def removed(self, names: Sequence[bytes]) -> None:
-        """Blocks were evicted, in this order."""
+        """Record that blocks were evicted, in this order."""
 
     def cleared(self) -> None:
-        """All blocks were forgotten at once."""
+        """Record that all blocks were forgotten at once."""
 
 
 class PrefixNode:
-    """A run of blocks below `parent`. Owned by the pool; requests only carry a reference to their deepest node."""
+    """A sequence of blocks below the node `parent`. Owned by the pool; requests only hold a reference to their deepest
+    node.
+    """
 
     __slots__ = ("blocks", "children", "label", "names", "parent", "references")
 
@@ -41,7 +43,7 @@ class PrefixNode:
         self.references = references
         self.children: dict[bytes, PrefixNode] = {}
         self.names: tuple[bytes, ...] = ()
-        """The names of the node's blocks, if the pool is watched."""
+        """The names of the node's blocks; empty if the pool has no watcher."""
 
 
 class KvBlockPool:
@@ -55,7 +57,7 @@ class KvBlockPool:
         self.pinned_blocks = 0
         self.cached_blocks = 0
         self.evicted_blocks = 0
-        """Number of blocks evicted since the start because there was no room."""
+        """Number of blocks that were evicted because there was no room, counted from the start."""
         self._root = PrefixNode(None, b"", 0, 1)
         self._released: OrderedDict[PrefixNode, None] = OrderedDict()
 
@@ -71,12 +73,12 @@ class KvBlockPool:
 
     @property
     def usage(self) -> float:
-        """Share of the capacity held by requests, 0..1 (cached blocks count as free, as vLLM counts them)."""
+        """Share of the capacity that requests hold, 0 to 1; cached blocks count as free, as in vLLM."""
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """Return how many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are cached
-        and would become pinned.
+        """Return how many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are
+        cached, so that they would become pinned.
         """
         known, unpinned = 0, 0
         node = self._root
@@ -94,8 +96,8 @@ class KvBlockPool:
         return known, unpinned
 
     def pin(self, text: bytes, limit_blocks: int) -> tuple[PrefixNode, int]:
-        """Pin the known leading blocks of `text`. Returns the deepest node (to be passed to `release`) and the number
-        of blocks.
+        """Pin the known leading blocks of `text`, at most `limit_blocks`. Return the deepest node, which must be passed
+        to `release`, and the number of blocks.
         """
         return self._descend(self._root, text, 0, limit_blocks)
 
@@ -115,10 +117,11 @@ class KvBlockPool:
         self.private_blocks -= blocks
 
     def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
-        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; returns the
-        new deepest node.
+        """Make the request's private blocks with indexes from `known_blocks` to `blocks` of `text`, which follow
+        `node`, known and pinned. Return the new deepest node.
 
-        If another request has made the same blocks known meanwhile, its blocks are used and the private copies freed.
+        If another request has made the same blocks known in the meantime, those are used and the private copies are
+        freed.
         """
         if blocks <= known_blocks:
             return node
@@ -135,7 +138,9 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Release the chain that ends in `node`; blocks that no other request holds become cached, tail first."""
+        """Release the chain that ends in `node`; blocks that no other request holds become cached, to be evicted last
+        block first.
+        """
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:
             current.references -= 1
@@ -146,7 +151,7 @@ class KvBlockPool:
             current = current.parent
 
     def forget(self) -> bool:
-        """Forget all cached blocks at once; returns False and forgets nothing while a request holds some."""
+        """Forget all cached blocks at once. While a request holds blocks, forget nothing and return False."""
         if self.pinned_blocks or self.private_blocks:
             return False
         self._root = PrefixNode(None, b"", 0, 1)
@@ -161,8 +166,8 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Return the number of leading blocks that the node has in common with `text` from block `known` on, at most
-        `limit`; at least 1 since the first block was looked up.
+        """Return how many leading blocks the node has in common with the part of `text` from block `known` on, at most
+        `limit`. The result is at least 1, because the node was found by its first block.
         """
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):
@@ -197,8 +202,8 @@ class KvBlockPool:
         node.references += 1
 
     def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
-        """Put a new node with the first `blocks` blocks above `node`. `node` keeps the rest, its holders and its
-        position in the order.
+        """Insert a new node with the first `blocks` blocks of `node` above it. `node` keeps the rest, its holders and
+        its position in the order of eviction.
         """
         parent = node.parent
         assert parent is not None, "the root has no blocks to split"

@@ -1,9 +1,9 @@
-"""Presets: each describes one instance of known hardware and model, as data.
+"""Presets: each describes one instance, of a known hardware and model, as data.
 
-Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here
+Constants marked (measured) are from the named publications or their code; those marked (estimated) are computed here
 from the hardware's bandwidth and memory. No preset was compared with a real engine, so all are called estimated
-wherever they are shown: data sheets were wrong by a factor of two to three where they could be compared with a real
-engine (docs/simulator.md, "Fit the engine to yours").
+wherever they are shown. Where data sheets could be compared with a real engine, they were wrong by a factor of two to
+three (docs/simulator.md, "Fit the engine to yours").
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,24 @@ from fairlead_simulator.traces.rows import TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset(EngineSettings):
-    """An instance's engine, and figures about its environment. `dram_tokens` None = the prefix cache is in GPU
+    """The engine of an instance, and figures about its environment. `dram_tokens` None = the prefix cache is in GPU
     memory.
     """
 
     name: str
     about: str
     dram_tokens: int | None
-    """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
+    """Capacity in tokens of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`; None
+    = no such cache.
+    """
     host_tokens: int = 0
-    """Capacity of a cache in host memory behind the cache in GPU memory; 0 = no such cache."""
+    """Capacity in tokens of a second cache in host memory behind the cache in GPU memory; 0 = no such cache."""
     eviction: Eviction = "lru"
-    """The rule by which the DRAM cache evicts blocks. The cache in GPU memory always evicts the block released longest
-    ago.
+    """The rule by which the cache in host memory evicts blocks. The cache in GPU memory always evicts the block that
+    was released longest ago.
     """
     max_input_tokens: int | None
-    """Prompts of at least this many tokens cannot run on the instance."""
+    """Prompts of at least this many tokens cannot run on the instance; None = no limit."""
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
@@ -44,11 +46,11 @@ class EnginePreset(EngineSettings):
 
     @property
     def origin(self) -> str:
-        """The name, with the origin of its figures: estimated or fitted."""
+        """The preset's name and whether its figures are estimated or fitted."""
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
-        """The same engine on hardware that computes `speed` times as fast; memory and links stay the same."""
+        """Return the same engine on hardware that computes `speed` times as fast; memory and links stay the same."""
         return self if speed == 1.0 else replace(self, prefill=self.prefill.at_speed(speed), decode=self.decode.at_speed(speed))
 
     @property
@@ -150,29 +152,31 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Maximum share of an engine's time that its prefills are assumed to take. Above it, step times are a guess."""
+"""Maximum share of an engine's time that its prefills may take for its decode step times to be estimated; above it they
+would be a guess.
+"""
 FURTHEST = 20.0
-"""Maximum factor, up or down, by which a model is scaled; a larger factor means that the model belongs to another
-engine.
+"""Maximum factor, up or down, by which a model's costs are scaled; if a larger factor were needed, the model would be
+that of another engine.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualLoad:
-    """The mean load that arrives at one instance."""
+    """The mean load that arrives at one instance of a pool."""
 
     requests_per_second: float
     output_tokens: float
     """Mean output tokens of a request."""
     context_tokens: float
-    """Mean number of context tokens of a sequence while it decodes."""
+    """Mean number of context tokens of a sequence, over the time of its decode."""
     prefill_seconds: float
-    """Mean prefill seconds of a request, for the uncached part of its prompt."""
+    """Mean seconds of a request's prefill, which computes the uncached part of its prompt."""
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """Return the mean load of an instance that gets `requests_per_second` of these requests, each with the hits of an
-    infinite cache.
+    """Return the mean load of an instance that gets `requests_per_second` of these requests; `hits` are each request's
+    hits in an infinite cache.
     """
     outputs = sum(row.output_length for row in rows)
     contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
@@ -186,14 +190,14 @@ def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePres
 
 
 def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
-    """Return the engine with decode costs scaled so that its steps take as long as those measured in a pool; None if
-    the model is too far off. `prefills`: whether the instances compute prompts too.
+    """Return the engine with its decode costs scaled so that its steps take as long as those measured in a pool; None
+    if the model is too far off. `prefills` says whether the instances compute prompts too.
 
     Routers measure the time per token after the first, averaged over the batches in which the token was decoded and
-    over the prefills that delayed it. A model has a cost for a step, for each sequence in it and for each token of
-    context. So its decode costs are stretched until a step of the pool's usual batch takes the measured time, less the
-    share that prefills take. By Little's law the usual batch is the number of requests per second times the duration of
-    an answer.
+    over the prefills that delayed it. A model has a cost for each step, for each sequence in it and for each token of
+    context. So the decode costs are multiplied by a factor until a step of the pool's usual batch takes the measured
+    time, less the share that prefills take. By Little's law the usual batch is the number of requests per second times
+    the duration of an answer.
     """
     busy = min(MOST_BUSY, load.requests_per_second * load.prefill_seconds) if prefills else 0.0
     batch = min(float(engine.max_sequences), max(1.0, load.requests_per_second * load.output_tokens * step_seconds))

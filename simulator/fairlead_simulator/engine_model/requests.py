@@ -1,4 +1,4 @@
-"""A request as an engine sees it: its length and its progress."""
+"""A request in the form that an engine needs: its length and its progress."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,9 +12,9 @@ class Phase(Enum):
 
     PLANNED = "planned"
     ROUTED = "routed"
-    """Submitted to the router's scheduler and waiting there."""
+    """Submitted to the router's scheduler, where it waits."""
     WAITING = "waiting"
-    """In an engine's waiting list (first time, or after a preemption)."""
+    """In an engine's waiting list, for the first time or after a preemption."""
     PREFILLING = "prefilling"
     TRANSFERRING = "transferring"
     DECODING = "decoding"
@@ -32,40 +32,46 @@ class EngineRequest:
 
     input_tokens: int
     output_tokens: int
-    """Number of tokens, at least 1: the first one comes with the prefill."""
+    """Number of tokens to generate, at least 1: the prefill produces the first one."""
     slow_factor: float = 1.0
-    """Factor on the time of the request's prefill, and of decode steps in which it takes part (failure injection)."""
+    """Factor on the time of the request's prefill, and of the decode steps in which it takes part; for injecting
+    failures.
+    """
 
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None
-    """The instance that decodes the answer, None = the one that computes the prompt. If it is another instance, the KV
-    stays where it was computed until `Instance.release`.
+    """The instance that decodes the answer; None = the one that computes the prompt. If it is another instance, the KV
+    blocks stay where they were computed until `Instance.release`.
     """
     kept: bool = False
-    """For one-token requests: whether the KV stays where it was computed until `Instance.release`, for another engine
-    to fetch.
+    """For requests of one token: whether the KV blocks stay where they were computed until `Instance.release`, so that
+    another engine can fetch them.
     """
     admitted_at: float = -1.0
     first_token_at: float = -1.0
     """Time of the first token, for the attempt that succeeded."""
     finished_at: float = -1.0
     hit_tokens: int = 0
-    """Prompt tokens that the engine did not compute when it first admitted the request."""
+    """Number of prompt tokens that were cached when the engine first admitted the request."""
     preemptions: int = 0
 
     generated: int = 0
-    """Tokens produced before the request joined the decode batch; `Instance.generated` returns the present number."""
+    """Number of tokens produced before the request joined the decode batch; `Instance.generated` returns the present
+    number.
+    """
     prefilled: int = 0
-    """With chunked prefill: context tokens present so far."""
+    """With chunked prefill: number of context tokens computed so far."""
     joined_step: int = 0
     finish_step: int = 0
     batch_place: int = 0
-    """A number that distinguishes this stay in a decode batch from a stay before a preemption."""
+    """A number that the batch gives to the request when it joins; it differs from the number before a preemption."""
 
     @property
     def context_tokens(self) -> int:
-        """The tokens of the prompt and the answer so far, which a prefill must bring into memory."""
+        """Number of tokens of the prompt and of the answer so far, all of which a prefill must compute or find in the
+        cache.
+        """
         return self.input_tokens + self.generated
 
 

@@ -1,11 +1,11 @@
-"""Chooses the step that an engine takes next.
+"""Chooses the next step of an engine.
 
 `prefill_priority` (vLLM V0, DualMap's testbed): if the oldest waiting prompt fits, a step computes waiting prompts
-only; otherwise all running requests decode. `chunked` (vLLM V1): every step holds all decodes and fills the rest of its
-token budget with pieces of prompts.
+only; otherwise all running requests decode. `chunked` (vLLM V1): every step decodes all running requests and fills the
+rest of its token budget with chunks of prompts.
 
-Runs of steps in which nothing changes are taken at once. Example: a batch whose first request to finish needs 40 more
-tokens decodes 40 steps.
+Consecutive steps in which nothing changes are computed at once, as a run. For example, a batch whose first request to
+finish needs 40 more tokens decodes 40 steps.
 """
 
 from typing import Generic
@@ -17,11 +17,11 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind
 
 
 class StepScheduler(Generic[RequestT]):
-    """Chooses the steps of one engine, and admits the prompts with which they begin."""
+    """Chooses the steps of one engine, and admits the prompts that those steps compute."""
 
     def __init__(self, settings: EngineSettings, occupancy: Occupancy[RequestT]) -> None:
         self.largest_step_tokens = 0
-        """The largest number of tokens in any chunked step so far."""
+        """The largest number of tokens in any step so far, with chunked prefill."""
         self._settings = settings
         self._occupancy = occupancy
         self._fixed_beyond_decode = max(0.0, settings.prefill.fixed - settings.decode.fixed)
@@ -61,7 +61,9 @@ class StepScheduler(Generic[RequestT]):
         return EngineStep(StepKind.PREFILL, now, now + seconds, chunks) if chunks else None
 
     def _decode_step(self, now: float) -> EngineStep[RequestT] | None:
-        """Return a run of steps until a request ends; a request that cannot get a block is preempted."""
+        """Return a run of decode steps that lasts until a request ends. A request that cannot get a block is preempted
+        before.
+        """
         occupancy = self._occupancy
         batch = occupancy.batch
         while batch.requests:
@@ -102,8 +104,8 @@ class StepScheduler(Generic[RequestT]):
         return step
 
     def _chunks(self, budget: int, now: float) -> tuple[list[tuple[RequestT, int]], float, int]:
-        """Return pieces of prompts for one step, those of prompts already begun first; with their seconds, and the rest
-        of the budget.
+        """Return the chunks of prompts for one step (prompts already begun come first), their seconds, and the unused
+        rest of the token budget.
         """
         settings, occupancy = self._settings, self._occupancy
         variable = settings.prefill.variable
@@ -130,8 +132,8 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """Combine a step that one prompt fills with the following steps that this prompt also fills, as long as the
-        batch does not change.
+        """Combine a step whose budget one prompt fills with the following steps that the same prompt also fills, as
+        long as the decode batch does not change.
         """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch

@@ -1,4 +1,4 @@
-"""The settings of one engine: its scheduling, its memory sizes, and the costs of its steps."""
+"""The settings of one engine: how it schedules steps, the sizes of its memories, and the costs of its steps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,18 +15,20 @@ class EngineSettings:
     mode: Mode
     block_tokens: int
     kv_tokens: int
-    """KV capacity of the GPU, for running requests and, without a DRAM tier, also for the prefix cache."""
+    """KV capacity of the GPU, in tokens: for running requests and, unless the prefix cache is in host memory, also for
+    the prefix cache.
+    """
     max_batched_tokens: int
-    """Maximum number of tokens of one step; a longer prompt runs alone with prefill priority, and in pieces when
-    chunked.
+    """Maximum number of tokens in one step. A longer prompt is computed alone under `prefill_priority`, and in chunks
+    under `chunked`.
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one token of the prefix cache from host memory, whether the whole cache is there or only the part
-    behind the GPU's cache.
+    """Seconds to load one token of the prefix cache from host memory, whether the whole cache or only its second tier
+    is there.
     """
     overhead_seconds: float = 0.0
-    """Seconds that a request spends before the engine's steps: network, HTTP, tokenizer."""
+    """Seconds that a request needs before the engine's first step: network, HTTP, tokenizer."""
     prefill: PrefillCost
     decode: DecodeCost
 

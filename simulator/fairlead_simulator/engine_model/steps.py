@@ -13,11 +13,11 @@ class StepKind(Enum):
     """The kind of work that a step computes."""
 
     PREFILL = "prefill"
-    """Waiting prompts only."""
+    """A step that computes only waiting prompts."""
     DECODE = "decode"
-    """A token for every running request."""
+    """A step that decodes one token for every running request."""
     MIXED = "mixed"
-    """A token for every running request, and pieces of prompts."""
+    """A step that decodes one token for every running request and computes chunks of prompts."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,12 @@ class EngineStep(Generic[RequestT]):
     began_at: float
     ends_at: float
     chunks: list[tuple[RequestT, int]]
-    """Prompts, each with its tokens computed per step; a run of steps has at most one prompt."""
+    """The prompts, each with the number of its tokens computed per step; a run of several steps has at most one
+    prompt.
+    """
     steps: int = 1
     run_ends: list[float] = field(default_factory=list)
-    """For MIXED: when each step of a run ends."""
+    """For MIXED runs: the time at which each step ends."""
 
     def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
         """Return how many steps of a run have ended by `now`, not counting its last step."""
@@ -41,7 +43,7 @@ class EngineStep(Generic[RequestT]):
         return min(over, self.steps - 1)
 
     def cut_short(self, now: float, batch: DecodeBatch[RequestT]) -> bool:
-        """End a run after the step in progress; returns whether that is earlier than planned."""
+        """End a run after the step in progress. Return whether that is earlier than planned."""
         if self.steps < 2:
             return False
         over = bisect_left(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)
@@ -54,8 +56,8 @@ class EngineStep(Generic[RequestT]):
 
 @dataclass(slots=True)
 class StepResult(Generic[RequestT]):
-    """The result of a finished step: first tokens, finished requests, and prefills whose KV must now go to another
-    instance.
+    """The result of a finished step: requests with their first token, finished requests, and prefilled requests whose
+    KV blocks must now be sent to another instance.
     """
 
     first_tokens: list[RequestT]

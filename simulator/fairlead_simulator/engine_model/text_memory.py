@@ -1,4 +1,4 @@
-"""KV memory for requests whose prompts are text, as for an engine behind HTTP. Answers are cached too, so that later
+"""KV memory for requests whose prompts are text, for an engine behind HTTP. Answers are cached too, so that later
 prompts that contain them hit them.
 """
 
@@ -11,33 +11,34 @@ from fairlead_simulator.engine_model.requests import EngineRequest, Phase
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TextRequest(EngineRequest):
-    """A request with its text."""
+    """A request with its text and the blocks that it holds."""
 
     prompt: bytes
     answer: Callable[[int], bytes] | None = None
-    """The text of the first n tokens of the answer, so that it can be cached for the next turn; None: answers are not
-    cached."""
+    """A function that returns the text of the answer's first n tokens, so that the answer can be cached for the next
+    turn; None: answers are not cached.
+    """
     node: PrefixNode | None = None
-    """The deepest node of its known blocks, while it holds memory."""
+    """The deepest node of the request's known blocks, while the request holds memory; else None."""
     tree_blocks: int = 0
-    """Number of blocks up to `node`."""
+    """Number of blocks from the root of the prefix tree to `node`."""
 
     def context_text(self) -> bytes:
-        """Prompt plus the answer so far: what a recomputation must prefill."""
+        """Return the prompt and the answer so far: the text that must be prefilled after a preemption."""
         if self.answer is None or self.generated == 0:
             return self.prompt
         return self.prompt + self.answer(self.generated)
 
 
 class TextMemory(KvBlockPool):
-    """A memory of `capacity` engine blocks of `block_tokens`; `block_bytes` bytes of text fill a block."""
+    """A memory of `capacity` engine blocks of `block_tokens` tokens each; a block holds `block_bytes` bytes of text."""
 
     def __init__(self, capacity: int, block_tokens: int, block_bytes: int, watcher: BlockWatcher | None = None) -> None:
         super().__init__(capacity, block_bytes, watcher)
         self._block_tokens = block_tokens
 
     def hit_tokens(self, request: TextRequest) -> int:
-        """Leading tokens of the context that are cached; never all of them."""
+        """Return the number of leading tokens of the context that are cached; never all of them."""
         text = request.context_text()
         usable = min((request.context_tokens - 1) // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, usable)
@@ -48,7 +49,9 @@ class TextMemory(KvBlockPool):
         return 0
 
     def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give a request blocks for its context, if they fit in addition to the reserve."""
+        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
+        fit.
+        """
         text, known = request.context_text(), hit_tokens // self._block_tokens
         new = self._blocks_for(request.context_tokens) - known
         _, unpinned = self.match(text, known)
@@ -59,14 +62,16 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Return the tokens of the whole blocks in the first `tokens` of a text that are not cached here."""
+        """Return how many of the first `tokens` tokens of a text are in whole blocks that this engine has not
+        cached.
+        """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Cache whole blocks of the first `tokens` of a text, received from another engine, as far as there is room;
-        returns how many of the tokens are new here.
+        """Cache the whole blocks of the first `tokens` tokens of a text, received from another engine, as far as there
+        is room. Return how many of the tokens were not cached before.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)
@@ -76,11 +81,11 @@ class TextMemory(KvBlockPool):
         return new * self._block_tokens
 
     def computed(self, request: TextRequest) -> None:
-        """Let other requests hit the text's whole blocks from now on."""
+        """Let other requests hit the whole blocks of the request's text from now on."""
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """Release a request that leaves with this many tokens stored; whole blocks of its prompt and answer stay
+        """Release a request that leaves with `stored_tokens` tokens stored; whole blocks of its prompt and answer stay
         cached.
         """
         held = self._blocks_for(stored_tokens)

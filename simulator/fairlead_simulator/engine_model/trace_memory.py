@@ -1,7 +1,8 @@
-"""KV memory for requests whose prompts are given by a trace's block ids, with or without a tier in host memory. The
-tier replaces the cache on the GPU (DualMap's engine), or lies behind it (vLLM's OffloadingConnector, SGLang's HiCache).
+"""KV memory for requests whose prompts are given by a trace's block ids, with or without a cache tier in host memory.
+That tier replaces the cache on the GPU (DualMap's engine), or extends it (vLLM's OffloadingConnector, SGLang's
+HiCache).
 
-Left out: answers are not cached, because a trace does not say which block ids they become.
+Left out of the model: answers are not cached, because a trace does not say which block ids they get.
 """
 
 from collections import OrderedDict
@@ -19,11 +20,11 @@ class TracedRequest(EngineRequest):
 
     blocks: tuple[int, ...]
     held: int = 0
-    """Prefix blocks pinned for the request."""
+    """Number of prefix blocks that are pinned for the request."""
 
 
 class DramTier:
-    """A prefix cache in host memory: plain LRU over prefix blocks, nothing pinned."""
+    """A prefix cache in host memory: plain LRU over prefix blocks, without pinned blocks."""
 
     __slots__ = ("_cache", "_watcher", "capacity", "evicted")
 
@@ -34,12 +35,12 @@ class DramTier:
         self._cache: OrderedDict[int, None] = OrderedDict()
 
     def match(self, blocks: Sequence[int], limit: int) -> int:
-        """Leading prefix blocks present, at most `limit`."""
+        """Return the number of leading prefix blocks that are cached, at most `limit`."""
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """Cache a prompt that was computed: its blocks become the most recently used, its first block the very last to
-        be evicted.
+        """Cache the blocks of a prompt that was computed: they become the most recently used, and the first block of
+        the prompt is evicted last.
         """
         cache = self._cache
         fitting = blocks[: self.capacity]
@@ -57,8 +58,8 @@ class DramTier:
 
 
 class RankedDramTier:
-    """A prefix cache in host memory with another eviction rule. The middle of a prompt may be evicted before its end,
-    so the blocks present need not be a whole prefix; only the leading blocks are useful.
+    """A prefix cache in host memory with another eviction rule than LRU. The middle of a prompt may be evicted before
+    its end, so the cached blocks of a prompt need not be a prefix; only the leading ones are useful.
     """
 
     __slots__ = ("_cache",)
@@ -71,7 +72,7 @@ class RankedDramTier:
         return self._cache.evicted
 
     def match(self, blocks: Sequence[int], limit: int) -> int:
-        """Leading prefix blocks present, at most `limit`."""
+        """Return the number of leading prefix blocks that are cached, at most `limit`."""
         cache = self._cache
         return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
 
@@ -90,11 +91,12 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
 
 
 class TraceMemory(KvMemory):
-    """A memory of `capacity` engine blocks. With `dram_tokens` the prefix cache is a tier in host memory of that size,
-    which evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
+    """A memory of `capacity` engine blocks. With `dram_tokens` the prefix cache is in host memory of that size, which
+    evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
 
-    With `host_tokens` the cache is on the GPU, and all that is computed is also copied into host memory of that size,
-    of which `host_watcher` is notified. From the first block on that the GPU lacks, blocks are loaded from host memory.
+    With `host_tokens` the prefix cache is on the GPU, and all computed blocks are also copied to host memory of that
+    size; `host_watcher` is notified about it. Blocks of a prompt are loaded from host memory beginning with the first
+    block that the GPU lacks.
     """
 
     __slots__ = ("_block_tokens", "_watching", "dram", "host")
@@ -118,7 +120,7 @@ class TraceMemory(KvMemory):
         self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction, watcher)
 
     def hit_tokens(self, request: TracedRequest) -> int:
-        """Leading tokens of the context that are cached; never all of them."""
+        """Return the number of leading tokens of the context that are cached; never all of them."""
         usable = min(len(request.blocks), (request.context_tokens - 1) // PREFIX_BLOCK_TOKENS)
         return self._held(request.blocks, usable) * PREFIX_BLOCK_TOKENS
 
@@ -129,7 +131,7 @@ class TraceMemory(KvMemory):
         return on_gpu if self.host is None else max(on_gpu, self.host.match(blocks, limit))
 
     def loaded_tokens(self, request: TracedRequest, hit_tokens: int) -> int:
-        """Return those of the hit tokens that the GPU lacks."""
+        """Return how many of the hit tokens must be loaded from host memory, because the GPU lacks them."""
         if self.dram is not None:
             return hit_tokens
         if self.host is None:
@@ -137,7 +139,9 @@ class TraceMemory(KvMemory):
         return hit_tokens - self.match(request.blocks, hit_tokens // PREFIX_BLOCK_TOKENS) * PREFIX_BLOCK_TOKENS
 
     def take_in(self, request: TracedRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give a request blocks for its context, if they fit in addition to the reserve."""
+        """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
+        fit.
+        """
         pinned = hit_tokens // PREFIX_BLOCK_TOKENS if self.caching else 0
         total = self._blocks_for(request.context_tokens)
         if not self.fits(request.blocks, pinned, total, reserve):
@@ -158,16 +162,16 @@ class TraceMemory(KvMemory):
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """Release a request that leaves with this many tokens stored."""
+        """Release a request that leaves with `stored_tokens` tokens stored."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 
     def holds(self, blocks: Sequence[int]) -> int:
-        """Return the number of leading prefix blocks that other instances could fetch from here."""
+        """Return the number of leading prefix blocks that other instances could fetch from this one."""
         return self._held(blocks, len(blocks))
 
     def fetched(self, blocks: Sequence[int]) -> None:
-        """Cache leading prefix blocks that have arrived from another instance."""
+        """Cache leading prefix blocks that were fetched from another instance."""
         if self.dram is None:
             self.adopt(blocks)
         else:

@@ -1,4 +1,4 @@
-"""The words with which a simulated engine answers.
+"""The words of which a simulated engine's answers consist.
 
 Every token is one word of exactly `bytes_per_token` bytes, its space included. So an answer of n tokens that becomes
 part of the next prompt counts as n tokens again and fills the same blocks.
@@ -13,8 +13,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class AnswerBook:
-    """A fixed stock of distinct words; an answer is a run of them whose start depends on the prompt, so equal prompts
-    get equal answers, and a prompt that ends within an answer continues it.
+    """A fixed list of distinct words. An answer is a sequence of consecutive words whose start depends on the prompt,
+    so equal prompts get equal answers. A prompt that ends within an answer continues that answer.
     """
 
     def __init__(self, seed: int, bytes_per_token: int) -> None:
@@ -27,15 +27,15 @@ class AnswerBook:
         self._places = {word.encode("ascii"): place for place, word in enumerate(words)}
 
     def start_of(self, prompt: bytes, *, continues: bool = False) -> int:
-        """Return the position in the stock at which the answer to this prompt begins. With `continues` the prompt may
-        end within an answer, which is then continued.
+        """Return the index in the list of words at which the answer to this prompt begins. With `continues` the prompt
+        may end within an answer, which is then continued.
         """
         if continues and (last := self._places.get(prompt[-self._width :])) is not None:
             return (last + 1) % len(self._places)
         return xxhash.xxh3_64_intdigest(prompt) % len(self._places)
 
     def words(self, start: int, first: int, stop: int) -> bytes:
-        """Tokens `first..stop` of the answer beginning at `start`."""
+        """Return the tokens with indexes from `first` to `stop` (excluded) of the answer that begins at `start`."""
         size = len(self._text)
         begin = (start + first) * self._width
         end = (start + stop) * self._width
@@ -46,5 +46,5 @@ class AnswerBook:
 
 
 def _word(number: int, letters: int) -> str:
-    """The word with this number: its digits in base 26 as letters, the last one first."""
+    """Return the word with this index: the index in base 26 written with letters, the last digit first."""
     return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(letters))

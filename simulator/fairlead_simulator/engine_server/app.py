@@ -1,5 +1,5 @@
-"""The ASGI application of one simulated engine: finds the route, runs its handler, and turns refusals into vLLM's error
-documents.
+"""The ASGI application of one simulated engine: finds the route of a request, runs its handler, and turns refusals into
+vLLM's error documents.
 """
 
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 
 class EngineApp:
-    """Serves one instance. `store` None: responses are not kept."""
+    """The application of one served instance. `store` None: responses of the responses API are not stored."""
 
     def __init__(self, instance: ServedInstance, connections: Connections, store: ResponseStore | None) -> None:
         self._instance = instance
@@ -62,7 +62,9 @@ class EngineApp:
             await _refuse(exchange, route, RequestInvalid(str(error), status=503, kind="ServiceUnavailableError"))
 
     async def _fail(self, exchange: Exchange) -> bool:
-        """Fail the request if it asked for a failure or if the engine is not ready; returns whether it must fail."""
+        """Fail the request if it asks for an injected failure or if the engine is not ready. Return whether it was
+        failed.
+        """
         exchange.read_failure()
         if exchange.fails(FailureKind.REFUSE):
             await exchange.cut()
@@ -81,8 +83,8 @@ class EngineApp:
 
 
 async def _refuse(exchange: Exchange, route: Route, error: RequestInvalid) -> None:
-    """Answer with a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for fields of the wrong
-    form, which it detects before it looks at the path.
+    """Send the error document of a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for fields
+    of the wrong form, which it detects before it looks at the path.
     """
     if route.anthropic and error.kind != "Bad Request":
         document = {"type": "error", "error": {"type": error.kind, "message": str(error)}}

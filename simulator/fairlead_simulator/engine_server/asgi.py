@@ -1,4 +1,4 @@
-"""The few ASGI types that this server uses, and the connections behind them."""
+"""The few ASGI types that this server uses, and access to the connections behind them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -17,16 +17,16 @@ JSON = b"application/json"
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its body was complete."""
+    """Raised when the client closed the connection before its body was complete."""
 
 
 class BodyTooLarge(Exception):
-    """The body exceeds the limit."""
+    """Raised when the body exceeds the limit."""
 
 
 def protocol_that_keeps(connections: Connections) -> type[HttpToolsProtocol]:
-    """Return an HTTP protocol class that also records its connections, so that an injected failure can cut one without
-    an answer.
+    """Return an HTTP protocol class that also records its connections in `connections`, so that an injected failure can
+    cut one without a response.
     """
 
     class RecordingProtocol(HttpToolsProtocol):
@@ -62,7 +62,7 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes:
 async def answer(
     send: Send, status: int, body: bytes, content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """Send a complete response; a response without a body may have no content type."""
+    """Send a complete response. `content_type` may be None if the response has no body."""
     fixed = [(b"content-length", str(len(body)).encode("ascii"))]
     if content_type is not None:
         fixed.append((b"content-type", content_type))

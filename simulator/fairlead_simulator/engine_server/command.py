@@ -1,4 +1,6 @@
-"""The command line of the simulated engine: checked flags, a bound socket, a server that ends cleanly on SIGTERM."""
+"""The command line of the simulated engine: checks the flags, binds a socket, and runs a server that ends cleanly on
+SIGTERM.
+"""
 
 import asyncio
 import gc
@@ -34,12 +36,12 @@ from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
 _WIDEST_TOKEN_OF_EVENTS = 4
-"""Width in bytes of the widest token with KV events, because engines' token ids fit 32 bits."""
+"""Maximum bytes per token if KV events are published, because the token ids in engines' events fit 32 bits."""
 _POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
-"""Defaults of the flags. The simulator assumes the same values for pools of such engines, except for what their spec
-says.
+"""Defaults of the flags. The simulator assumes the same values for pools of such engines, except where the pool's spec
+has others.
 """
 
 
@@ -290,5 +292,5 @@ def engine(
 
 
 def main() -> NoReturn:
-    """Run the command in `sys.argv`, as every program of Fairlead is run."""
+    """Run the command in `sys.argv` with the error handling that every program of Fairlead has."""
     run_program(engine, "fairlead-engine")

@@ -1,4 +1,4 @@
-"""One engine model, advanced to any moment that its caller names.
+"""One engine model, advanced to any time that its caller passes.
 
 It never sleeps and never reads a clock. Requests end at the same times however often the engine is advanced, because
 the model determines when steps end, and arrivals and cancellations take effect at the end of the step in progress.
@@ -18,8 +18,8 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class ServedProgress:
-    """The progress that clients would have seen: generations that got their first token, and generations that ended,
-    each in order of time.
+    """What clients would have noticed: the generations that got their first token, and the generations that ended, each
+    in order of time.
     """
 
     first_tokens: list[Generation] = field(default_factory=list)
@@ -27,7 +27,9 @@ class ServedProgress:
 
 
 class ServedEngine:
-    """An engine and the limits of its server. `now` is in seconds of engine time, starts at 0 and never goes back."""
+    """An engine model and the limits of its server. `now` is in seconds of engine time, starts at 0 and never
+    decreases.
+    """
 
     def __init__(
         self,
@@ -46,8 +48,8 @@ class ServedEngine:
         self._max_waiting = max_waiting
         self._progress = ServedProgress()
         self.held: list[Generation] | None = None
-        """Generations that arrived while the engine was paused; None if it is not paused. No gauge counts them: an
-        engine counts its requests when it makes a step.
+        """Generations that arrived while the engine was paused; None if it is not paused. No gauge counts them, because
+        an engine updates its counts when it makes a step.
         """
 
     @property
@@ -56,12 +58,12 @@ class ServedEngine:
         return self.instance.waiting + len(self.held or ())
 
     def pause(self) -> None:
-        """Begin no further generation. Does nothing if the engine is paused."""
+        """Begin no further generation until `resume`. Does nothing if the engine is paused."""
         if self.held is None:
             self.held = []
 
     def resume(self, now: float) -> None:
-        """Begin the generations that arrived during the pause."""
+        """End the pause, and begin the generations that arrived during it."""
         held, self.held = self.held or (), None
         self.advance(now)
         for generation in held:
@@ -86,21 +88,25 @@ class ServedEngine:
             self.instance.submit(generation, now)
 
     def release(self, generation: Generation, now: float) -> None:
-        """Release the KV that a generation kept for another engine."""
+        """Release the KV blocks that a generation kept for another engine."""
         self.advance(now)
         self.instance.release(generation, now)
 
     def missing_tokens(self, prompt: bytes, tokens: int) -> int:
-        """Return the tokens of the whole blocks in the first `tokens` of a prompt that are not cached here."""
+        """Return how many of the first `tokens` tokens of a prompt are in whole blocks that this engine has not
+        cached.
+        """
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
-        """Cache blocks of a prompt that arrived from another engine; returns how many tokens are new here."""
+        """Cache blocks of a prompt that arrived from another engine. Return how many of the tokens were not cached
+        before.
+        """
         self.advance(now)
         return self.memory.adopt(prompt, tokens)
 
     def abort(self, generation: Generation, now: float) -> None:
-        """Give a generation up; its memory is free once the step in progress has ended.
+        """Abort a generation; its memory is free once the step in progress has ended.
 
         Does nothing if the generation has ended.
         """
@@ -111,8 +117,8 @@ class ServedEngine:
             self.instance.abort(generation, now)
 
     def advance(self, to: float) -> None:
-        """Let the engine work until then; progress that clients would have seen is added to what `take_progress`
-        returns.
+        """Run the model until the engine time `to`. What clients would have noticed is added to the result of
+        `take_progress`.
         """
         if to < self.now:
             raise ValueError(f"time went back from {self.now} to {to}")
@@ -125,12 +131,12 @@ class ServedEngine:
         self.now = to
 
     def take_progress(self) -> ServedProgress:
-        """The progress that clients would have seen since the last call."""
+        """Return what clients would have noticed after the last call."""
         progress, self._progress = self._progress, ServedProgress()
         return progress
 
     def next_event_at(self) -> float | None:
-        """Return when the engine must be advanced next, so that first tokens and ends are seen in time; None while it
-        is idle.
+        """Return the engine time at which the engine must be advanced next, so that first tokens and ends are noticed
+        in time; None while it is idle.
         """
         return self.instance.ends_at

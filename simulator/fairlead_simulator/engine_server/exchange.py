@@ -1,4 +1,4 @@
-"""A request and its answer, as the engine's protocols handle them."""
+"""An HTTP request and its response, as the engine's protocol handlers use them."""
 
 import asyncio
 from typing import Any
@@ -11,14 +11,15 @@ from fairlead_simulator.engine_server.failures import HEADER, Failure, FailureKi
 from fairlead_simulator.engine_server.fields import Document, json_object
 
 TIMING_HEADER = b"x-sim-timing"
-"""A request with this header gets the engine's own timestamps in the answer's `timing` (seconds of engine time since
-its start)."""
+"""A request with this header gets the engine's own timestamps in the response's `timing` field (seconds of engine time
+after the engine's start).
+"""
 
 _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
 class Exchange:
-    """A request as received, and the methods that answer it. `name` is the variable part of the path."""
+    """A received request, and the methods that send its response. `name` is the variable part of the path."""
 
     __slots__ = ("_body_limit_bytes", "_connections", "_receive", "_scope", "_send", "failure", "headers", "name", "status", "timing")
 
@@ -30,14 +31,14 @@ class Exchange:
         self._body_limit_bytes = body_limit_bytes
         self.name = name
         self.status: int | None = None
-        """Status of the answer, once it has begun."""
+        """HTTP status of the response; None until the response has begun."""
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.timing = TIMING_HEADER in self.headers
         self.failure: Failure | None = None
-        """The failure that the request asks for; None before `read_failure`."""
+        """The injected failure that the request asks for; None if it asks for none, and before `read_failure`."""
 
     def read_failure(self) -> None:
-        """Read which failure the request asks for, if any. Raises RequestInvalid."""
+        """Read from the request's header which failure to inject, if any. Raises RequestInvalid."""
         if HEADER in self.headers:
             self.failure = parse_failure(self.headers[HEADER])
 
@@ -46,25 +47,25 @@ class Exchange:
 
     @property
     def host(self) -> str:
-        """The address at which the client reached this engine."""
+        """The address at which the client has connected to this engine."""
         server = self._scope.get("server")
         return server[0] if server else "127.0.0.1"
 
     def query(self, field: str) -> str | None:
-        """A field of the query string."""
+        """Return the value of a field in the query string; None if it is absent."""
         values = self.queries(field)
         return values[-1] if values else None
 
     def queries(self, field: str) -> list[str]:
-        """All values that the query string has of a field."""
+        """Return all values of a field in the query string."""
         return parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field, [])
 
     async def body(self) -> bytes:
-        """The whole body. Raises BodyTooLarge or ClientGone."""
+        """Return the whole request body. Raises BodyTooLarge or ClientGone."""
         return await read_body(self._receive, self._body_limit_bytes)
 
     async def document(self) -> Document:
-        """The body as a JSON object. Raises RequestInvalid and the errors of `body`."""
+        """Return the request body as a JSON object. Raises RequestInvalid and the errors of `body`."""
         return json_object(await self.body(), self.headers.get(b"content-type", b""))
 
     async def answer(

@@ -1,4 +1,4 @@
-"""Failures that a client may request with the header `x-sim-fail`."""
+"""Injected failures, which a client requests with the header `x-sim-fail`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,12 +12,12 @@ class FailureKind(StrEnum):
     """The kind of failure to inject."""
 
     REFUSE = "refuse"
-    """The connection is cut before any answer."""
+    """The connection is cut before the response begins."""
     ERROR_500 = "error-500"
     HANG = "hang"
-    """The engine never answers; the request ends when the client disconnects."""
+    """The engine never responds; the request ends when the client disconnects."""
     DIE_MID_STREAM = "die-mid-stream"
-    """The connection is cut once half of the answer (at least one token) was produced."""
+    """The connection is cut once half of the answer (at least one token) has been produced."""
     SLOW = "slow"
     """The request takes `factor` times as long."""
 
@@ -27,14 +27,14 @@ _WITHOUT_ARGUMENT = {kind.value: kind for kind in FailureKind if kind is not Fai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A requested failure; `factor` matters for SLOW only."""
+    """A requested failure; `factor` is used for SLOW only."""
 
     kind: FailureKind
     factor: float = 1.0
 
 
 def parse_failure(value: bytes) -> Failure:
-    """Parse the header's value. Raises RequestInvalid."""
+    """Parse the value of the header `x-sim-fail`. Raises RequestInvalid."""
     text = value.decode("latin-1").strip()
     name, colon, argument = text.partition(":")
     if name == FailureKind.SLOW and colon:

@@ -1,6 +1,7 @@
-"""Checked reads of a request's fields.
+"""Functions that read the fields of a request and check them.
 
-Every function raises RequestInvalid with vLLM's fields; None and an absent field mean the same, as in vLLM.
+Every function raises RequestInvalid with the message and field that vLLM would give. None and an absent field mean the
+same, as in vLLM.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ def json_object(body: bytes, content_type: bytes) -> Document:
 
 
 def check_model(document: Mapping[str, Any], served: str) -> None:
-    """Refuse a request that names another model; a request may leave the model out."""
+    """Refuse a request that names another model than `served`; a request need not name a model."""
     asked = document.get("model")
     if asked is not None and asked != served:
         raise unknown_model(asked, served)
@@ -52,7 +53,7 @@ def text(document: Mapping[str, Any], field: str) -> str | None:
 
 
 def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None:
-    """Return a whole number of at least `least`; None if the field is absent."""
+    """Return the field's value, which must be an integer of at least `least`; None if the field is absent."""
     value = document.get(field)
     if value is None:
         return None
@@ -64,7 +65,7 @@ def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None
 
 
 def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
-    """Return one of the known words; the first word if the field is absent."""
+    """Return the field's value, which must be one of `known`; the first of `known` if the field is absent."""
     value = document.get(field)
     if value is None:
         return known[0]
@@ -84,14 +85,14 @@ _NOT_SIMULATED: Mapping[str, str] = {
     "top_logprobs": "leave it out",
     "use_beam_search": "leave it out",
 }
-"""Fields that would change the answer's shape or content, with the remedy for each. Sampling parameters are accepted:
-answers depend only on the prompt.
+"""Fields that would change the answer's shape or content, with the remedy for each. Sampling parameters are accepted,
+because answers depend only on the prompt.
 """
 
 
 def check_sampling(document: Mapping[str, Any]) -> None:
-    """Refuse sampling fields that the simulator cannot honour, unless they have no effect: an answer that ignored them
-    would be false.
+    """Refuse sampling fields that the simulator cannot honour, unless their values have no effect; an answer that
+    ignored them would be wrong.
     """
     warmth = document.get("temperature")
     if isinstance(warmth, int | float) and warmth < 0:

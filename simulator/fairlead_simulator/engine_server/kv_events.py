@@ -1,9 +1,9 @@
 """The simulated engine's KV events: vLLM's messages over ZMQ, with its replay socket.
 
-A message has three frames: the topic, the batch's number (8 bytes, big endian, from 0), and the batch as msgpack:
-`[stamp, events, rank]`. Each event is a map with `type` or, as from older engines, an array that begins with the type.
-A replay is requested with a number; the reply consists of numbers and batches from that number on, then the number -1
-with an empty batch.
+A message has three frames: the topic, the batch's sequence number (8 bytes, big endian, from 0), and the batch as
+msgpack: `[timestamp, events, rank]`. Each event is a map with the key `type` or, as from older engines, an array that
+begins with the type. A replay is requested with a sequence number; the reply consists of the sequence numbers and
+batches from that one on, then the sequence number -1 with an empty batch.
 """
 
 import queue
@@ -28,7 +28,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 
 
 class PrefixCacheEvents:
-    """A watcher of a KV block pool; `take` returns the pool's events since the last call, in vLLM's form."""
+    """A watcher of a KV block pool; `take` returns the pool's events after the last call, in vLLM's form."""
 
     def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
         self._tokenizer = tokenizer
@@ -63,7 +63,7 @@ class PrefixCacheEvents:
         self._events.append({"type": "AllBlocksCleared"})
 
     def removed(self, names: Sequence[bytes]) -> None:
-        """Add one event per block, as vLLM publishes them."""
+        """Add one event for each block, because vLLM publishes them so."""
         self._events += (
             {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
         )
@@ -75,8 +75,8 @@ class PrefixCacheEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """Settings of vLLM's `--kv-events-config`. An endpoint with `*` is bound; the publisher connects to any other
-    endpoint.
+    """Settings of vLLM's `--kv-events-config`. The publisher binds an endpoint that contains `*`, and connects to any
+    other endpoint.
     """
 
     endpoint: str
@@ -84,12 +84,12 @@ class PublisherSettings:
     topic: str
     buffer_steps: int
     arrays: bool = False
-    """Whether events are arrays, as before vLLM 0.26."""
+    """Whether events are encoded as arrays, as before vLLM 0.26."""
 
 
 class KvEventPublisher:
-    """A publisher of a rank's batches, on its own thread, which also answers replays. Port 0 of `*` takes a free port
-    of `host`.
+    """A publisher of one rank's batches, which runs on its own thread and also serves replays. For an endpoint `*` with
+    port 0, it binds a free port of `host`.
 
     Raises zmq.ZMQError if an endpoint cannot be used.
     """
@@ -112,11 +112,11 @@ class KvEventPublisher:
         threading.Thread(target=self._run, name="kv-events", daemon=True).start()
 
     def publish(self, events: list[Event]) -> None:
-        """Send a batch with the present time as its stamp. Never waits."""
+        """Send a batch of events with the present time as its timestamp. Never waits."""
         self._batches.put((time.time(), events))
 
     def source(self) -> dict[str, Any]:
-        """Return the entry of `GET /kv_event_sources` for this rank."""
+        """Return the rank's entry in the response of `GET /kv_event_sources`."""
         settings = asdict(self._settings)
         del settings["arrays"]
         return (
@@ -163,7 +163,7 @@ def open_publishers(settings: PublisherSettings, host: str, ranks: int) -> list[
 
 
 def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
-    """Bind or connect; returns the endpoint with its actual port."""
+    """Bind the socket to the endpoint, or connect it. Return the endpoint with its actual port."""
     if not any(sign in endpoint for sign in ("*", "::", "ipc://", "inproc://")):
         socket.connect(endpoint)
         return endpoint
@@ -175,7 +175,7 @@ def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a rank: vLLM adds the rank to the port."""
+    """Return the endpoint of a rank: as in vLLM, the rank is added to the port."""
     before, sign, port = endpoint.rpartition(":")
     return f"{before}{sign}{int(port) + rank}" if endpoint.startswith("tcp://") and port.isdecimal() and int(port) else endpoint
 

@@ -1,9 +1,10 @@
 """Transfers of KV blocks from one served engine to another: vLLM's handshake, and the modelled transfer time.
 
-The engine that prefilled holds the blocks and names their place (`kv_transfer_params` of its answer). The engine that
-decodes connects to that side channel, waits as long as the transfer takes, reports the end of the transfer, and has the
-prompt's whole blocks in its cache. Blocks that are not fetched in time are freed. No KV exists here: both engines know
-the text, and the only message is the question whether the blocks are still held.
+The engine that prefilled the prompt holds the blocks, and names the address of its side channel (in
+`kv_transfer_params` of its response). The engine that decodes connects to that side channel, waits for as long as the
+transfer takes, reports the end of the transfer, and then has the prompt's whole blocks in its cache. Blocks that are
+not fetched in time are freed. No KV blocks exist in the simulation: both engines know the text, and the only message
+asks whether the blocks are still held.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBlocks:
-    """The place where another engine holds the KV blocks of a prompt, of which that engine had `cached_tokens` in its
-    own cache.
+    """The address at which another engine holds the KV blocks of a prompt. That engine had `cached_tokens` of the
+    prompt cached before it computed the rest.
     """
 
     engine: str
@@ -40,7 +41,7 @@ class RemoteBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """A request's instruction about its KV blocks: to hold them for another engine, or to fetch them from another
+    """What a request says about its KV blocks: whether to hold them for another engine, or to fetch them from another
     engine.
     """
 
@@ -52,8 +53,8 @@ NO_HANDOVER = Handover()
 
 
 def read_handover(document: Mapping[str, Any]) -> Handover:
-    """Read the request's `kv_transfer_params`. Incomplete parameters transfer nothing, as in vLLM. Raises
-    RequestInvalid.
+    """Return the instruction in the request's `kv_transfer_params`. With incomplete parameters nothing is transferred,
+    as in vLLM. Raises RequestInvalid.
     """
     params = document.get(FIELD)
     if params is None:
@@ -72,7 +73,7 @@ def read_handover(document: Mapping[str, Any]) -> Handover:
 
 
 class HeldBlocks:
-    """The blocks of one finished prompt, until they are fetched or their lease ends."""
+    """The held KV blocks of one finished prompt, until they are fetched or their lease ends."""
 
     __slots__ = ("expiry", "generation")
 
@@ -83,8 +84,8 @@ class HeldBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
-    """Settings of transfers. `lease_seconds` (of engine time) is how long blocks are held. `fails`: a request whose
-    blocks cannot be fetched fails instead of being computed again.
+    """Settings of transfers. `lease_seconds` (of engine time) is how long blocks are held. With `fails`, a request
+    whose blocks cannot be fetched fails; without it, the blocks are computed again.
     """
 
     cost: TransferCost
@@ -94,7 +95,7 @@ class TransferSettings:
 
 
 class KvTransfers:
-    """The sending and the receiving side of one engine's transfers. The side channel opens when blocks are held for the
+    """Both sides, sending and receiving, of one engine's transfers. The side channel opens when blocks are held for the
     first time.
     """
 
@@ -111,8 +112,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; returns the parameters for the decoding engine, which reaches this
-        engine at `host`.
+        """Hold the blocks of a finished prompt. Return the parameters for the decoding engine, which can connect to
+        this engine at `host`.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"
@@ -161,8 +162,8 @@ class KvTransfers:
             self._pacer.release(held.generation)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a fetch: how many tokens are held and how many transfers share the link; then wait for the end of the
-        transfer.
+        """Handle a fetch: reply how many tokens are held and how many transfers share the link, then wait for the end
+        of the transfer.
         """
         try:
             asked = orjson.loads(await reader.readline())
@@ -192,9 +193,10 @@ class KvTransfers:
     # ---- the end that decodes
 
     async def fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
-        """Fetch the prompt's whole blocks; returns the number of tokens, or None if they are no longer held.
+        """Fetch the prompt's whole blocks from another engine. Return the number of tokens, or None if they are no
+        longer held.
 
-        Raises RequestInvalid if this engine is set to fail in that case.
+        If they are no longer held and this engine is set to fail then, raises RequestInvalid.
         """
         try:
             fetched = await self._fetch(remote, prompt)
@@ -231,7 +233,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait for this many seconds; returns True if the other engine disappeared before that."""
+        """Wait for this many seconds. Return True if the other engine disconnected before they passed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

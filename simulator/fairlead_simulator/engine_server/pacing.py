@@ -1,5 +1,6 @@
-"""Couples a served engine to a clock: advances it, wakes the requests that have something to send, and sleeps
-otherwise."""
+"""Couples a served engine to a clock: advances the engine, wakes the requests that have something to send, and sleeps
+otherwise.
+"""
 
 import asyncio
 import time
@@ -10,13 +11,13 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 
 _LATE_SECONDS = 0.0005
-"""Seconds by which timers are set later than needed, because uvloop rounds to milliseconds and a timer that fires early
-must be set again.
+"""Seconds by which timers are set later than needed. uvloop rounds to milliseconds, and a timer that fires early must
+be set again.
 """
 
 
 class Turn:
-    """A request's view of its generation. One task may wait at a time."""
+    """A request's handle on its generation. Only one task may wait on it at a time."""
 
     __slots__ = ("_pacer", "_waiter", "generation", "gone", "streaming")
 
@@ -26,23 +27,23 @@ class Turn:
         self.generation = generation
         self.streaming = streaming
         self.gone = False
-        """Whether the client disconnected or the request was given up."""
+        """Whether the client disconnected or the generation was aborted."""
 
     @property
     def ended(self) -> bool:
         return self.gone or self.generation.phase is Phase.FINISHED
 
     def tokens(self) -> int:
-        """Answer tokens produced so far."""
+        """Number of answer tokens produced so far."""
         return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
-        """Wait until the answer has more tokens than `seen_tokens`, or the request has ended."""
+        """Wait until the answer has more than `seen_tokens` tokens, or the generation has ended."""
         while not self.ended and self.tokens() <= seen_tokens:
             await self._wait()
 
     async def end(self) -> None:
-        """Wait until the request has ended."""
+        """Wait until the generation has ended."""
         while not self.ended:
             await self._wait()
 
@@ -51,7 +52,7 @@ class Turn:
             self._waiter.set_result(None)
 
     def give_up(self) -> None:
-        """Abort the generation and wake its waiting task."""
+        """Abort the generation and wake the task that waits for it."""
         if not self.gone:
             self.gone = True
             self._pacer.abort(self.generation)
@@ -66,10 +67,11 @@ class Turn:
 
 
 class EnginePacer:
-    """A pacer that runs `engine` at `time_scale` times the speed of `clock`, from its creation on.
+    """A pacer that runs `engine` at `time_scale` times the speed of `clock`, beginning when the pacer is created.
 
-    Prefill ends and completions wake their request at once (to the timer's millisecond); streaming requests in decode
-    are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has advanced.
+    Requests are woken at once (to the timer's millisecond) when their prefill or their answer ends. Streaming requests
+    that decode are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has been
+    advanced.
     """
 
     def __init__(
@@ -91,12 +93,12 @@ class EnginePacer:
         self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When `_timer` fires; stored because uvloop's handle does not report a time that is near."""
+        """When `_timer` fires; stored because uvloop's timer handle does not report a time that is near."""
         self._next_tick = 0.0
         self._idle = asyncio.Event()
 
     def now(self) -> float:
-        """Seconds of engine time."""
+        """Return the present engine time in seconds."""
         return max(self.engine.now, (self._clock() - self._started_at) * self._time_scale)
 
     def submit(self, generation: Generation, streaming: bool) -> Turn:
@@ -111,7 +113,7 @@ class EnginePacer:
         return ticket
 
     def abort(self, generation: Generation) -> None:
-        """Drop a generation, unless it has ended."""
+        """Abort a generation, unless it has ended."""
         ticket = self._tickets.pop(generation, None)
         if ticket is not None:
             self._streaming.pop(ticket, None)
@@ -120,31 +122,33 @@ class EnginePacer:
         self._arm()
 
     def release(self, generation: Generation) -> None:
-        """Release the KV that a finished generation kept for another engine."""
+        """Release the KV blocks that a finished generation kept for another engine."""
         self.engine.release(generation, self.now())
         self._deliver()
         self._arm()
 
     def adopt(self, prompt: bytes, tokens: int) -> int:
-        """Cache blocks of a prompt that arrived from another engine; returns how many tokens are new here."""
+        """Cache blocks of a prompt that arrived from another engine. Return how many of the tokens were not cached
+        before.
+        """
         fetched = self.engine.adopt(prompt, tokens, self.now())
         self._deliver()
         self._arm()
         return fetched
 
     def pause(self) -> None:
-        """Begin no generation from now on; generations that are submitted meanwhile wait."""
+        """Begin no generation until `resume`; generations submitted in the meantime wait."""
         self.engine.pause()
 
     def resume(self) -> None:
-        """Begin the generations that waited."""
+        """Begin the generations that waited during the pause."""
         self.engine.resume(self.now())
         self._deliver()
         self._arm()
 
     def end_all(self) -> None:
-        """End all generations with the tokens that they have: their clients get an aborted answer. The step in progress
-        ends at once.
+        """End all generations with the tokens that they have; their clients get an answer with the finish reason
+        `abort`. The step in progress ends at once.
         """
         ended = {turn: turn.tokens() for turn in self._tickets.values()}
         for turn, tokens in ended.items():
@@ -163,17 +167,17 @@ class EnginePacer:
             await self._idle.wait()
 
     def forget_cache(self) -> bool:
-        """Drop all cached blocks; returns False and drops nothing while a generation holds some."""
+        """Drop all cached blocks. While a generation holds some, drop nothing and return False."""
         lost = self.engine.memory.forget()
         self._moved()
         return lost
 
     def wall_seconds(self, engine_seconds: float) -> float:
-        """Return the real seconds that this much engine time takes here."""
+        """Return the seconds of `clock` that `engine_seconds` of engine time take."""
         return engine_seconds / self._time_scale
 
     def advance(self) -> None:
-        """Advance the model to now, before its state is read."""
+        """Advance the model to the present time, before its state is read."""
         self.engine.advance(self.now())
         self._deliver()
 

@@ -1,5 +1,5 @@
-"""Requests that the engine refuses, with the content of vLLM's error document: a message, a type, the field at fault,
-the HTTP status.
+"""Errors for requests that the engine refuses, with the content of vLLM's error document: a message, a type, the field
+at fault, the HTTP status.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 class RequestInvalid(Exception):
     """A request that the engine cannot serve.
 
-    `param` is the field at fault, `kind` the error's type in the answer, `status` the HTTP status.
+    `param` is the field at fault, `kind` the error type in the error document, `status` the HTTP status.
     """
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, kind: str = "BadRequestError") -> None:
@@ -19,7 +19,7 @@ class RequestInvalid(Exception):
 
 
 class FieldInvalid(RequestInvalid):
-    """A field that is missing or of the wrong form; as in vLLM, the type is the phrase of status 400, and `param`
+    """A field that is missing or of the wrong form. As in vLLM, the error type is the phrase of status 400, and `param`
     begins with `body`.
     """
 
@@ -30,24 +30,24 @@ class FieldInvalid(RequestInvalid):
 
 
 def missing(field: str) -> FieldInvalid:
-    """Return the refusal of a request that lacks a field."""
+    """Return the error for a request that lacks a field."""
     return FieldInvalid(field, "Field required")
 
 
 def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
-    """Return the refusal of an unusable field; `wanted` completes "should be"."""
+    """Return the error for a field with an unusable value; `wanted` completes "should be"."""
     if value is None:
         return missing(field)
     return FieldInvalid(field, f"Input should be {wanted}, not {shown(value)}")
 
 
 def not_simulated(field: str, value: object, remedy: str) -> RequestInvalid:
-    """Return the refusal of a field that vLLM supports and this engine does not."""
+    """Return the error for a field that vLLM supports and this engine does not."""
     return RequestInvalid(f"{field}={shown(value)} is not simulated; {remedy} (parameter={field})", field)
 
 
 def unknown_model(asked: object, served: str) -> RequestInvalid:
-    """Return the 404 for a model that the engine does not serve."""
+    """Return the 404 error for a model that the engine does not serve."""
     return RequestInvalid(f"The model `{asked}` does not exist. Valid aliases: {served}.", "model", 404, "NotFoundError")
 
 

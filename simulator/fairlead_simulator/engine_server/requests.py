@@ -1,4 +1,4 @@
-"""A request as the served engine keeps it."""
+"""The state of a request in the served engine."""
 
 from dataclasses import dataclass
 
@@ -7,26 +7,26 @@ from fairlead_simulator.engine_model.text_memory import TextRequest
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Generation(TextRequest):
-    """One piece of work in the engine. Times in seconds of engine time; -1 = not yet."""
+    """One generation in the engine. Times are seconds of engine time; -1 = not yet."""
 
     finish_reason: str = "length"
     pooled: bool = False
-    """Whether only the prompt is computed, as for an embedding: `output_tokens` is 1, but that token is neither
+    """Whether only the prompt is computed, as for an embedding. `output_tokens` is then 1, but that token is neither
     produced nor counted.
     """
     fetched_tokens: int = 0
-    """Tokens of the prompt whose KV came from another engine."""
+    """Number of prompt tokens whose KV blocks were fetched from another engine."""
     prefill_cached_tokens: int | None = None
-    """Prompt tokens that the prefill engine had cached when its blocks were fetched; `usage` reports them, as vLLM's
-    does.
+    """Number of prompt tokens that the prefill engine had cached before its blocks were fetched, None if none were
+    fetched; `usage` reports this number, as in vLLM.
     """
     arrived_at: float = -1.0
     last_token_at: float = -1.0
-    """When the last token made by a prefill came or, after the request left the decode batch, when its last
-    token came.
+    """When the last token that a prefill made was produced or, after the request left the decode batch, when its last
+    token was produced.
     """
 
     @property
     def external_tokens(self) -> int:
-        """The part of `hit_tokens` that came from another engine."""
+        """The number of those `hit_tokens` that came from another engine."""
         return min(self.fetched_tokens, self.hit_tokens)

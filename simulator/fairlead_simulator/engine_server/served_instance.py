@@ -1,7 +1,7 @@
-"""The methods by which protocols use the instance: they submit work to the engine, and get whole answers or streams.
+"""The methods with which protocols use the instance: they submit work to the engine, and get whole answers or streams.
 
-Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path; a protocol only
-reads a request and writes the answer's form.
+Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path. A protocol only
+reads a request and writes the response in its format.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """Settings of the server, in addition to the engine's own. `ready_at` is in seconds of time.monotonic."""
+    """Settings of the server, in addition to the engine's own. `ready_at` is a time of time.monotonic, in seconds."""
 
     model: str
     bytes_per_token: int
@@ -37,7 +37,7 @@ class InstanceSettings:
     ready_at: float
     id_prefix: str
     created: int
-    """Reported creation time of the model, in Unix seconds."""
+    """Creation time of the model that the server reports, in Unix seconds."""
     version: str
 
 
@@ -49,7 +49,7 @@ class Rank(NamedTuple):
 
 
 class ServedInstance:
-    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in answers. `others` are the
+    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in responses. `others` are the
     data-parallel ranks after the first, each with its own engine.
     """
 
@@ -66,15 +66,15 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """The place where each rank's KV events are published."""
+        """The addresses at which each rank's KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.sleep_mode = sleep_mode
-        """The sleep of the instance. None: the engine has no paths that put it to sleep."""
+        """The sleep mode of the instance; None: the engine has no paths to put it to sleep."""
         self.load = 0
-        """Number of requests being served on the paths that compute."""
+        """Number of requests being served on paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}
-        """HTTP answers by handler, method and class of status."""
+        """Number of HTTP responses by handler, method and class of status."""
         self._answers = answers
         self._now = now
         self._numbers = itertools.count()
@@ -88,12 +88,12 @@ class ServedInstance:
         return int(self._now())
 
     def new_id(self, prefix: str) -> str:
-        """Return an id that no other answer has."""
+        """Return an id with this prefix that no other response has."""
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """Return the rank that a request's header names, as vLLM reads it; else the least loaded rank, where a waiting
-        request counts as four. Raises RequestInvalid.
+        """Return the rank that the request's header names, as vLLM reads that header; without it, the least loaded
+        rank, where a waiting request counts as four. Raises RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])
@@ -113,8 +113,8 @@ class ServedInstance:
         arrived_at: float = -1.0,
         fetched: int | None = None,
     ) -> Run:
-        """Queue work that arrived at this engine time (-1 = now). Another engine computed `fetched` tokens of its
-        prompt. Raises ContextTooLong or EngineOverloaded.
+        """Submit work that arrived at the engine time `arrived_at` (-1 = now). `fetched` is the number of prompt tokens
+        whose KV blocks were fetched from another engine. Raises ContextTooLong or EngineOverloaded.
         """
         start = self._answers.start_of(work.prompt, continues=work.continues)
         remote = work.handover.fetches
@@ -137,8 +137,8 @@ class ServedInstance:
         return Run(work, ticket, self._answers, rank.pacer.engine.settings.block_tokens)
 
     async def compute(self, exchange: Exchange, works: Sequence[Work]) -> list[Run] | None:
-        """Compute all works; None if the client has disconnected, or was cut off because its request asked for that
-        failure.
+        """Compute all works. Return None if the client has disconnected, or was cut off because its request asked for
+        that failure.
         """
         dies, rank = exchange.fails(FailureKind.DIE_MID_STREAM), self.rank_of(exchange)
         async with self._running(rank, exchange, works, streaming=dies) as runs:
@@ -153,7 +153,7 @@ class ServedInstance:
             return None if any(run.ticket.gone for run in runs) else runs
 
     async def stream(self, exchange: Exchange, work: Work, form: StreamForm) -> Run | None:
-        """Answer as a stream; returns the run once it is complete, None if the client disconnected before."""
+        """Respond with a stream. Return the run once it is complete; None if the client disconnected before that."""
         dies_at = (work.max_tokens + 1) // 2 if exchange.fails(FailureKind.DIE_MID_STREAM) else None
         async with self._running(self.rank_of(exchange), exchange, (work,), streaming=True) as (run,):
             ticket = run.ticket
@@ -184,7 +184,7 @@ class ServedInstance:
 
     @asynccontextmanager
     async def _running(self, rank: Rank, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
-        """Submit the works; they are given up when the block ends or the client disconnects."""
+        """Submit the works. They are aborted when the block ends or the client disconnects."""
         runs: list[Run] = []
         slow_factor = exchange.failure.factor if exchange.failure is not None else 1.0
 

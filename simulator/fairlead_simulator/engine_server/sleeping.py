@@ -1,8 +1,8 @@
 """Sleep as in vLLM: the effects of `/sleep` and `/wake_up`, and how long they take.
 
-A sleeping engine answers `/health`, lists its models and accepts requests, which wait until it is awake: nothing in its
-answers warns a client. Level 1 moves the weights to the host's memory and level 2 discards them; both lose the KV
-cache. Level 0 only stops computing. An engine that wakes from level 2 has no weights until they are loaded again.
+A sleeping engine responds to `/health`, lists its models and accepts requests, which wait until it is awake: nothing in
+its responses warns a client. Level 1 moves the weights to the host's memory, and level 2 discards them; both lose the
+KV cache. Level 0 only stops computing. An engine that wakes from level 2 has no weights until they are loaded again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _GAUGES = {0: "", 1: "weights_offloaded", 2: "discard_all"}
 
 
 class SleepMode:
-    """The sleep of an instance with these ranks; falling asleep and waking take these seconds."""
+    """The sleep of an instance with these ranks, and the seconds that falling asleep and waking take."""
 
     def __init__(self, pacers: Sequence[EnginePacer], *, sleep_seconds: float, wake_seconds: float) -> None:
         self._pacers = pacers
@@ -35,8 +35,8 @@ class SleepMode:
         return bool(self._tags) or any(pacer.engine.held is not None for pacer in self._pacers)
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
-        """Fall asleep; running generations are aborted, or waited for. Raises RequestInvalid while other engines fetch
-        KV here.
+        """Fall asleep. Running generations are aborted, or waited for, according to `mode`. Raises RequestInvalid while
+        other engines fetch KV blocks from this one.
         """
         async with self._turn:
             for pacer in self._pacers:
@@ -51,7 +51,7 @@ class SleepMode:
             self.gauges = {state: int(state == _GAUGES[level]) for state in AWAKE}
 
     async def wake(self, tags: Collection[str] | None) -> bool:
-        """Wake up, or restore only the parts that these tags name; returns whether the instance is awake."""
+        """Wake up, or restore only the parts that `tags` name. Return whether the instance is awake."""
         async with self._turn:
             wanted = TAGS if tags is None else {tag for tag in tags if tag != "scheduling"}
             if self._tags and wanted and wanted <= self._tags | (TAGS if tags is None else set()):

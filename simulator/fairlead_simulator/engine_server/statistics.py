@@ -1,4 +1,4 @@
-"""Counters of a served engine, as plain numbers; its metrics show them under vLLM's names."""
+"""Counters of a served engine, as plain numbers; its metrics contain them under vLLM's names."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ REQUEST_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.
 
 
 class Histogram:
-    """Counts of observed seconds (or tokens) by upper bound (inclusive); the last count is for values above every
-    bound.
+    """The number of observed values (seconds or tokens) in each bucket, by inclusive upper bound; the last bucket has
+    the values above every bound.
     """
 
     __slots__ = ("bounds", "count", "counts", "total")
@@ -36,10 +36,10 @@ class Histogram:
 
 @dataclass(slots=True, kw_only=True)
 class EngineStatistics:
-    """Totals since the engine started, kept by observing the engine model. Histograms hold tokens or seconds.
+    """Totals of an engine from its start on, updated by observing the engine model. Histograms hold tokens or seconds.
 
-    `wall_seconds` is the real duration of one second of engine time, so that a sped-up engine's metrics show what
-    clients see.
+    `wall_seconds` is the real duration of one second of engine time, so that the metrics of a sped-up engine show the
+    times that clients observe.
     """
 
     wall_seconds: float = 1.0
@@ -47,12 +47,12 @@ class EngineStatistics:
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
     prompt_tokens_cached: int = 0
-    """The part of `prompt_tokens` that this engine's cache or another engine had."""
+    """The part of `prompt_tokens` that was cached in this engine or fetched from another one."""
     prompt_tokens_external: int = 0
-    """Prompt tokens whose blocks came from another engine."""
+    """The number of prompt tokens whose blocks were fetched from another engine."""
     transfers_failed: int = 0
     transfers_expired: int = 0
-    """Prompts whose blocks were not fetched in time."""
+    """Number of prompts whose held blocks were not fetched in time."""
     transfer_time: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BUCKETS))
     transfer_bytes: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BYTES_BUCKETS))
     generation_tokens: int = 0
@@ -66,27 +66,29 @@ class EngineStatistics:
     prefill_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     decode_time: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
     time_per_output_token: Histogram = field(default_factory=lambda: Histogram(TIME_PER_TOKEN_BUCKETS))
-    """One value per request: the mean time between its tokens."""
+    """One value for each request: the mean time between its tokens."""
     request_prompt_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
     request_generation_tokens: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
 
     _fresh: dict[Generation, None] = field(default_factory=dict)
-    """Decoding requests whose last token came from their prefill."""
+    """Decoding requests whose last token was produced by their prefill; an ordered set."""
     _last_decode_at: float = 0.0
 
     def admitted(self, request: Generation, now: float) -> None:
-        """Record that the prompt was looked up in the cache, and that the request's time in the queue is over."""
+        """Record that the prompt was looked up in the cache, and that the request no longer waits in the queue."""
         self.prefix_queries_tokens += request.context_tokens
         self.prefix_hits_tokens += request.hit_tokens - request.external_tokens
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float, size: int) -> None:
-        """Record the duration and size of a transfer of KV blocks from another engine to this one."""
+        """Record the duration in seconds and the size in bytes of a transfer of KV blocks from another engine to this
+        one.
+        """
         self._observe(self.transfer_time, seconds)
         self.transfer_bytes.observe(size)
 
     def prefilled(self, request: Generation, now: float) -> None:
-        """Record the first token or, after a preemption, the next token."""
+        """Record that a prefill produced the request's first token or, after a preemption, its next token."""
         self.generation_tokens += not request.pooled
         if request.first_token_at < 0:
             self.prompt_tokens += request.input_tokens
@@ -101,8 +103,8 @@ class EngineStatistics:
             self._fresh[request] = None
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Record times between tokens: the first step's gap includes the prefills before it; the other steps get their
-        mean.
+        """Record the times between tokens. The time before the first of the steps includes the prefills before it; the
+        other steps are recorded with their mean.
         """
         self.generation_tokens += steps * sequences
         for request in self._fresh:
@@ -116,16 +118,14 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """Record that the request leaves the batch, which no longer stores the time of its last token; the request
-        keeps it.
-        """
+        """Record that the request leaves the batch. The time of its last token is then stored with the request."""
         if request in self._fresh:
             del self._fresh[request]
         else:
             request.last_token_at = self._last_decode_at
 
     def preempted(self, request: Generation) -> None:
-        """Record that the request waits again after a preemption."""
+        """Record that the request was preempted and waits again."""
         self.preemptions += 1
 
     def finished(self, request: Generation, now: float) -> None:

@@ -1,9 +1,9 @@
 """The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token; the last token may be
 shorter.
 
-A token's id is its bytes read as a little-endian number; a shorter token is padded with 0xFF, which UTF-8 never
-contains, so ids and texts map to each other without a vocabulary. At the usual width of 4 an id fits an unsigned 32-bit
-integer, and a prompt of ids has the same bytes as its text.
+A token's id is its bytes read as a little-endian number. A shorter token is padded with 0xFF, which UTF-8 never
+contains, so ids and texts map to each other without a vocabulary. With the usual 4 bytes per token an id fits an
+unsigned 32-bit integer, and a prompt of ids has the same number of bytes as its text.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
 
 _WIDEST = 7
-"""Maximum width of a token in bytes; the ids of wider tokens would not be exact as JSON numbers."""
+"""Maximum bytes per token; the ids of longer tokens would not be exact as JSON numbers."""
 
 _FILLER = b"\xff"
 
 
 class ByteTokenizer:
-    """A tokenizer: text ↔ token ids. The engine model computes as many tokens as it counts, and `usage` reports the
-    same number.
+    """A tokenizer between text and token ids. The engine model computes as many tokens as the tokenizer counts, and
+    `usage` reports the same number.
     """
 
     def __init__(self, bytes_per_token: int) -> None:
@@ -29,14 +29,14 @@ class ByteTokenizer:
         return -(-len(prompt) // self._width)
 
     def ids(self, prompt: bytes) -> list[int]:
-        """The token ids of a prompt. Raises RequestInvalid if tokens are too wide to have ids."""
+        """Return the token ids of a prompt. Raises RequestInvalid if tokens have too many bytes for ids."""
         self._check_width()
         width = self._width
         return [int.from_bytes(prompt[at : at + width].ljust(width, _FILLER), "little") for at in range(0, len(prompt), width)]
 
     def prompt(self, ids: Sequence[object], field: str) -> bytes:
-        """Return the bytes of token ids. A short token in the middle keeps its padding, so that every id stays one
-        token.
+        """Return the prompt as bytes, from token ids. A short token in the middle keeps its padding, so that every id
+        stays one token.
         """
         self._check_width()
         pieces: list[bytes] = []
@@ -49,11 +49,13 @@ class ByteTokenizer:
         return b"".join(pieces).rstrip(_FILLER)
 
     def text(self, prompt: bytes) -> str:
-        """The text of a prompt's bytes; bytes that are not UTF-8 become U+FFFD, as in other tokenizers of bytes."""
+        """Return the text of a prompt's bytes. Bytes that are not UTF-8 become U+FFFD, as in other tokenizers of
+        bytes.
+        """
         return prompt.replace(_FILLER, b"").decode("utf-8", "replace")
 
     def pieces(self, prompt: bytes) -> list[str]:
-        """The text of each token."""
+        """Return the text of each token of a prompt."""
         return [self.text(prompt[at : at + self._width]) for at in range(0, len(prompt), self._width)]
 
     def _check_width(self) -> None:

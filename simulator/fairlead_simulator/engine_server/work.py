@@ -1,4 +1,4 @@
-"""The work that protocols give to the engine, its results, and the formats of streams."""
+"""The work that protocols submit to the engine, its results, and the formats of streams."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ from fairlead_simulator.engine_server.pacing import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A prompt to compute and the length of its answer. The model (`stop`) or the client's limit (`length`) ends the
-    answer.
+    """A prompt to compute, and the length of its answer. The answer ends either because the model stops (`stop`) or
+    because of the client's limit (`length`).
     """
 
     prompt: bytes
@@ -22,12 +22,12 @@ class Work:
     """Whether only the prompt is computed, as for an embedding, and nothing is generated."""
     handover: Handover = NO_HANDOVER
     continues: bool = False
-    """Whether the prompt may end within an answer that is continued."""
+    """Whether the prompt may end within an answer, which is then continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks that the cache did not have."""
+    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks that were not cached before."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -40,7 +40,7 @@ class Usage:
 
 
 class Run:
-    """A piece of work in the engine."""
+    """A work that was submitted to the engine, and its result so far."""
 
     __slots__ = ("_answers", "_block_tokens", "_start", "held", "ticket", "work")
 
@@ -48,14 +48,16 @@ class Run:
         self.work = work
         self.ticket = ticket
         self.held: dict[str, Any] | None = None
-        """The parameters for an engine that may fetch the KV blocks: where they are held."""
+        """The parameters with which another engine can fetch the KV blocks that are held for it; None if none are
+        held.
+        """
         self._answers = answers
         self._start = answers.start_of(work.prompt, continues=work.continues)
         self._block_tokens = block_tokens
 
     @property
     def finish_reason(self) -> str:
-        """Why the answer ended: the reason in its work, or `abort` if the engine gave it up."""
+        """Why the answer ended: the reason given in its work, or `abort` if the generation was aborted."""
         return self.ticket.generation.finish_reason
 
     @property
@@ -63,15 +65,17 @@ class Run:
         return self.ticket.generation.input_tokens
 
     def words(self, first: int, stop: int) -> bytes:
-        """Tokens `first..stop` of the answer: ASCII words without characters that JSON must escape."""
+        """Return the tokens with indexes from `first` to `stop` (excluded) of the answer: ASCII words without
+        characters that JSON must escape.
+        """
         return self._answers.words(self._start, first, stop)
 
     def text(self) -> str:
-        """The whole answer so far."""
+        """Return the whole answer so far."""
         return self.words(0, self.ticket.tokens()).decode("ascii")
 
     def usage(self) -> Usage:
-        """Token counts of a finished run. Raises AssertionError before its end."""
+        """Return the token counts of a finished run. Raises AssertionError before its end."""
         generation = self.ticket.generation
         assert generation.phase is Phase.FINISHED, "usage is known at the end"
         prompt = generation.input_tokens
@@ -83,7 +87,7 @@ class Run:
         )
 
     def timing(self) -> dict[str, Any]:
-        """The engine's timestamps, for the request header that asks for them."""
+        """Return the engine's timestamps, which a request asks for with a header."""
         generation = self.ticket.generation
         stamps = {
             "arrived": generation.arrived_at,
@@ -95,16 +99,20 @@ class Run:
 
 
 class StreamForm(Protocol):
-    """The way in which a protocol writes a stream, as bytes of server-sent events. `words` may be empty at the end."""
+    """The format in which a protocol writes a stream, as bytes of server-sent events. `words` may be empty at the
+    end.
+    """
 
     def preface(self) -> bytes:
         """Return the text that is sent before the engine has made a token; may be empty."""
 
     def opening(self, run: Run) -> bytes:
-        """Return the part of the stream before the first words."""
+        """Return the part of the stream that precedes the first words."""
 
     def content(self, words: bytes, tokens: int) -> bytes:
-        """Return the part of the stream with some words, of the answer's first `tokens` tokens."""
+        """Return the part of the stream with these words, which end with token number `tokens` of the answer."""
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
-        """Return the last words and everything that ends the stream; `extra` are fields for the last document."""
+        """Return the end of the stream: the last words and everything after them. `extra` are additional fields for the
+        last document.
+        """

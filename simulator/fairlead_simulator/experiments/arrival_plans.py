@@ -1,5 +1,5 @@
-"""Turns a trace into the requests of one run: cut, scaled to a rate and spread, with block ids and sessions that depend
-on the seed.
+"""Turns a trace into the requests of one run: the trace is cut, scaled to a rate and spread in time; block ids and
+sessions depend on the seed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,9 @@ from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.traces.sessions import Sessions, find_sessions
 
 STRETCHES = 10
-"""Number of equal parts of a workload's time; the start times of sessions are exchanged only within a part."""
+"""Number of equal parts into which a workload's time is divided; the start times of sessions are exchanged only within
+a part.
+"""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -27,27 +29,27 @@ Spread = Literal["random", "even", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace, ready to be planned at any rate. `seconds` are since the first arrival; equal stamps are spread
-    evenly over the gap to the next stamp.
+    """Rows of a trace, ready to be planned at any rate. `seconds` are the arrival times after the first arrival; rows
+    with equal timestamps are spread evenly over the gap to the next timestamp.
     """
 
     rows: tuple[TraceRow, ...]
     seconds: tuple[float, ...]
     gaps: tuple[tuple[float, float], ...]
-    """The stamp of each row, and the gap to the next stamp, in seconds."""
+    """For each row: its timestamp, and the gap to the next timestamp, in seconds."""
     sessions: tuple[str | None, ...]
     tenants: tuple[str, ...] = ()
     """The tenant of each row; empty = all rows belong to one tenant."""
     classes: tuple[str, ...] = ()
-    """The priority class of each row; empty = all rows have the default."""
+    """The priority class of each row; empty = all rows have the default class."""
     dropped: int = 0
-    """Rows left out because their prompt was too long."""
+    """Number of rows that were left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """The sessions that were found; None if sessions were not inferred."""
+    """The sessions that were inferred; None if sessions were not to be inferred."""
 
     @property
     def native_rate(self) -> float:
-        """Requests per second as recorded; 0 when all arrive at once."""
+        """Requests per second as recorded; 0 when all requests arrive at the same time."""
         span = self.seconds[-1] - self.seconds[0]
         return (len(self.rows) - 1) / span if span > 0 else 0.0
 
@@ -56,7 +58,7 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
     """Load the first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in
     the arrival times.
 
-    If requested, rows without a session get one inferred from prefixes and times, as in `fairlead replay`.
+    With `infer_sessions`, rows without a session get one inferred from prefixes and times, as in `fairlead replay`.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
@@ -84,8 +86,8 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Yield groups of rows with equal stamps: seconds since the first stamp, the gap to the next stamp (for the last
-    group: the gap before it), the rows.
+    """Yield groups of rows with equal timestamps: the seconds after the first timestamp; the gap to the next timestamp
+    (for the last group, the gap before it); and the rows.
     """
     first: float | None = None
     gap = 0.0
@@ -108,28 +110,28 @@ def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
-    """The way in which a workload is run.
+    """How a workload is run.
 
-    Rates in requests per second; the first `warmup` requests are not measured and may arrive at a rate of their own.
+    Rates are in requests per second. The first `warmup` requests are not measured, and may arrive at a separate rate.
     """
 
     rate: float
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """How rows with equal stamps are spread: at random times in the gap to the next stamp (drawn with the seed), at
-    equal distances, or all at once.
+    """How rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn with the
+    seed), at equal distances, or all at the same time.
     """
     seed: int = 0
     closed_loop: bool = False
 
 
 def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
-    """The jobs of one run in order of arrival; in a closed loop all turns are listed, the first of each session with
-    its arrival time.
+    """Return the jobs of one run in order of arrival. For a closed loop, all turns are listed, and only the first turn
+    of each session has an arrival time.
 
-    Block ids are scrambled by the seed, so that no policy's hashing meets the same keys twice; equal blocks stay equal.
-    Raises WorkloadImpossible when a closed loop is asked of rows without sessions and delays.
+    Block ids are scrambled with the seed, so that no policy's hashing gets the same keys twice; equal blocks stay
+    equal. Raises WorkloadImpossible if a closed loop is requested for rows without sessions and delays.
     """
     if plan.closed_loop:
         check_closed_loop(workload)
@@ -165,7 +167,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
 
 
 def check_closed_loop(workload: Workload) -> None:
-    """Raise WorkloadImpossible for a row without a session or a pause."""
+    """Raise WorkloadImpossible if a row lacks what a closed loop needs: a session and a pause."""
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):
         field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
@@ -177,8 +179,8 @@ def check_closed_loop(workload: Workload) -> None:
 
 
 def exchanged(workload: Workload, seed: int) -> Workload:
-    """Return another sample of the same traffic: for seed 0 the workload unchanged, else with its sessions' start times
-    exchanged.
+    """Return another sample of the same traffic: the workload with the start times of its sessions exchanged, or the
+    unchanged workload for seed 0.
     """
     if seed == 0 or len(workload.rows) < 2:
         return workload
@@ -196,7 +198,7 @@ def exchanged(workload: Workload, seed: int) -> Workload:
 
 
 def _by_stretch(workload: Workload, sessions: list[list[int]]) -> list[list[list[int]]]:
-    """The sessions that begin in each part; empty parts are left out."""
+    """Return, for each part of the time, the sessions that begin in it; empty parts are left out."""
     first, length = workload.seconds[0], (workload.seconds[-1] - workload.seconds[0]) / STRETCHES
     found: dict[int, list[list[int]]] = {}
     for session in sessions:
@@ -221,14 +223,16 @@ def _in_order(workload: Workload, at: list[float]) -> Workload:
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
-    """Return, for each row, the tokens that an unlimited shared cache would save; and that cache's totals."""
+    """Return the prompt tokens of each row that an unlimited cache shared by all instances would save, and the totals
+    of that cache.
+    """
     cache = IdealCache()
     return [cache.add(row) for row in workload.rows], cache
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Return arrival times at the plan's rates: the warm-up and the measured part are each stretched to their average
-    rate. If all rows have the same stamp, they arrive at equal distances.
+    """Return the arrival times at the rates of the plan: the warm-up and the measured part are each stretched to their
+    average rate. If all rows have the same timestamp, they arrive at equal distances.
     """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
@@ -258,7 +262,7 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
-    """Return the block ids of all rows, one row after the other, renamed with the seed by SplitMix64's finalizer, a
+    """Return the block ids of all rows, one row after the other, scrambled with the seed by SplitMix64's finalizer, a
     bijection of 64-bit numbers.
     """
     full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
@@ -273,7 +277,7 @@ def _scrambled(workload: Workload, seed: int) -> list[int]:
 
 
 def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Return each value mixed; arithmetic is modulo 2^64."""
+    """Return each value after SplitMix64's mixing steps; arithmetic is modulo 2^64."""
     mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)

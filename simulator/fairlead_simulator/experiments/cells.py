@@ -1,5 +1,6 @@
-"""An experiment: policies x rates x early rejection x seeds over one workload; each combination is a cell, run on its
-own."""
+"""An experiment: policies x rates x early rejection modes x seeds over one workload. Each combination is a cell, which
+is run separately.
+"""
 
 import gc
 import os
@@ -35,7 +36,7 @@ class Cell:
     quality: ObservationQuality = field(default_factory=ObservationQuality)
     timeline: tuple[TimelineEvent, ...] = ()
     scaling: SimulatedScaling | None = None
-    """The rules of scaling; None: the pool keeps its size except for the timeline."""
+    """The rules by which the pool is scaled; None: the pool keeps its size except for events of the timeline."""
     targets: Targets
 
     @property
@@ -46,7 +47,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """The figures of a cell; `cpu_seconds` is for the simulation alone. `loads` and `moves` only if requested."""
+    """The figures of a cell. `cpu_seconds` is the CPU time of the simulation alone. `loads` and `moves` are filled only
+    if they were requested.
+    """
 
     cell: Cell
     figures: Figures
@@ -56,14 +59,14 @@ class CellResult:
     events: int
     loads: tuple[tuple[float, dict[str, int]], ...] = ()
     moves: tuple[tuple[float, str, str], ...] = ()
-    """Moves as (time, kind, source, target)."""
+    """Moves of sessions and requests as (time, kind, source, target)."""
     sizes: tuple[SizeChange, ...] = ()
-    """The changes that scaling made, in order of time."""
+    """The size changes that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
-    """Figures by tenant and priority class, if there are several."""
+    """Figures by tenant and priority class; empty if there is only one of each."""
 
     def document(self) -> dict[str, Any]:
-        """The row for a JSON file."""
+        """Return the cell's result in the form of a JSON row."""
         figures, cell = self.figures, self.cell
         row: dict[str, Any] = {
             "policy": cell.label,
@@ -109,7 +112,7 @@ def simulate_cell(
     on_progress: Callable[[int], None] | None = None,
     probe: Callable[[Simulation, float], None] | None = None,
 ) -> tuple[CellResult, RunResult]:
-    """Run one cell."""
+    """Run one cell, and return its figures and the result of its run."""
     started, cpu = time.perf_counter(), time.process_time()
     with _without_collecting():
         jobs = plan_jobs(workload, cell.plan)
@@ -144,10 +147,10 @@ def simulate_cell(
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
 ) -> Generator[CellResult, None, None]:
-    """Yields results as they become available (in the cells' order with one process).
+    """Yield results as they become available; with one process, in the order of the cells.
 
-    `on_progress` gets the number of requests that ended. Raises CellFailed for a policy that fails. If the caller stops
-    iterating, runs in progress end.
+    `on_progress` gets the number of requests that have ended. Raises CellFailed for a policy that fails. If the caller
+    stops iterating, runs in progress are ended.
     """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:
@@ -180,7 +183,7 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """Add the failed run's name to errors that do not name it, such as a policy's own."""
+    """Within the block, add the name of the run to errors that do not name it, such as those of a policy."""
     try:
         yield
     except (SimulatorError, FairleadError):
@@ -190,7 +193,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """Start a worker process: it leaves Ctrl-C to its parent, and ends with the parent in any case."""
+    """Start a worker process: it ignores Ctrl-C, which its parent handles, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -204,8 +207,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Disable garbage collection: a run makes few reference cycles, and searching for them takes a fifth of
-    its time.
+    """Within the block, disable garbage collection: a run makes few reference cycles, and searching for them takes a
+    fifth of its time.
     """
     collecting = gc.isenabled()
     gc.disable()

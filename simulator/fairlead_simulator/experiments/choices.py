@@ -1,4 +1,4 @@
-"""Reads choices from the command line: policies with parameters, rates, early rejection modes, and the file with the
+"""Reads choices from the command line (policies with parameters, rates, early rejection modes) and the file with the
 pool's scaling rules.
 """
 
@@ -20,21 +20,23 @@ from fairlead_simulator.errors import ScalingInvalid
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 
 HIGHEST_RATE = 1e6
-"""Maximum rate in requests per second; at higher rates a whole trace would arrive at once."""
+"""Maximum rate in requests per second; at higher rates a whole trace would arrive at practically the same time."""
 
 SLOWEST, FASTEST = 0.01, 100.0
-"""Minimum and maximum speed of instances, as multiples of the preset's."""
+"""Minimum and maximum speed of instances, as multiples of the preset's speed."""
 
 LEAST_BELIEF, MOST_BELIEF = 1.0, 1e9
-"""Minimum and maximum speed in tokens per second, as in `spec.engine.prefillTokensPerSecond`."""
+"""Minimum and maximum prefill speed that routers can be set to assume, in tokens per second, as in
+`spec.engine.prefillTokensPerSecond`.
+"""
 
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
-"""For each spelling on the command line, the mode of a routing table."""
+"""Early rejection mode on the command line → mode in a routing table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChoice:
-    """A policy by name with its parameters, checked; `label` is the choice as it was written."""
+    """A policy's name and its checked parameters. `label` is the choice as the user wrote it."""
 
     label: str
     name: str
@@ -42,8 +44,8 @@ class PolicyChoice:
 
 
 def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
-    """Parse `dualmap:slo_fraction=0.5;rebalance=false,ear`. A parameter that is an object is given by its YAML file:
-    `endpoint-picker:config=epp.yaml`. Raises UnknownName and InvalidInput.
+    """Parse policies such as `dualmap:slo_fraction=0.5;rebalance=false,ear`. A parameter that is an object is given as
+    a YAML file: `endpoint-picker:config=epp.yaml`. Raises UnknownName and InvalidInput.
     """
     choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
     if not choices:
@@ -53,13 +55,13 @@ def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
 
 
 def notes_of(choices: Sequence[PolicyChoice]) -> list[str]:
-    """Notes of policies about parameters without effect, a line each."""
+    """Return notes of the policies about parameters without effect, one line each."""
     checked = ((one, installed_policies().check_parameters(one.name, one.parameters)) for one in choices)
     return [f"{one.label}: {note}" for one, parameters in checked for note in parameters.notes]
 
 
 def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
-    """Parse `4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
+    """Parse rates such as `4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
     rates: list[float] = []
     for part in (part.strip() for part in text.split(",")):
         number = _number(part.removesuffix("x"))
@@ -76,8 +78,8 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def parse_belief(text: str, true_speed: float) -> float:
-    """Parse `0.25x` or `1562`: the prefill speed that routers assume, relative to the true speed or in tokens per
-    second. Raises InvalidInput.
+    """Parse the prefill speed that routers assume: relative to the true speed (`0.25x`), or in tokens per second
+    (`1562`). Raises InvalidInput.
     """
     number = _number(text.strip().removesuffix("x"))
     speed = 0.0 if number is None else number * true_speed if text.strip().endswith("x") else number
@@ -88,12 +90,12 @@ def parse_belief(text: str, true_speed: float) -> float:
 
 
 def parse_speeds(text: str) -> tuple[float, ...]:
-    """Parse `1,1,0.5`: the speeds of instances, as multiples of the preset's. Raises InvalidInput."""
+    """Parse the speeds of instances, as multiples of the preset's speed, such as `1,1,0.5`. Raises InvalidInput."""
     return _in_turn("--speeds", text, SLOWEST, FASTEST)
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """Parse `1,1,0.5`: weights of instances on the hash ring. Raises InvalidInput."""
+    """Parse the weights of instances on the hash ring, such as `1,1,0.5`. Raises InvalidInput."""
     return _in_turn("--weights", text, LEAST_WEIGHT, MOST_WEIGHT)
 
 
@@ -108,7 +110,9 @@ def _in_turn(option: str, text: str, least: float, most: float) -> tuple[float, 
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:
-    """Parse `disabled,load` into the modes of a table. Raises UnknownName."""
+    """Parse early rejection modes such as `disabled,load`, and return the modes of a routing table. Raises
+    UnknownName.
+    """
     modes: list[str] = []
     for part in (part.strip().lower() for part in text.split(",")):
         if part not in EARLY_REJECTION_MODES:
@@ -139,12 +143,12 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def parameter_path(error: InvalidInput) -> str:
-    """Return the path of the erroneous parameter: `slo_fraction`, `config.plugins[0].type`."""
+    """Return the path of the parameter that the error is about, such as `slo_fraction` or `config.plugins[0].type`."""
     return error.field.removeprefix("spec.routing.parameters.")
 
 
 def _object(path: Path, place: str) -> Mapping[str, Any]:
-    """An object from a file."""
+    """Return the object in the file. Raises an error that names `place`, the option, if there is none."""
     try:
         document = read_yaml(path.read_bytes())
     except OSError as error:
@@ -157,15 +161,15 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """Refuse a choice that is named twice, because both would be run and averaged as one."""
+    """Refuse values of the option `option` that are given twice, because both would be run and averaged as one."""
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str | None) -> Any:
-    """Return the value as the parameter's kind reads it. A value that cannot be read is passed on to the check, which
-    names it in its error.
+    """Return the text converted to the parameter's type `kind`. If that is impossible, return the text, so that the
+    check of parameters refuses it by name.
     """
     if text.lower() in ("none", "null", ""):
         return None
@@ -183,8 +187,8 @@ def _number(text: str) -> float | None:
 
 
 def read_scaling(path: Path, *, split: bool) -> SimulatedScaling:
-    """Read the scaling rules in a file; `split`: whether the pool has prefill and decode instances. Raises
-    ScalingInvalid.
+    """Return the scaling rules in a file. `split` says whether the pool has separate prefill and decode instances.
+    Raises ScalingInvalid.
     """
     try:
         document = orjson.loads(path.read_bytes())

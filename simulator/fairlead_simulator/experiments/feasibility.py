@@ -1,5 +1,5 @@
-"""Checks, before anything runs, whether the requested simulation is possible. Errors are in terms of the
-command line.
+"""Checks, before anything is run, whether the requested simulation is possible. Errors name the options of the command
+line.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
 LONGEST_SECONDS = 30 * 86_400
-"""Maximum simulated time in seconds: idle seconds cost little, but not nothing."""
+"""Maximum simulated time in seconds; simulating idle time is cheap, but not free."""
 
 
 def check_duration(requests: int, rates: Sequence[float], warmup: int, warmup_rate: float | None) -> None:
-    """Raise InvalidInput if requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated
+    """Raise InvalidInput if requests arrive so rarely that a run would take longer than LONGEST_SECONDS of simulated
     time.
     """
     if warmup_rate is not None:
@@ -39,8 +39,8 @@ def _check_duration(option: str, requests: int, rate: float) -> None:
 
 
 def check_policies(policies: Sequence[PolicyChoice], spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raise InvalidInput for a policy whose roles the pool lacks, and for parameters that the policy in force at that
-    time does not have.
+    """Raise InvalidInput for a policy that needs roles which the pool lacks, and for parameters in the timeline that
+    the policy in use at that time does not have.
     """
     roles = {Role.BOTH} if spec.instances else {Role.PREFILL, Role.DECODE}
     for choice in policies:
@@ -70,7 +70,7 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
 
 
 def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raise InvalidInput for a failure of an instance that does not exist at that time."""
+    """Raise InvalidInput for a failure, in the timeline, of an instance that does not exist at that time."""
     changes, table, events = PoolChanges(spec, timeline), spec.first_table(), EventQueue()
 
     def apply(event: PlannedChange, now: float) -> None:

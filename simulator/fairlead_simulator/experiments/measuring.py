@@ -1,6 +1,6 @@
 """Computes the figures of a finished run.
 
-Requests are measured by their index, so that every policy is judged by the same requests.
+The measured requests are selected by their index, so that every policy is judged by the same requests.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -14,8 +14,8 @@ from fairlead_simulator.traces.descriptions import percentile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The targets in seconds within which a request counts as in time: TTFT strictly below its target, and TPOT at most
-    its target if there is one.
+    """The targets in seconds that a request must meet to be in time: its TTFT must be below the TTFT target, and its
+    TPOT at most the TPOT target, if there is one.
     """
 
     ttft_seconds: float
@@ -24,19 +24,23 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of a run. Shares are of measured requests; latencies in seconds over served requests, None without
-    any.
+    """The figures of a run. Shares are shares of the measured requests. Latencies are in seconds over served requests;
+    None without any.
     """
 
     requests: int
     served: int
     failed: int
     rate_achieved: float
-    """Arrival rate of the measured requests, per second."""
+    """Arrival rate of the measured requests, in requests per second."""
     attainment: float
-    """Share of all arrived requests that were served in time; refused and failed requests count as missed."""
+    """Share of the arrived requests that were served within both targets; refused and failed requests count as
+    missed.
+    """
     ttft_attainment: float
-    """The same share, by the TTFT target alone."""
+    """Share of the arrived requests that were served within the TTFT target; refused and failed requests count as
+    missed.
+    """
     rejected_share: float
     ttft_p50: float | None
     ttft_p90: float | None
@@ -45,25 +49,26 @@ class Figures:
     e2e_p50: float | None
     e2e_p90: float | None
     hit_rate: float
-    """Share of the prompt tokens of served requests that the engines did not compute."""
+    """Share of the prompt tokens of served requests that the engines did not have to compute."""
     ideal_hit_rate: float
     """The hit rate of an unlimited cache shared by all instances, over all measured requests."""
     belief_exact: float | None
-    """Share of served requests whose cached tokens the router predicted exactly when it sent them. Requests that
-    fetched tokens are left out of this figure and of `belief_error`.
+    """Share of served requests for which the router predicted the number of cached tokens exactly when it sent them.
+    Requests that fetched tokens are left out of this figure and of `belief_error`.
     """
     belief_error: float | None
-    """The sum of each request's error in cached tokens, as a share of all cached tokens."""
+    """The sum of the absolute errors in predicted cached tokens, as a share of all cached tokens."""
     load_cv: float
-    """Coefficient of variation of pending prefill tokens over instances, as a mean over those seconds of the measured
+    """Coefficient of variation of pending prefill tokens over instances: the mean over those seconds of the measured
     part in which tokens were pending.
     """
     migrations: int
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
-    """Output tokens per second while the measured requests arrived, including tokens of answers to earlier requests. If
-    the time lasted until the last answer's end, the figure would depend on the length of that answer.
+    """Output tokens per second in the time in which the measured requests arrived, including tokens of answers to
+    earlier requests. If the time were extended to the end of the last answer, the figure would depend on the length of
+    that answer.
     """
 
     @property
@@ -73,7 +78,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The figures of one tenant's requests of one priority class, as in `Figures`."""
+    """The figures of one tenant's requests with one priority class; see `Figures`."""
 
     tenant: str
     priority_class: str
@@ -84,8 +89,8 @@ class Part:
 
 
 def measure_parts(result: RunResult, warmup: int, targets: Targets) -> tuple[Part, ...]:
-    """Return the figures over the jobs from index `warmup` on, by tenant and class; empty if all jobs have the same
-    tenant and class.
+    """Return the figures over the jobs from index `warmup` on, by tenant and priority class; empty if all jobs have the
+    same tenant and class.
     """
     parts: dict[tuple[str, str], list[Job]] = {}
     for job in result.jobs:
@@ -109,8 +114,8 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
-    """Return the figures over the jobs from index `warmup` on, or over the jobs with the indexes `among`. `ideal` are
-    the unlimited cache's hits per job.
+    """Return the figures over the jobs from index `warmup` on or, if given, over the jobs with the indexes `among`.
+    `ideal` are the hits of each job in an unlimited shared cache.
     """
     measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]
@@ -157,8 +162,8 @@ def _output_rate(jobs: Iterable[Job], begin: float, end: float) -> float:
 
 
 def _tokens_within(job: Job, begin: float, end: float) -> float:
-    """Return the tokens of an answer between the two times: the first token, and the later tokens as if at equal
-    distances.
+    """Return the number of an answer's tokens between the two times; the tokens after the first are assumed to be at
+    equal distances.
     """
     first, last = job.first_token_at, job.finished_at
     lasted = min(last, end) - max(first, begin)

@@ -1,8 +1,8 @@
-"""Plots of an experiment, as PNG and SVG: attainment and TTFT against rate, load over time with migrations, hit rate
-against balance.
+"""Plots of an experiment, as PNG and SVG: attainment and TTFT by rate, load over time with migrations, hit rate by
+balance of load.
 
-The plots need no display. Each policy has the same colour and marker in all plots; the marker distinguishes policies
-without colour.
+Drawing needs no display. Each policy has the same colour and marker in all plots, so that the marker distinguishes
+policies without colour.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _HEAT_COLUMNS = 240
 
 
 def write_plots(folder: Path, results: Sequence[CellResult]) -> list[Path]:
-    """Write all plots to the folder, which is created; returns the PNGs.
+    """Write all plots to the folder, which is created if necessary. Return the paths of the PNG files.
 
     The same results give the same files. Raises OSError.
     """
@@ -61,7 +61,7 @@ def _against_rate(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _balance(results: Sequence[CellResult], mode: str) -> Figure:
-    """Plot one point per policy and rate; up and left is better."""
+    """Plot one point per policy and rate for hit rate and balance; up and left is better."""
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
     for number, label in enumerate(_labels(results)):
@@ -87,7 +87,7 @@ def _balance(results: Sequence[CellResult], mode: str) -> Figure:
 
 
 def _heatmap(result: CellResult) -> Figure:
-    """Plot pending prefill tokens per instance over time; a dot marks the target of a migration or re-route."""
+    """Plot the pending prefill tokens of each instance over time; a dot marks the target of a migration or re-route."""
     names = sorted({name for _, pending in result.loads for name in pending})
     step = max(1, len(result.loads) // _HEAT_COLUMNS)
     columns = [result.loads[begin : begin + step] for begin in range(0, len(result.loads), step)]

@@ -1,4 +1,4 @@
-"""Results for people: one table per early rejection mode, and the rate that each policy sustains."""
+"""Tables of results for people: one per early rejection mode, and the highest rate that each policy sustains."""
 
 from collections.abc import Iterator, Sequence
 from math import fsum
@@ -12,7 +12,9 @@ GOODPUT_ATTAINMENT = 0.9
 
 
 def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
-    """Return tables of means over seeds. Goodput is the largest tested rate with 90 % in time."""
+    """Yield tables of means over seeds. Goodput is the largest tested rate at which 90 % of the requests are in
+    time.
+    """
     modes = list(dict.fromkeys(result.cell.spec.early_rejection for result in results))
     for mode in modes:
         of_mode = [result for result in results if result.cell.spec.early_rejection == mode]
@@ -51,8 +53,8 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
 
 
 def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
-    """Yield a line for each run of a pool that scales itself, and each role: the sizes one after the other, with their
-    times.
+    """Yield a line for each run of a pool with scaling and each role: the numbers of instances one after the other,
+    with the time of each change.
     """
     for result in results:
         if result.cell.scaling is None:

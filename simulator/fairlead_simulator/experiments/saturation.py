@@ -1,5 +1,5 @@
-"""The maximum request rate of a pool: the workload's demand with an ideal cache, compared with the capacity of the
-instances.
+"""The maximum request rate of a pool: the work of the requests if an ideal cache served them, compared with the
+capacity of the instances.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """The mean time for which a request keeps an instance busy, and the rate at which all instances are busy."""
+    """How many seconds a request keeps an instance busy on average, and the request rate at which all instances are
+    busy.
+    """
 
     uncached_tokens: float
-    """Mean prompt tokens per request that would still be computed with an endless shared cache."""
+    """Mean prompt tokens per request that would still be computed with an unlimited shared cache."""
     prefill_seconds: float
     decode_seconds: float
-    """Seconds per request in the largest batch that the KV memory holds."""
+    """Mean decode seconds per request in the largest batch that the KV memory can hold."""
     requests_per_second: float
 
 
@@ -30,8 +32,7 @@ def estimate_saturation(
     prefill_instances: float,
     decode_instances: float,
 ) -> Saturation:
-    """Estimate the upper bound of the request rate: no policy has an endless shared cache, nor always the largest
-    batch.
+    """Return an upper bound of the request rate: no policy has an unlimited shared cache, or always the largest batch.
 
     An instance counts in proportion to its speed.
     """
@@ -49,8 +50,8 @@ def estimate_saturation(
 
 
 def believed_speed(workload: Workload, ideal: Sequence[int], preset: EnginePreset) -> float:
-    """Return the prefill tokens per second that a router would have measured on this workload: uncached tokens over the
-    time they take alone.
+    """Return the prefill tokens per second that a router would have measured on this workload: uncached tokens divided
+    by the time to compute them on an idle engine.
     """
     tokens = seconds = 0.0
     for row, hit in zip(workload.rows, ideal, strict=True):

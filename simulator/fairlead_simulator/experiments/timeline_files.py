@@ -1,5 +1,5 @@
-"""Reads timelines from JSON: a list of events, each with `at` (seconds) and `kind` scale, fail, override,
-restart-routers or part-routers; errors name the event and the field.
+"""Reads timelines from JSON: a list of events, each with `at` (seconds) and a `kind`: scale, fail, override,
+restart-routers or part-routers. Errors name the event and the field.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES, parame
 from fairlead_simulator.simulation.timeline import Fail, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 
 LARGEST_POOL = 10_000
-"""Maximum number of instances of one role."""
+"""Maximum number of instances of one role in a timeline."""
 LATEST_SECONDS = 1e9
 
 
 def read_timeline(path: Path) -> tuple[TimelineEvent, ...]:
-    """The events of a file. Raises TimelineInvalid."""
+    """Return the timeline events in a file. Raises TimelineInvalid."""
     try:
         document = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -95,7 +95,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
 
 
 class _Fields:
-    """The fields of an event; each field is removed when read, so that unknown fields remain."""
+    """The fields of an event. Each field is removed when it is read, so that unknown fields remain."""
 
     def __init__(self, document: dict[str, Any], place: str) -> None:
         self.document = document

@@ -1,4 +1,4 @@
-"""`python -m fairlead_simulator.replay`, the same as `fairlead replay`."""
+"""Runs `fairlead replay` as `python -m fairlead_simulator.replay`."""
 
 from fairlead_process.commands import run_program
 from fairlead_simulator.replay.command import replay

@@ -1,4 +1,4 @@
-"""A light HTTP/1.1 client: keep-alive connections, and streamed answers passed on as they arrive.
+"""A light HTTP/1.1 client: keeps connections alive, and passes on streamed responses as they arrive.
 
 It needs half the CPU time of a general client, which matters on the machine whose router it measures:
 docs/decisions/0002-replay-client.md.
@@ -20,7 +20,9 @@ _ADDRESS = Address("http://127.0.0.1:8000")
 
 
 class AnswerReader:
-    """The reader of an answer. `on_piece` gets body bytes as they arrive; the client fills the other attributes."""
+    """The receiver of a response. `on_piece` gets the bytes of the body as they arrive; the client sets the other
+    attributes.
+    """
 
     __slots__ = ("headers", "status")
 
@@ -29,24 +31,24 @@ class AnswerReader:
         self.headers: dict[bytes, bytes] = {}
 
     def on_piece(self, piece: bytes) -> None:
-        """Take a further piece of the body."""
+        """Receive the next bytes of the body."""
 
 
 class ConnectFailed(Exception):
-    """No connection could be made."""
+    """Raised when no connection could be made."""
 
 
 class ConnectionBroke(Exception):
-    """The connection ended before the answer was complete."""
+    """Raised when the connection ended before the response was complete."""
 
 
 class AnswerMalformed(Exception):
-    """The response is not HTTP."""
+    """Raised when the response is not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The server to which requests are sent. `path` is put before every request's own path."""
+    """The server to which requests are sent. `path` is put before the path of every request."""
 
     url: str
     host: str
@@ -87,9 +89,9 @@ class Connection(asyncio.Protocol):
         return not self.closed and self._keep_alive and self._done is None
 
     async def exchange(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Send a request and return when its answer is complete.
+        """Send a request, and return when its response is complete.
 
-        Raises ConnectionBroke or AnswerMalformed; cancelling cuts the connection.
+        Raises ConnectionBroke or AnswerMalformed; cancelling the call closes the connection.
         """
         transport = self._transport
         if transport is None or self.closed:
@@ -109,7 +111,7 @@ class Connection(asyncio.Protocol):
                 self.abort()
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Close the connection at once."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -160,8 +162,8 @@ class Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """A client with idle connections per origin, the most recently used first. Their number is unbounded: the caller
-    limits the requests in flight.
+    """A client that keeps idle connections to each origin and reuses the most recently used first. Their number is
+    unlimited: the caller limits the requests in flight.
     """
 
     def __init__(self) -> None:
@@ -169,7 +171,8 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Exchange one request. If a reused connection is closed before the answer, a new connection replaces it, once.
+        """Send one request and receive its response. If a reused connection is closed before the response, the request
+        is sent once more on a new connection.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

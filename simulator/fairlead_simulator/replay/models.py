@@ -1,4 +1,4 @@
-"""Finds out which model to request if the user gave none."""
+"""Finds out which model to request if the user named none."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """No router offers a model; the message says why, `question` says what the caller should check."""
+    """Raised when no router offers a model; the message says why, and `question` is a question that tells the user what
+    to check.
+    """
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
         self.question = question
@@ -41,9 +43,10 @@ async def find_model(
     stop: asyncio.Event,
     console: Console,
 ) -> str:
-    """Return the model of `pool`, or the first model that any router lists when asked with these headers.
+    """Return the model of `pool` or, if `pool` is None, the first model that any router lists for requests with these
+    headers.
 
-    If `patient`, waits for a model; the result is empty if stopped meanwhile.
+    If `patient`, wait for a model; the result is empty if `stop` is set in the meantime.
     """
     while True:
         problems = []

@@ -1,4 +1,4 @@
-"""The open loop: sends every row when it is due, however slow the answers are."""
+"""The open loop: sends every row when it is due, however slow the responses are."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 class NobodyListens(Exception):
-    """No connection at all could be made."""
+    """Raised when no connection at all could be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run of rows, each with a session. `on_outcome`, if given, is called for every request that ends."""
+    """The replay of some rows, each with a session. `on_outcome`, if given, is called for every request that ends."""
 
     rows: Sequence[TraceRow]
     sessions: Sessions
@@ -47,7 +47,9 @@ class Replay:
     ideal: IdealCache | None = None
     on_outcome: Callable[[RequestOutcome], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """An event that, if set, ends the replay: nothing more is sent, and requests in flight are abandoned."""
+    """An event that ends the replay when it is set: no further requests are sent, and requests in flight are
+    abandoned.
+    """
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _refused: str = ""
@@ -59,7 +61,7 @@ class Replay:
         return len(self._tasks)
 
     async def run(self, repeat: bool, patient: bool = False) -> None:
-        """Send all rows (again and again with `repeat`) and wait for the answers.
+        """Send all rows (repeatedly with `repeat`), and wait for the responses.
 
         Raises NobodyListens unless `patient`.
         """
@@ -88,7 +90,9 @@ class Replay:
             raise NobodyListens(self._refused)
 
     async def _wait_until(self, due: float) -> bool:
-        """Wait until the time has come and there is room; False if stopped."""
+        """Wait until the time `due` has come and another request may be in flight. Return False if the replay was
+        stopped.
+        """
         while not self.stop.is_set():
             if len(self._tasks) >= self.settings.max_in_flight:
                 self._room.clear()

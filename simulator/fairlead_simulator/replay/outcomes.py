@@ -1,4 +1,4 @@
-"""The outcomes of all requests, and the tally that must add up."""
+"""The outcomes of all requests, and a tally that must add up."""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from fairlead_simulator.traces.descriptions import percentile
 
 
 class ReplayVerdict(StrEnum):
-    """The way in which a request ended; exactly one of these."""
+    """How a request ended; every request has exactly one verdict."""
 
     SERVED = "served"
     REJECTED = "rejected"
     """Refused on purpose: 429 or 503."""
     FAILED = "failed"
-    """No answer, an incomplete answer, or any other error status."""
+    """No response, an incomplete response, or an error status other than 429 and 503."""
     CANCELLED = "cancelled"
-    """Given up by the client."""
+    """The client stopped the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutcome:
-    """The outcome of one request. Seconds of wall time; None if a field does not apply."""
+    """The outcome of one request. Times are in seconds of wall time; a field that does not apply is None."""
 
     index: int
     session: str
     due_seconds: float
-    """When the request was due, in seconds after the start of the replay."""
+    """When the request was due, in seconds from the start of the replay."""
     lag_seconds: float
     """Seconds by which the request was sent later than due."""
     verdict: ReplayVerdict
@@ -34,13 +34,13 @@ class RequestOutcome:
     status: int = 0
     instance: str | None = None
     decode: str | None = None
-    """The instance that generated the answer, if another instance computed the prompt."""
+    """The instance that generated the answer, if a different instance computed the prompt; else None."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
     ended_seconds: float | None = None
-    """Seconds from the start of the replay to the request's end, whatever the outcome; None if the replay was stopped
-    before.
+    """Seconds from the start of the replay to the end of the request, whatever its outcome; None if the replay was
+    stopped before.
     """
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -50,7 +50,7 @@ class RequestOutcome:
 
     @property
     def tpot_seconds(self) -> float | None:
-        """Mean time per output token after the first."""
+        """Mean seconds per output token after the first; None without such tokens."""
         if self.e2e_seconds is None or self.ttft_seconds is None or self.completion_tokens is None or self.completion_tokens < 2:
             return None
         return (self.e2e_seconds - self.ttft_seconds) / (self.completion_tokens - 1)
@@ -74,7 +74,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Figures of a whole replay. Times are wall seconds x the requested time scale."""
+    """The figures of a whole replay. Times are seconds of wall time, multiplied by the requested time scale."""
 
     sent: int
     served: int
@@ -93,8 +93,8 @@ class Summary:
     e2e: Percentiles
     slo_ttft_seconds: float
     slo_attainment: float | None
-    """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed requests are
-    misses.
+    """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed requests count as
+    missed.
     """
     token_hit_rate: float | None
     ideal_token_hit_rate: float | None
@@ -110,7 +110,7 @@ class Summary:
 class Tally:
     """A counter of outcomes.
 
-    The counters cover all requests; the percentiles cover the latest `remembered` requests (None: all).
+    The counts cover all requests; the percentiles cover the latest `remembered` requests (None: all).
     """
 
     def __init__(self, slo_ttft_seconds: float, time_scale: float = 1.0, remembered: int | None = None) -> None:
@@ -164,7 +164,7 @@ class Tally:
         self._completion_tokens += outcome.completion_tokens or 0
 
     def summary(self, wall_seconds: float, ideal_token_hit_rate: float | None) -> Summary:
-        """The figures of all requests so far."""
+        """Return the figures of all requests so far."""
         return Summary(
             sent=self.sent,
             served=self.verdicts[ReplayVerdict.SERVED],

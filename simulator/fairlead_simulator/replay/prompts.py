@@ -1,4 +1,4 @@
-"""Prompt texts for trace rows: equal block ids give equal text, in any process, order and time."""
+"""Prompt texts for trace rows: equal block ids give equal text, in any process, in any order and at any time."""
 
 import random
 from functools import lru_cache
@@ -14,10 +14,11 @@ _RUN_WORDS = 32
 
 
 class PromptWriter:
-    """A writer of the prompts of rows: for each block id `512 x bytes_per_token` bytes of ASCII words, the last block
+    """A writer of prompts for rows: `512 x bytes_per_token` bytes of ASCII words for each block id, with the last block
     cut to the row's length.
 
-    Another `salt` gives other texts (for a repetition of the trace); ids in `shared` always keep their text.
+    Another `salt` gives other texts, for a repetition of the trace; block ids in `shared` have the same text for every
+    salt.
     """
 
     def __init__(self, bytes_per_token: int, shared: frozenset[int] = frozenset(), cached_blocks: int = 1024) -> None:
@@ -36,7 +37,9 @@ class PromptWriter:
         return text[: row.input_length * self._bytes_per_token]
 
     def _write_block(self, number: int, salt: int) -> bytes:
-        """Return words that begin with a fingerprint of the id, so that no two blocks share a beginning."""
+        """Return the words of a block. They begin with a fingerprint of the block's id, so that no two blocks share a
+        beginning.
+        """
         seed = xxhash.xxh3_64_intdigest(number.to_bytes(16, "little", signed=True) + salt.to_bytes(8, "little"))
         parts = [b"%015x " % (seed >> 4)]
         size, state, limit = 16, seed, _POOL_WORDS - _RUN_WORDS
@@ -49,14 +52,14 @@ class PromptWriter:
 
 
 class BodyWriter:
-    """A builder of the JSON body of a streaming chat request around a prompt of plain ASCII, without encoding
-    it again.
+    """A builder of the JSON bodies of streaming chat requests. It inserts a prompt of plain ASCII without encoding
+    it.
     """
 
     def __init__(self, model: str) -> None:
         self._before = b'{"model":%b,"messages":[{"role":"user","content":"' % orjson.dumps(model)
 
     def body(self, prompt: bytes, max_tokens: int) -> bytes:
-        """Return the body. `prompt` must need no JSON escapes, as PromptWriter's texts do not."""
+        """Return the body with this prompt, which must need no JSON escapes; the texts of PromptWriter need none."""
         after = b'"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}' % max_tokens
         return b"".join((self._before, prompt, after))

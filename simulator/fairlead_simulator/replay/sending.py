@@ -1,4 +1,4 @@
-"""One replayed request: builds its body, reads its answer while the answer arrives, and determines the outcome."""
+"""One replayed request: builds its body, reads its response while it arrives, and determines the outcome."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ _KEPT_BYTES = 16_384
 
 
 class StreamedAnswer(AnswerReader):
-    """An SSE answer, of which only the end is kept. `clock` returns seconds; `on_first_token`, if set, is
+    """A streamed (SSE) response, of which only the end is kept. `clock` returns seconds; `on_first_token`, if set, is
     called once.
     """
 
@@ -39,7 +39,7 @@ class StreamedAnswer(AnswerReader):
 
     @property
     def complete(self) -> bool:
-        """Whether the stream reported its end."""
+        """Whether the stream contained its end marker."""
         return self._end.rstrip().endswith(b"data: [DONE]")
 
     @property
@@ -47,20 +47,20 @@ class StreamedAnswer(AnswerReader):
         return self.status in (429, 503)
 
     def rejection_reason(self) -> str:
-        """Return why the request was refused: from the headers, else from the status."""
+        """Return why the request was refused: from the response's headers, else from its status."""
         for name in REJECTION_HEADERS:
             if name in self.headers:
                 return self.text(name) or f"http-{self.status}"
         return f"http-{self.status}"
 
     def failure_reason(self) -> str:
-        """Return why a received answer is not valid."""
+        """Return why a received response is not valid."""
         if self.status != 200:
             return f"http-{self.status}"
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """Return the seconds that the refusal asks to wait; 1 if it names none."""
+        """Return the seconds to wait that the refusal's Retry-After gives; 1 if it gives none."""
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))
         except ValueError:
@@ -71,7 +71,7 @@ class StreamedAnswer(AnswerReader):
         return None if value is None else value.decode("latin-1")
 
     def usage(self) -> tuple[int, int, int] | None:
-        """Return (prompt, cached, completion) tokens of the last reported usage."""
+        """Return (prompt, cached, completion) tokens from the last reported usage; None if no usage was reported."""
         for line in reversed(self._end.split(b"\n")):
             if line.startswith(b"data: {") and b'"usage"' in line:
                 try:
@@ -89,7 +89,7 @@ _PATH = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A request to send now. `first_origin` is the index of the router tried first."""
+    """A request to send now. `first_origin` is the index of the router that is tried first."""
 
     index: int
     session: str
@@ -98,11 +98,11 @@ class Planned:
     body: bytes
     first_origin: int
     cancel: bool
-    """Whether the client gives up after the first token."""
+    """Whether the client is to stop the request after the first token."""
 
 
 class Sender:
-    """Sends planned requests to `origins`. `clock` gives seconds."""
+    """Sends planned requests to `origins`. `clock` returns seconds."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Sender:
         """Whether any request ever reached a router."""
 
     async def send(self, planned: Planned) -> RequestOutcome:
-        """Send a request and follow it to its end. Raises nothing except on cancellation."""
+        """Send a request and follow it to its end. Raises nothing unless the call is cancelled."""
         started = self._clock()
         failovers = retries = 0
         while True:
@@ -166,8 +166,8 @@ class Sender:
         )
 
     async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
-        """Send the request once, and to the next router if the first refuses the connection; returns (verdict, reason,
-        failovers).
+        """Send the request, and send it to the next router if one refuses the connection. Return (verdict, reason,
+        number of failovers).
         """
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]
@@ -196,8 +196,8 @@ class Sender:
         return ReplayVerdict.FAILED, reason, len(attempts) - 1
 
     async def _exchange(self, origin: Origin, head: bytes, planned: Planned, answer: StreamedAnswer) -> bool:
-        """Exchange the request; returns whether the client gave up (only if planned, and only if the answer was not
-        complete by then).
+        """Send the request and receive its response. Return whether the client stopped the request, which it does only
+        if that was planned and the response was not complete by then.
         """
         async with asyncio.timeout(self._timeout):
             if not planned.cancel:
@@ -221,7 +221,7 @@ class Sender:
 
 
 def given_up(planned: Planned) -> RequestOutcome:
-    """Return the outcome of a request that was cut off because the replay was stopped."""
+    """Return the outcome of a request that was abandoned because the replay was stopped."""
     return RequestOutcome(
         index=planned.index,
         session=planned.session,

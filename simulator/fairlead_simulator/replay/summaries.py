@@ -14,17 +14,17 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 def summary_document(summary: Summary, sessions: Sessions) -> dict[str, Any]:
-    """Return all figures, JSON-ready."""
+    """Return all figures in the form of a JSON document."""
     return asdict(summary) | {"sessions": sessions.document()}
 
 
 def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
-    """Return one request, JSON-ready."""
+    """Return one request's outcome in the form of a JSON document."""
     return asdict(outcome) | {"tpot_seconds": outcome.tpot_seconds}
 
 
 def summary_lines(summary: Summary, sessions: Sessions) -> list[str]:
-    """Return the table at the end of a replay, a line per fact."""
+    """Return the lines of the table that is shown at the end of a replay, one line per figure."""
     sums = "sums" if summary.accounted else "DOES NOT SUM"
     ideal = (
         "" if summary.ideal_token_hit_rate is None else f" ({_share(summary.ideal_token_hit_rate)} with endless caches, empty at the start)"
@@ -63,8 +63,8 @@ def _share(value: float | None) -> str:
 class ResultFile:
     """A file of results.
 
-    The file is opened before the first request, so that an unwritable file is reported before the work. The first
-    result empties the file, so a run that never begins destroys no older results. Raises ClickException.
+    The file is opened before the first request, so that an unwritable file is reported before any work. The file is
+    emptied by the first result, so that a run that never begins destroys no older results. Raises ClickException.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class ResultFile:
         self._file.close()
 
     def write(self, content: bytes) -> None:
-        """Append a line to this run's results."""
+        """Append one line to the results of this run."""
         if self._is_old:
             self._file.truncate(0)
             self._is_old = False

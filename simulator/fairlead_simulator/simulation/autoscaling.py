@@ -1,5 +1,5 @@
-"""Scaling by the operator in virtual time: `fairlead.scaling` recommends every few seconds, and the operator's own rule
-chooses the instance that is removed first.
+"""Scaling by the operator in virtual time: `fairlead.scaling` recommends sizes every few seconds, and the operator's
+own rule chooses which instance is removed first.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -31,7 +31,7 @@ from fairlead_simulator.simulation.timeline import Flip, ScaleTo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedScaling:
-    """The rules by which a simulated pool is scaled: the sections of a pool's spec, and the delays of a cluster."""
+    """The rules by which a simulated pool is scaled: sections of a pool's spec, and the delays of a cluster."""
 
     RULES: ClassVar = (
         Rule(
@@ -60,7 +60,9 @@ class SimulatedScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingByRole(SimulatedScaling):
-    """Scaling with numbers per role, as a pool's spec may have; a file has the same numbers for all roles."""
+    """Scaling rules with separate numbers of instances for each role, as a pool's spec may have them. (A file of
+    scaling rules has the same numbers for all roles.)
+    """
 
     ranges: Mapping[Role, tuple[int, int]]
 
@@ -70,7 +72,7 @@ class ScalingByRole(SimulatedScaling):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChange:
-    """A change of a role's target to `replicas` instances, at `at` seconds."""
+    """A change of a role's target number of instances to `replicas`, at `at` seconds."""
 
     at: float
     role: Role
@@ -78,7 +80,7 @@ class SizeChange:
 
 
 class Autoscaler:
-    """The autoscaler of one run's pool. `changes` and `recommendations` (with their times) are its history."""
+    """The autoscaler of the pool in one run. `changes` and `recommendations` are its history, with times."""
 
     def __init__(self, pool: SimulatedPool, rules: SimulatedScaling) -> None:
         self.meter = SignalMeter(pool)
@@ -111,10 +113,10 @@ class Autoscaler:
         self._used_at = 0.0
 
     def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
-        """Take the measures of one more second.
+        """Take the measurements of one more second.
 
-        Returns the changes to make if a round is due, or if requests are held for a pool without instances. `in_flight`
-        counts the requests that are not held.
+        Returns the changes to make if a scaling round is due, or if requests are held for a pool without instances.
+        `in_flight` is the number of requests that are not held.
         """
         self.meter.sample(loads, now)
         if held.requests or in_flight:
@@ -159,7 +161,9 @@ class Autoscaler:
 
 
 def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:
-    """`names` sorted by the cost of draining them, given the sessions that the router may know."""
+    """Return `names` sorted by the cost of draining each instance, lowest first; `sessions` are the sessions that the
+    router may know.
+    """
     contexts: dict[str, list[int]] = {}
     for session in sessions:
         binding = scheduler.binding(session)

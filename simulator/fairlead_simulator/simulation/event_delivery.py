@@ -9,8 +9,9 @@ from fairlead_simulator.simulation.kv_events import Batch, EventFollower, EventP
 
 
 class EventDelivery:
-    """The connections of all engines' KV events to all routers. A batch reaches each router `delay_seconds` after it
-    was published, or never. A request for lost batches takes the same time, and so does the reply, which is never lost.
+    """The connections that carry the KV events of all engines to all routers. A batch reaches each router
+    `delay_seconds` after it was published, or is lost. A request to replay lost batches takes the same time, and so
+    does its reply, which is never lost.
     """
 
     def __init__(self, quality: KvEventQuality, events: EventQueue, seed: int) -> None:
@@ -24,37 +25,41 @@ class EventDelivery:
         self._routers: list[EngineCaches] = []
         self._followers: dict[tuple[int, str], EventFollower] = {}
         self._asked: dict[tuple[int, str], int] = {}
-        """Number of replays that each router requested of each engine; the reply to an earlier request is ignored."""
+        """Number of replays that each router has requested from each engine; a reply to any but the last request is
+        ignored.
+        """
 
     @property
     def gaps(self) -> int:
-        """Number of times that a router missed a batch."""
+        """Number of times that a router noticed a missing batch."""
         return sum(follower.gaps for follower in self._followers.values())
 
     def engine_started(self, name: str) -> EventPublisher:
-        """Connect an engine that started with an empty cache; it replaces an earlier engine of the same name."""
+        """Return the publisher of an engine that started with an empty cache. It replaces an earlier engine with the
+        same name.
+        """
         self._silent.discard(name)
         publisher = self._publishers[name] = EventPublisher()
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """Disconnect an engine that died: it no longer publishes events or answers."""
+        """Disconnect an engine that died: it no longer publishes events or replies."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:
-        """Connect a further router to all engines."""
+        """Connect one more router to all engines."""
         self._routers.append(caches)
         for name in self._publishers:
             self._follow(len(self._routers) - 1, name, now)
 
     def connect(self, names: Iterable[str], now: float) -> None:
-        """Connect a started engine to all routers."""
+        """Connect started engines to all routers."""
         for name in names:
             for router in range(len(self._routers)):
                 self._follow(router, name, now)
 
     def publish(self, name: str, now: float) -> None:
-        """Publish the changes of an engine's cache since the last call."""
+        """Publish the changes of an engine's cache after the last call."""
         batch = self._publishers[name].batch(now)
         if batch is None:
             return

@@ -9,8 +9,8 @@ Happening = Callable[[Any, float], None]
 
 
 class EventQueue:
-    """A queue of events in the order of (time, order of their planning), so that a run depends on nothing but its
-    inputs.
+    """A queue of events, ordered by time and, among equal times, by when they were planned, so that a run depends only
+    on its inputs.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class EventQueue:
         self._sequence = 0
 
     def at(self, time: float, happen: Happening, payload: Any) -> None:
-        """Call `happen(payload, time)` when the clock reaches this time."""
+        """Plan a call `happen(payload, time)` for when the clock reaches `time`."""
         self._sequence += 1
         heappush(self._heap, (time, self._sequence, happen, payload))
 
     def next_at(self) -> float:
-        """When the next event is due; infinity if there is none."""
+        """Return when the next event is due; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def let_happen(self) -> float:
-        """Let the next event happen; returns its time."""
+        """Execute the next event and return its time."""
         now, _, happen, payload = heappop(self._heap)
         happen(payload, now)
         return now

@@ -1,4 +1,4 @@
-"""The engines of one run: working engines, dead engines, and KV on its way from one engine to another."""
+"""The engines of one run: working engines, dead engines, and KV blocks on their way from one engine to another."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,7 +19,7 @@ from fairlead_simulator.simulation.routers import Routers
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory of its preset; `watcher` is notified about its prefix cache, and
+    """An engine called `name`, with the memory of its preset. `watcher` is notified about its prefix cache, and
     `host_watcher` about a cache in host memory behind it.
     """
 
@@ -37,15 +37,15 @@ class SimulatedInstance(Instance[Job]):
         )
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The value of `version` for which the end of the step is scheduled as an event."""
+        """The `version` of the engine for which an event at the end of its step is already planned."""
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """Instances by name, each with the preset that `preset_of` returns. Their steps end on `events`; each step's
-    results go to `step_ended`. With `delivery` they publish KV events.
+    """Instances by name, each with the preset that `preset_of` returns. The ends of their steps are events in `events`;
+    the result of each step is passed to `step_ended`. With `delivery` they publish KV events.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class Fleet:
         self._events = events
         self._step_ended = step_ended
         self._coming: dict[Job, tuple[str, float]] = {}
-        """Requests on their way to an engine, with their time of arrival."""
+        """Requests on their way to an engine, each with the engine's name and the time of arrival."""
         self._told: dict[str, tuple[float, int]] = {}
-        """The engine's metrics as last sent; unchanged metrics are not sent again."""
+        """The metrics of each engine that were last reported; unchanged metrics are not reported again."""
         for name in names:
             self.start(name)
 
     @property
     def preemptions(self) -> int:
-        """Number of preemptions in all engines that were not replaced."""
+        """Number of preemptions in all engines, without those that were replaced."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
@@ -79,14 +79,14 @@ class Fleet:
         return name in self.instances and name not in self._dead
 
     def start(self, name: str) -> None:
-        """Start a new engine with empty memory, also in place of a dead engine."""
+        """Start a new engine with empty memory; it may replace a dead engine of the same name."""
         self._dead.discard(name)
         watcher = None if self._delivery is None else self._delivery.engine_started(name)
         host_watcher = None if watcher is None else watcher.host
         self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher, host_watcher)
 
     def die(self, name: str) -> list[Job]:
-        """Remove an engine that died; returns the requests lost with it, in order of arrival."""
+        """Remove an engine that died. Return the requests that were lost with it, in order of arrival."""
         self._dead.add(name)
         if self._delivery is not None:
             self._delivery.engine_died(name)
@@ -96,7 +96,7 @@ class Fleet:
         return sorted([*self.instances[name].die(), *coming], key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
-        """Send a request to an engine, which begins to compute it once the request's overhead has passed."""
+        """Send a request to an engine, which receives it after the request's overhead in seconds."""
         overhead = self.instances[name].settings.overhead_seconds
         if overhead <= 0:
             self._arrive(name, job, now)
@@ -117,18 +117,18 @@ class Fleet:
         self._watch(instance, now)
 
     def receive(self, job: Job, name: str, now: float) -> None:
-        """Send a request, with its KV, to the engine that decodes it."""
+        """Send a request with its KV blocks to the engine that decodes it."""
         instance = self.instances[name]
         instance.receive(job, now)
         self._watch(instance, now)
 
     def release(self, job: Job, source: SimulatedInstance, now: float) -> None:
-        """Free the KV of a request that has left the engine that prefilled it."""
+        """Free the KV blocks of a request on the engine that prefilled it."""
         source.release(job, now)
         self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
-        """Abort the request on every engine that has it or is about to get it."""
+        """Abort the request on every engine that has it or will receive it."""
         if self._coming.pop(job, None) is not None:
             return
         for name in {job.instance, job.decode_instance or job.instance}:
@@ -143,8 +143,8 @@ class Fleet:
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float, int]]:
-        """Return the used share of the KV cache and the number of waiting requests, for living engines with waiting
-        requests or with changed figures.
+        """Return (engine, used share of the KV cache, number of waiting requests) for living engines that have waiting
+        requests or changed figures.
         """
         told = self._told
         said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
@@ -153,12 +153,12 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Let all figures be sent again: a new table drops them, and a new router has none."""
+        """Report all metrics again from now on: a new routing table drops them, and a new router has none."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:
-        """Schedule an event for the end of the engine's step; events scheduled for an earlier version are ignored. The
-        cache may have changed as well.
+        """Plan an event at the end of the engine's step; events that were planned for an earlier version are ignored.
+        Also publish changes of its cache.
         """
         if self._delivery is not None and instance.name not in self._dead:
             self._delivery.publish(instance.name, now)
@@ -181,24 +181,24 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """All transfers of a run; active transfers share a source's link. `lost` is called for a request whose target is
-    gone.
+    """All transfers of a run; transfers in progress share the link of their source. `lost` is called for a request
+    whose target is gone.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
         self.tokens = 0
-        """Tokens whose KV was transferred."""
+        """Total number of tokens whose KV blocks were transferred."""
         self._cost = cost
         self._fleet = fleet
         self._events = events
         self._routers = routers
         self._lost = lost
         self._active: dict[str, int] = {}
-        """Number of active transfers by source."""
+        """Number of transfers in progress, by source."""
 
     def fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
         """Transfer prefix blocks of the prompt from `source` to the instance that will compute the prompt, before the
-        computation starts.
+        computation begins.
         """
         count = min(source.kv.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
         tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
@@ -206,7 +206,7 @@ class Transfers:
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
     def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
-        """Transfer the blocks of a shared prefix; no request waits for them."""
+        """Transfer the blocks of a shared prefix, for which no request waits."""
         source = self._fleet.instances[copy.source]
         count = source.kv.holds(copy.request.blocks)
         tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)
@@ -214,11 +214,11 @@ class Transfers:
         self._events.at(now + transfer.seconds, self._copied, (source, copy, copy.request.blocks[:count], transfer, scheduler))
 
     def send_on(self, source: SimulatedInstance, job: Job, now: float) -> None:
-        """Transfer the KV of a prefilled prompt to the instance that decodes it."""
+        """Transfer the KV blocks of a prefilled prompt to the instance that decodes it."""
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
 
     def _begin(self, source: SimulatedInstance, tokens: int) -> float:
-        """Start a transfer; returns how many seconds it takes."""
+        """Begin a transfer, and return how many seconds it takes."""
         self.tokens += tokens
         active = self._active.get(source.name, 0)
         self._active[source.name] = active + 1

@@ -1,7 +1,9 @@
-"""KV events of simulated engines: published in numbered batches, late and sometimes lost, and followed as by a router.
+"""KV events of simulated engines: published in numbered batches, delayed and sometimes lost, and processed as by a
+router.
 
-The index is the routers' own (`fairlead.kv_events`), and so is the handling of a gap. A block of a trace has 512 tokens
-here, of which two hold its id and the others are 0, so that equal prefixes, and only equal prefixes, have equal keys.
+The index is the routers' own (`fairlead.kv_events`), and so is the handling of a missing batch. Each block of a trace
+has 512 tokens in these events, of which two encode the block's id and the others are 0. So equal prefixes, and only
+equal prefixes, have equal keys.
 """
 
 import sys
@@ -20,7 +22,7 @@ from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 
 KEPT_BATCHES = 10_000
-"""Number of batches that an engine keeps for replays; vLLM's default."""
+"""Number of batches that an engine keeps for replays; it is vLLM's default."""
 
 _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 
@@ -28,19 +30,21 @@ _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvEventQuality:
     """Delay and loss of KV events on their way to a router. `loss` is the share of batches that are lost; replayed
-    batches always arrive.
+    batches are never lost.
     """
 
     delay_seconds: float = 0.0
     loss: float = 0.0
     replay: bool = True
-    """Whether engines can replay lost batches; if not, a gap clears the index of that engine."""
+    """Whether engines can replay lost batches; if not, a missing batch makes the router clear its index of that
+    engine.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlocks:
-    """A `BlockStored` event. Its tokens are computed when read: if they were kept for replays, they would fill the
-    memory.
+    """A `BlockStored` event. Its tokens are computed when they are read, because stored tokens of all kept events would
+    fill the memory.
     """
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
@@ -75,8 +79,8 @@ class RemovedBlocks:
 
 
 def tokens_of(blocks: Sequence[int]) -> "array[int]":
-    """Return the tokens of a trace's blocks. Blocks with different ids have different tokens, because the tokens hold
-    all 64 bits of the id.
+    """Return the tokens that represent a trace's blocks. Blocks with different ids have different tokens, because the
+    tokens contain all 64 bits of the id.
     """
     tokens = array("I")
     tokens.frombytes(b"".join([block.to_bytes(8, sys.byteorder) + _PADDING for block in blocks]))
@@ -84,15 +88,17 @@ def tokens_of(blocks: Sequence[int]) -> "array[int]":
 
 
 class PromptKeys:
-    """The keys of prompts' blocks. A trace's block id also identifies all blocks before it, so each key is computed
-    once.
+    """The keys of prompts' blocks. A trace's block id also identifies all blocks before it, so the key for each id is
+    computed only once.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """Return the keys of the reusable blocks: all blocks except one that ends the prompt."""
+        """Return the keys of the prompt's blocks that can be reused: all of them, without a last block that ends
+        exactly with the prompt.
+        """
         usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
         known = self._known
         if usable and usable[-1] not in known:
@@ -102,7 +108,7 @@ class PromptKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The changes of an engine's cache since its previous batch, at `stamp` of the simulation's time."""
+    """The changes of an engine's cache after its previous batch; `stamp` is the time in the simulation."""
 
     number: int
     stamp: float
@@ -110,7 +116,7 @@ class Batch:
 
 
 class HostWatcher:
-    """A watcher of an engine's host memory, for the publisher of the engine's events."""
+    """A watcher of an engine's host memory, which adds to the events of the engine's publisher."""
 
     def __init__(self, events: list[KvEvent]) -> None:
         self._events = events
@@ -124,7 +130,7 @@ class HostWatcher:
 
 
 class EventPublisher:
-    """A watcher of the prefix cache of one engine, from its start on; `host` watches its host memory."""
+    """A watcher of one engine's prefix cache, from the engine's start on; `host` watches the engine's host memory."""
 
     def __init__(self) -> None:
         self._events: list[KvEvent] = []
@@ -140,7 +146,7 @@ class EventPublisher:
         self._events.append(RemovedBlocks(block_hashes=tuple(blocks)))
 
     def batch(self, now: float) -> Batch | None:
-        """Return the changes since the last batch; None if nothing changed."""
+        """Return the changes of the cache after the last batch; None if nothing changed."""
         if not self._events:
             return None
         batch = Batch(number=self._published, stamp=now, events=tuple(self._events))
@@ -151,7 +157,9 @@ class EventPublisher:
 
 
 class EventFollower:
-    """One engine's events as one router receives them. `ask` requests a replay from a number on."""
+    """The KV events of one engine as one router receives them. `ask` requests a replay, beginning with a given batch
+    number.
+    """
 
     def __init__(self, caches: EngineCaches, instance: str, quality: KvEventQuality, lost: Random, ask: Callable[[int], None]) -> None:
         self._caches = caches
@@ -161,11 +169,13 @@ class EventFollower:
         self._ask = ask
         self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
         self._heard_out = False
-        """Whether a replay has ended since the connection: an engine without events then holds nothing."""
+        """Whether a replay has ended after the engine was connected. If there were no events by then, the engine's
+        cache is empty.
+        """
 
     @property
     def gaps(self) -> int:
-        """Number of times that a batch was missing."""
+        """Number of times that a missing batch was noticed."""
         return self._tracker.counts.gaps
 
     def loses(self) -> bool:
@@ -177,11 +187,11 @@ class EventFollower:
         self._do(self._tracker.reconnected())
 
     def hear(self, batch: Batch) -> None:
-        """Receive a batch as it was published."""
+        """Process a batch that the engine published."""
         self._do(self._tracker.live(batch.number, batch.stamp, batch))
 
     def hear_again(self, batches: Sequence[Batch]) -> None:
-        """Receive the replay that was requested last."""
+        """Process the reply to the replay that was requested last."""
         for batch in batches:
             self._do(self._tracker.replayed(batch.number, batch.stamp, batch))
         self._heard_out = True

@@ -1,4 +1,4 @@
-"""Turns events on the timeline into new routing tables, as the control API and the operator would make them."""
+"""Turns events of the timeline into new routing tables, as the control API and the operator would make them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -42,8 +42,8 @@ PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The present effect of an event: engines that start (empty) or die, changes that follow later, and the next table
-    if it differs.
+    """What an event changes now: engines that start (empty) or die, changes that will follow later, and the next
+    routing table if it differs.
     """
 
     table: RoutingTable | None = None
@@ -57,10 +57,10 @@ CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 
 
 class PoolChanges:
-    """Applies a timeline.
+    """Applies the events of a timeline to the pool.
 
-    `draining` are the instances that leave when their last request has ended. `cheapest_first` sorts instances by the
-    cost of their removal.
+    `draining` are the instances that are removed when their last request has ended. `cheapest_first` sorts instances by
+    the cost of removing them.
     """
 
     def __init__(self, spec: SimulatedPool, timeline: Sequence[TimelineEvent], cheapest_first: CheapestFirst = sorted) -> None:
@@ -70,26 +70,26 @@ class PoolChanges:
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
         self._dead: set[str] = set()
-        """Instances that failed and have not recovered; the table shows them as accepting until the failure is
+        """Instances that have failed and not recovered; the routing table lists them as accepting until the failure is
         detected.
         """
         self.draining: set[str] = set()
         self._keeps: dict[Role, int] = {}
         """The maximum number of instances of each role that may sleep."""
         self._asleep: Counter[Role] = Counter()
-        """Number of sleeping instances of each role. They have lost their caches and are in no table; only their number
-        matters.
+        """Number of sleeping instances of each role. They have lost their caches and are in no routing table, so only
+        their number matters.
         """
         self._flipping: dict[str, Role] = {}
-        """Draining instances that continue in another role."""
+        """Draining instances that will serve in another role afterwards."""
 
     def planned(self) -> tuple[PlannedChange, ...]:
-        """Return the timeline in order of time."""
+        """Return the events of the timeline in order of time."""
         return self._timeline
 
     def apply(self, event: PlannedChange, table: RoutingTable, now: float) -> PoolChange:
-        """Apply `event` to the table in force. Raises InvalidInput when the event names something that does
-        not exist.
+        """Apply `event` to the routing table in use. Raises InvalidInput when the event names something that does not
+        exist.
         """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)
@@ -131,12 +131,12 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """Return a change that removes the draining instances that have nothing left to do."""
+        """Return a change that removes the draining instances without remaining requests."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(self.draining - busy)))
 
     def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:
-        """Return the instances that have the role, or will have it once they have drained."""
+        """Return the instances that have the role, or will have it after draining."""
         return [
             entry
             for entry in table.instances
@@ -183,7 +183,9 @@ class PoolChanges:
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
 
     def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
-        """Return when these instances begin to serve; sleeping instances are woken before new ones are started."""
+        """Return when each of these instances begins to serve; sleeping instances are woken before new ones are
+        started.
+        """
         woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
         self._asleep[event.role] -= woken
         wake_seconds = event.wake_seconds if isinstance(event, ScaleTo) else 0.0

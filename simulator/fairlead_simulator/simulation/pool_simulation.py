@@ -1,7 +1,7 @@
 """One run: jobs, engines and a scheduler on one clock.
 
-Everything happens in the order of (time, sequence of scheduling), so a run depends on nothing but its inputs. An engine
-begins its next step before the router reacts to the results of the last step, as over a network.
+Everything happens in order of time and, at equal times, in the order of planning, so a run depends only on its inputs.
+An engine begins its next step before the router reacts to the results of the last step, as over a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +34,9 @@ _SAMPLE_SECONDS = 1.0
 class Simulation:
     """A run of `jobs` through a pool.
 
-    `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` gets the
-    simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool scales itself, and
-    `autoscaler` has the history of the scaling. With `keep_loads` the result has the load of every instance at every
+    `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` is called with
+    the simulation and the time at every sample (every `metrics_seconds`). With `scaling` the pool is scaled by these
+    rules, and `autoscaler` has the history. With `keep_loads` the result has the load of every instance at every
     sample.
     """
 
@@ -73,7 +73,7 @@ class Simulation:
         self._training = Training(lambda: self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
-        """Number of jobs that have arrived or will arrive, and have not ended."""
+        """Number of jobs that have not ended, including those that have not arrived yet."""
         self._ticking = False
         self._tick_seconds = tick_seconds
         self._noise = Random(f"noise/{spec.seed}")
@@ -83,7 +83,7 @@ class Simulation:
 
     @property
     def scheduler(self) -> SharedScheduler:
-        """The scheduler of the router that decides for all, or of the first router that serves."""
+        """The scheduler of the router that decides for all routers, or of the first serving router."""
         return self.routers.leading
 
     def run(self) -> RunResult:
@@ -205,7 +205,7 @@ class Simulation:
             self._on_progress(200)
 
     def _give_up(self, job: Job, phase: Phase) -> None:
-        """End a request that was refused or lost; the session's later turns are never sent."""
+        """End a request that was refused or lost; the later turns of its session are never sent."""
         job.phase = phase
         self._close(job)
         for later in job.later_turns():
@@ -275,7 +275,7 @@ class Simulation:
         return cheapest_first(self.scheduler, sessions, names)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
-        """Handle a broken connection: the request is tried on another instance if it broke before the first byte, else
+        """Handle a broken connection: the request is tried on another instance if its response had not begun; otherwise
         it fails.
         """
         assert job.request is not None, "only routed jobs reach an engine"
@@ -292,7 +292,7 @@ class Simulation:
         self._see(outcomes, now)
 
     def _tell_generated(self, now: float) -> None:
-        """Report to the scheduler how many tokens its streams have produced, once a second as a router does."""
+        """Report to the scheduler how many tokens each streamed answer has; done once a second, as in a router."""
         if all(scheduler.knows_decode_times for scheduler in self.routers):
             return  # nobody learns from it
         for job in self._jobs.values():
@@ -306,7 +306,7 @@ class Simulation:
     # ---- sampling
 
     def _copy_prefix(self, now: float) -> None:
-        """Begin the copy of a shared prefix that is due, as routers do once a second."""
+        """Begin a copy of a shared prefix if one is due; checked once a second, as in a router."""
         scheduler = self.scheduler
         copy = None if self._kept is None else scheduler.copy_due(self._kept.newest(), now)
         if copy is not None:

@@ -1,4 +1,4 @@
-"""Routing tables of the simulated pool, version after version, as the control API would build them."""
+"""Successive versions of the simulated pool's routing table, as the control API would make them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""How requests are distributed to several routers: one after the other, at random, each session to one router, or
-prompts with the same beginning to one router, as behind balancers that hash a cookie or a prompt.
+"""How requests are distributed over several routers: in turn; at random; each session to one router; or prompts with
+the same beginning to one router, as behind load balancers that hash a cookie or a prompt.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")
@@ -31,8 +31,8 @@ POOL = PoolKey(namespace="simulation", name="pool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPool:
-    """The specification of a simulated pool. `instances` counts the instances of role both; with prefill and decode
-    instances it is 0.
+    """The specification of a simulated pool. `instances` is the number of instances with the role both; it is 0 in a
+    pool of prefill and decode instances.
     """
 
     preset: EnginePreset
@@ -50,54 +50,52 @@ class SimulatedPool:
     slo_ttft_seconds: float = 5.0
     slo_tpot_seconds: float = 0.1
     speeds: tuple[float, ...] = ()
-    """Speeds of the instances as multiples of the preset's, in order of their numbers, repeated from the first; empty =
-    all instances have the preset's speed.
+    """Speeds of the instances as multiples of the preset's speed, in order of their numbers; with more instances, the
+    list is repeated. Empty = all instances have the preset's speed.
     """
     weights: tuple[float, ...] = ()
-    """Weights of the first instances on the hash ring, repeated like `speeds`; empty = all have 1. Later instances have
-    1.
+    """Weights of the instances on the hash ring, repeated like `speeds`; empty = all have 1. Instances that are added
+    later have 1.
     """
     prefill_tokens_per_second: float
-    """The prefill speed that the router assumes for every instance."""
+    """The prefill speed, in tokens per second, that the router assumes for every instance."""
     fetching: bool = False
-    """Whether engines can fetch prefix blocks from each other, which engines of a real pool cannot. The KV of a
-    prefilled prompt can always go to a decode instance.
+    """Whether engines can fetch prefix blocks from each other, which engines of a real pool cannot. The KV blocks of a
+    prefilled prompt can be sent to a decode instance in any case.
     """
     copying: bool = False
-    """Whether prefixes that many sessions share are copied before a session needs them; only with `fetching`."""
+    """Whether prefixes that many sessions share are copied ahead of requests; only with `fetching`."""
     knows_decode_times: bool = False
-    """Whether the router knows the times of decode steps from the beginning. The router of a real pool fits them to
+    """Whether the router knows the duration of decode steps from the beginning. The router of a real pool fits them to
     finished answers.
     """
     session_ttl_seconds: float = 1800.0
     routers: int = 1
     clients: Clients = "in-turn"
     asking_seconds: float | None = None
-    """Seconds that a message between routers takes when one router decides for all; None: each router decides for
-    itself.
-    """
+    """Seconds that a message between routers takes when one router decides for all; None: each router decides alone."""
     told_seconds: float | None = None
-    """Seconds after which routers that decide for themselves receive each other's load reports, sent once a second;
-    None: routers send no reports, as when the control API is unreachable.
+    """Seconds until routers that decide alone receive each other's load reports, which are sent once a second; None:
+    routers send no reports, as when the control API is unreachable.
     """
     seed: int = 0
 
     def preset_of(self, instance: str) -> EnginePreset:
-        """The engine of an instance, by its id."""
+        """Return the engine preset of an instance, by the instance's id."""
         return self.preset.at_speed(self.speed_of(instance))
 
     def speed_of(self, instance: str) -> float:
-        """Return how many times as fast as the preset an instance is, by its id."""
+        """Return the speed of an instance as a multiple of the preset's speed, by the instance's id."""
         number = int(instance[1:].partition("-")[0])
         return self.speeds[number % len(self.speeds)] if self.speeds else 1.0
 
     def capacity(self, role: Role) -> float:
-        """Return the capacity of a role's instances, in instances of the preset's speed."""
+        """Return the capacity of a role's instances, as a number of instances of the preset's speed."""
         return sum(self.speed_of(entry.id) for entry in self.first_table().instances if entry.role is role)
 
     def first_table(self) -> RoutingTable:
-        """Return version 1 of the table: every instance is Serving. Instance ids contain the seed, so that rings differ
-        between seeds.
+        """Return version 1 of the routing table, in which every instance is Serving. Instance ids contain the seed, so
+        that hash rings differ between seeds.
         """
         preset = self.preset
         roles = [Role.BOTH] * self.instances + [Role.PREFILL] * self.prefill_instances + [Role.DECODE] * self.decode_instances
@@ -149,7 +147,9 @@ class SimulatedPool:
         return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
-        """Return the table entry of the instance with this number; a restarted instance has another address."""
+        """Return the table entry of the instance with this number; a restarted instance (`generation`) has another
+        address.
+        """
         name = f"{role.value[0]}{number:03d}-{self.seed}"
         return InstanceEntry(
             id=name,
@@ -162,20 +162,22 @@ class SimulatedPool:
 
 
 def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
-    """Return the next version of the table, with other instances or facts."""
+    """Return the next version of the routing table, with other instances or other facts."""
     entries = table.instances if instances is None else tuple(instances)
     return replace(table, version=table.version + 1, instances=entries, outlook=_outlook(entries), **changes)
 
 
 def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
-    """Return the outlook while no instance accepts: only scaling removes a pool's last instance, and scaling starts an
-    instance for a request.
+    """Return the outlook for a table in which no instance accepts requests: only scaling removes a pool's last
+    instance, and scaling starts an instance when a request arrives.
     """
     taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
     return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN
 
 
 def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:
-    """Return the entry in another state; an instance that does not accept has no anchors."""
+    """Return the entry with another state; an instance that does not accept requests has no anchors on the hash
+    ring.
+    """
     changed = replace(entry, state=state)
     return changed if changed.accepting else replace(changed, anchors=0)

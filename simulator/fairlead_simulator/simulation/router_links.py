@@ -1,4 +1,4 @@
-"""The connections of simulated routers to the router that decides for all of them."""
+"""The connections of simulated routers to the router that decides for all of them, the decider."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +8,12 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 See = Callable[[Sequence[Dispatch | Refusal], float], None]
-"""A function that carries out the decisions in a scheduler's answer."""
+"""A function that carries out the dispatches and refusals that a scheduler returned."""
 
 
 class RouterLink:
-    """The connection of one asking router (a front): every message takes `seconds`. If the connection breaks, messages
-    in transit are lost.
+    """The connection of one front (a router that lets another decide) to the decider. Every message takes `seconds`. If
+    the connection breaks, messages in transit are lost.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:
@@ -26,7 +26,7 @@ class RouterLink:
         self.is_open = True
 
     def open(self, now: float) -> None:
-        """Open the connection: the front begins to ask."""
+        """Open the connection: from now on the front lets the decider decide."""
         self._decider.join(self._back)
         self._front.ask(self, now)
 
@@ -37,12 +37,12 @@ class RouterLink:
         self._see(self._decider.leave(self._back, now), now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a message from the asking router to the deciding router."""
+        """Send a message from the front to the decider."""
         if self.is_open:
             self._events.at(now + self._seconds, self._arrive, word)
 
     def answer(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Send a message from the deciding router to the asking router."""
+        """Send a dispatch or refusal from the decider to the front."""
         if self.is_open:
             self._events.at(now + self._seconds, self._come_back, verdict)
 
@@ -56,13 +56,13 @@ class RouterLink:
 
 
 class _WayBack:
-    """The same connection, as the deciding router uses it."""
+    """The same connection, in the direction from the decider to the front."""
 
     def __init__(self, link: RouterLink) -> None:
         self._link = link
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Send a message to the asking router."""
+        """Send a dispatch or refusal to the front."""
         self._link.answer(verdict, now)
 
 
@@ -76,18 +76,18 @@ class RouterLinks:
         self._links: list[RouterLink] = []
 
     def connect(self, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
-        """Connect every asking router to the deciding router."""
+        """Connect every front to the decider."""
         self._links = [RouterLink(front, decider, self._seconds, self._events, self._see) for front in fronts if front is not decider]
         for link in self._links:
             link.open(now)
 
     def break_off(self) -> None:
-        """Break all connections: messages no longer arrive, and no router has noticed it yet."""
+        """Break all connections: messages no longer arrive, but no router has noticed that yet."""
         for link in self._links:
             link.is_open = False
 
     def notice(self, now: float) -> None:
-        """Let the routers notice the broken connections; each then decides on its own."""
+        """Let the routers notice that their connections are broken; each then decides alone."""
         links, self._links = self._links, []
         for link in links:
             link.notice(now)

@@ -1,8 +1,8 @@
-"""The routers of one run: how requests are distributed to them, and what they know of each other.
+"""The routers of one run: how requests are distributed over them, and what they know of each other.
 
-Routers learn their number from the control API. Either one router decides for all; or each router knows what it sent
-itself, what KV events report and, if routers exchange load reports, what other routers did some seconds ago. Routers
-share no bindings: what the control API would report of each other's sessions is left out.
+Routers get their number from the control API. Either one router decides for all; or each router knows what it sent
+itself, what KV events report and, if routers exchange load reports, what other routers did some seconds ago. Routers do
+not share bindings: the control API's reports of other routers' sessions are left out of the model.
 """
 
 from collections import OrderedDict
@@ -27,14 +27,14 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
 RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
-"""Events of the routers: they restart, with the state that they kept on disk or with none; their connections break;
-they notice that; all connect again.
+"""Events that concern the routers: a restart, with or without the state that they kept on disk; a break of their
+connections; the moment when they notice it; a reconnection of all.
 """
 
 SHARE_SECONDS = 1.0
-"""Seconds between routers' load reports; real routers use the same interval."""
+"""Seconds between two load reports of a router; real routers use the same interval."""
 MOST_TURNS = 1024
-"""Maximum number of turns kept for copies of shared prefixes."""
+"""Maximum number of turns that are kept as candidates for copies of shared prefixes."""
 
 
 class Turn(NamedTuple):
@@ -46,13 +46,13 @@ class Turn(NamedTuple):
 
 
 class KeptTurns:
-    """The newest turns, one per session; each request without a session counts as a session."""
+    """The newest served turns, one per session; a request without a session counts as a session."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
 
     def keep(self, request: RoutingRequest, now: float) -> None:
-        """Keep a served turn; it replaces the session's previous turn."""
+        """Keep a served turn, in place of the previous turn of its session."""
         name = request.session or request.id
         before = self._turns.pop(name, None)
         self._turns[name] = Turn(request, now if before is None else before.began, now)
@@ -60,13 +60,13 @@ class KeptTurns:
             self._turns.popitem(last=False)
 
     def newest(self) -> Iterator[Turn]:
-        """Return the turns, the newest first."""
+        """Yield the kept turns, the newest first."""
         return reversed(self._turns.values())
 
 
 class Routers:
-    """The schedulers of a run, each with its own seed. `first` is the scheduler of router 0 if it already exists. `see`
-    carries out dispatches and refusals that no call returned.
+    """The schedulers of a run, each with a different seed. `first` is the scheduler of router 0 if it already exists.
+    `see` carries out dispatches and refusals that were not returned by a call.
     """
 
     def __init__(
@@ -89,24 +89,24 @@ class Routers:
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
-        """Every scheduler, including schedulers that only finish their requests."""
+        """Iterate over all schedulers, including those that only finish their requests."""
         return iter(self._all)
 
     @property
     def serving(self) -> tuple[SharedScheduler, ...]:
-        """Routers that get new requests."""
+        """Return the schedulers that get new requests."""
         return tuple(self._all[number] for number in self._serving)
 
     @property
     def leading(self) -> SharedScheduler:
-        """The router that decides for all routers, or the first router."""
+        """Return the scheduler that decides for all routers, or else the first one."""
         if self._links is None:
             return self.serving[0]
         names = {f"router-{number}": number for number in self._serving}
         return self._all[names[decider_of(self._all[0].table.pool, names)]]
 
     def take(self, job: Job) -> SharedScheduler:
-        """Return the scheduler to which a new request goes."""
+        """Return the scheduler to which a new request is sent."""
         job.router = self._serving[self._place(job)]
         return self._all[job.router]
 
@@ -130,7 +130,7 @@ class Routers:
         self._telling = False
 
     def _tell(self, _: None, now: float) -> None:
-        """Give each router the sum of the other routers' loads, as the control API does."""
+        """Give each router the sum of the other routers' load reports, as the control API does."""
         assert self._spec.told_seconds is not None, "only then anything is sent"
         if not self._telling:
             return
@@ -145,7 +145,7 @@ class Routers:
         scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
-        """Apply an event of the timeline to the routers: a router starts, stops or is cut off."""
+        """Apply an event of the timeline to the routers, such as a restart or a break of their connections."""
         if what in ("restart", "replace"):
             self._restart(now, remember=what == "restart")
         elif self._links is not None:
@@ -158,7 +158,7 @@ class Routers:
                 self._links.connect(self.leading, self.serving, now)
 
     def _restart(self, now: float, *, remember: bool) -> None:
-        """Let new routers take the places of the old routers, which get no more requests."""
+        """Replace the serving routers by new ones. The old routers get no further requests."""
         kept = [scheduler.prefix_memories(now) if remember else () for scheduler in self.serving]
         if self._links is not None:
             self._links.break_off()

@@ -1,4 +1,4 @@
-"""The results of a run besides its jobs, and how they are recorded."""
+"""The results of a run apart from its jobs, and how they are recorded."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -18,7 +18,7 @@ _TAKE_RECORDS_SECONDS = 300.0
 
 @dataclass(slots=True)
 class LoadPoint:
-    """Pending prefill tokens of every instance at one instant, as the router counts them."""
+    """The pending prefill tokens of every instance at one moment, as counted by the router."""
 
     at: float
     pending: dict[str, int]
@@ -34,9 +34,9 @@ def variation(values: Sequence[float]) -> float:
 
 
 class LoadVariations:
-    """The variation of pending prefill tokens over instances, at each instant at which tokens were pending, in order of
-    time. Each instant takes two numbers, however many instances there are: which part of a run is measured is known
-    only after it.
+    """The variation of pending prefill tokens over instances, at each moment at which tokens were pending, in order of
+    time. Only two numbers are stored for each moment, however many instances there are. They are kept for the whole
+    run, because it is known only afterwards which part of the run is measured.
     """
 
     def __init__(self) -> None:
@@ -47,20 +47,20 @@ class LoadVariations:
         return len(self._at)
 
     def add(self, at: float, pending: Sequence[float]) -> None:
-        """Add the pending tokens of every instance at an instant later than all before."""
+        """Add the pending tokens of every instance at the time `at`, which must be later than all before."""
         if any(pending):
             self._at.append(at)
             self._variations.append(variation(pending))
 
     def mean(self, begin: float, end: float) -> float:
-        """Return the mean over the instants from `begin` to `end`, both included; 0 without any."""
+        """Return the mean variation over the moments from `begin` to `end`, both included; 0 if there are none."""
         busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
         return fsum(busy) / len(busy) if busy else 0.0
 
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run, besides the jobs themselves."""
+    """The results of a run, apart from its jobs."""
 
     jobs: Sequence[Job]
     ended_at: float = 0.0
@@ -70,17 +70,17 @@ class RunResult:
     reroutes: list[ReRouteRecord] = field(default_factory=list)
     variations: LoadVariations = field(default_factory=LoadVariations)
     loads: list[LoadPoint] = field(default_factory=list)
-    """Loads per instance; empty unless `keep_loads` was requested."""
+    """The loads of each instance over time; empty unless `keep_loads` was requested."""
     events: int = 0
     preemptions: int = 0
     transferred_tokens: int = 0
     records_dropped: int = 0
     rounds: list[TrainedRound] = field(default_factory=list)
-    """Models that a learning policy received."""
+    """The rounds of training whose models a learning policy received."""
     learning: LearningReport | None = None
-    """The training state of a learning policy at the end."""
+    """The state of a learning policy's training at the end; None if the policy does not learn."""
     event_gaps: int = 0
-    """Number of times that a router missed a batch of KV events."""
+    """Number of times that a router noticed a missing batch of KV events."""
 
     def count_refusal(self, reason: str) -> None:
         """Count a refused request."""
@@ -88,7 +88,7 @@ class RunResult:
 
 
 class RunRecorder:
-    """A recorder that adds the schedulers' figures to a result."""
+    """Adds the figures of the schedulers to the result of a run."""
 
     def __init__(self, routers: Routers, result: RunResult, *, keep_loads: bool) -> None:
         self._routers = routers
@@ -108,7 +108,9 @@ class RunRecorder:
             self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
-        """Copy migrations and re-routes; before the end of the run only from time to time."""
+        """Copy the records of migrations and re-routes to the result; before the end of the run (`final`) only from
+        time to time.
+        """
         if not final:
             if now - self._taken_at < _TAKE_RECORDS_SECONDS:
                 return

@@ -1,7 +1,8 @@
-"""Measures on a simulated pool the signals of scaling, as the control API measures them on a real pool.
+"""Measures the signals of scaling on a simulated pool, as the control API measures them on a real pool.
 
-Rates, loads and attainment are of the last `WINDOW_SECONDS`. Figures of the engine and the workload (throughput, cached
-share, lengths) are of the last `MEMORY_SECONDS`, because measuring them takes more requests.
+Rates, loads and attainment are computed over the last `WINDOW_SECONDS`. Figures of the engine and the workload
+(throughput, cached share, lengths) are computed over the last `MEMORY_SECONDS`, because measuring them takes more
+requests.
 """
 
 from collections import deque
@@ -22,7 +23,7 @@ MEMORY_SECONDS = 300.0
 
 
 class RollingSums:
-    """Sums of the amounts added in the last `seconds`."""
+    """Sums, by name, of the amounts added in the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -31,7 +32,7 @@ class RollingSums:
         self._begun_at: float | None = None
 
     def add(self, now: float, **amounts: float) -> None:
-        """Add to the sums of these names."""
+        """Add amounts to the sums with these names."""
         if self._begun_at is None:
             self._begun_at = now
         self._added.append((now, amounts))
@@ -45,21 +46,21 @@ class RollingSums:
                 self._sums[name] -= amount
 
     def rate(self, name: str, now: float) -> float:
-        """The rate per second over the window, or over the time since the first addition if that is shorter."""
+        """Return the sum per second over the window, or over the time after the first addition if that is shorter."""
         seconds = min(self._seconds, now - self._begun_at) if self._begun_at is not None else 0.0
         return self.total(name) / seconds if seconds > 0 else 0.0
 
     def total(self, name: str) -> float:
-        """Return the sum; never negative through rounding."""
+        """Return the sum with this name; never negative through rounding errors."""
         return max(0.0, self._sums.get(name, 0.0))
 
     def mean(self, name: str, of: str) -> float | None:
-        """Return the sum `name` divided by the sum `of`; None while the divisor is 0."""
+        """Return the sum `name` divided by the sum `of`; None while the sum `of` is 0."""
         return self.total(name) / self.total(of) if self.total(of) > 1e-9 else None
 
 
 class SignalMeter:
-    """A meter that computes the signals from every request and every second of one run."""
+    """Computes the signals of scaling from every request and every second of one run."""
 
     def __init__(self, pool: SimulatedPool) -> None:
         self._pool = pool
@@ -67,10 +68,10 @@ class SignalMeter:
         self._recent = RollingSums(WINDOW_SECONDS)
         self._long = RollingSums(MEMORY_SECONDS)
         self._generated: dict[int, int] = {}
-        """Output tokens counted so far, by the index of a running job."""
+        """Number of output tokens counted so far for each running job, by the job's index."""
         self._speed: Figure = UNKNOWN
         self._speed_at = 0.0
-        """The last prefill speed that was measured, and when."""
+        """When the prefill speed was last measured."""
         self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:
@@ -79,8 +80,8 @@ class SignalMeter:
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
     def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
-        """Count a request that was refused or lost: its first token is not in time; if the first token has arrived, it
-        counts as late from now on.
+        """Count a request that was refused or lost. Its first token counts as missing the target or, if it has already
+        arrived, as late from now on.
         """
         self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
         if job.heard_first:
@@ -89,7 +90,7 @@ class SignalMeter:
             self._recent.add(now, first=1)
 
     def first_token(self, job: Job, now: float) -> None:
-        """Count a request's first token: its prompt is computed."""
+        """Count a request's first token; its prompt has been computed."""
         self._recent.add(now, first=1, first_in_time=self._is_in_time(job))
         self._long.add(now, computed=job.input_tokens - job.hit_tokens)
         self._prefills += 1
@@ -98,7 +99,7 @@ class SignalMeter:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
-        """Record how many tokens of the request's answer were sent."""
+        """Record how many tokens of the request's answer have been sent so far."""
         more = tokens - self._generated.get(job.index, 0)
         if more > 0:
             self._generated[job.index] = tokens
@@ -115,7 +116,7 @@ class SignalMeter:
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
 
     def ended(self, job: Job) -> None:
-        """Forget a request that has ended in some way; it sends nothing more."""
+        """Forget a request that has ended in any way."""
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
@@ -147,7 +148,7 @@ class SignalMeter:
         return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
-        """Return the present signals, for each role that has instances."""
+        """Return the present signals for each role that has instances."""
         roles = [Role.BOTH] if self._pool.instances else [Role.PREFILL, Role.DECODE]
         return PoolSignals(
             window_seconds=WINDOW_SECONDS,
@@ -200,15 +201,15 @@ class SignalMeter:
         return None if not mean or square is None else sqrt(max(0.0, square / mean**2 - 1))
 
     def _prefill_speed(self) -> float | None:
-        """The measured prefill speed."""
+        """Return the measured prefill speed in tokens per second; None if it was not measured."""
         return self._long.mean("computed", "busy") or None
 
     def _prefill_load(self, load: InstanceLoad) -> float:
         return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
-        """Return the decode load of an instance: the step for the requests that fit the KV memory at once, longer in
-        proportion to the requests that do not fit.
+        """Return the decode load of an instance: the predicted step for the requests that fit the KV memory at the same
+        time, increased in proportion to the requests that do not fit.
         """
         tokens, decode = load.decode_tokens, self._preset.decode
         fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0

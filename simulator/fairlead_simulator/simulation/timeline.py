@@ -1,6 +1,4 @@
-"""Events of the pool during the run: scaling, role flips, failures, recoveries, and values that a schedule
-overrides.
-"""
+"""Events of the pool during a run: scaling, role flips, failures, recoveries, and values that a schedule overrides."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,9 +10,9 @@ Victims = Literal["newest", "cheapest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
-    """A change, at `at` seconds, of the number of instances of `role` to `instances`: new instances serve after
-    `startup_seconds`, surplus instances drain and are removed. Up to `asleep` of the surplus instances sleep instead,
-    and are the first to serve again, after `wake_seconds`.
+    """A change of the number of instances with the role `role` to `instances`, at `at` seconds. New instances serve
+    after `startup_seconds`; surplus instances drain and are removed. Up to `asleep` of the surplus instances sleep
+    instead, and are the first to serve again, after `wake_seconds`.
     """
 
     at: float
@@ -24,16 +22,16 @@ class ScaleTo:
     asleep: int = 0
     wake_seconds: float = 0.0
     victims: Victims = "newest"
-    """Which instances are removed: the newest, or the cheapest by sessions, caches and requests, as the operator
-    chooses.
+    """Which instances are removed: the newest; or the cheapest to remove, by sessions, caches and requests, as the
+    operator chooses.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """The drain and removal, at `at` seconds, of an instance of `role`: the one at `place` among serving instances,
-    sorted by the cost of their removal, lowest first. If `is_replaced`, it gets a successor, which serves after
-    `startup_seconds`.
+    """The drain and removal of one instance with the role `role`, at `at` seconds. `place` is its index among the
+    serving instances, sorted by the cost of their removal, lowest first. If `is_replaced`, a new instance takes over,
+    which serves after `startup_seconds`.
     """
 
     at: float
@@ -45,8 +43,8 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A change of role, beginning at `at` seconds: the cheapest instance of role `source` drains; when it is idle it
-    takes the role `target` and keeps its memory.
+    """A change of role, beginning at `at` seconds: the cheapest instance with the role `source` drains; once it is idle
+    it gets the role `target` and keeps its memory.
     """
 
     at: float
@@ -56,20 +54,20 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """The death, at `at` seconds, of the instance numbered `instance` (by position among living instances); the table
-    shows it as Lost `detected_after` later.
+    """The death of an instance at `at` seconds. `instance` is its index among the living instances. The routing table
+    lists it as Lost `detected_after` seconds later.
     """
 
     at: float
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """Seconds after the death when the instance serves again, with an empty cache; None = never."""
+    """Seconds from the death until the instance serves again, with an empty cache; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A change of fields of the pool by a schedule, at `at` seconds; None leaves a field unchanged."""
+    """A change of fields of the pool at `at` seconds, as made by a schedule; None leaves a field unchanged."""
 
     at: float
     slo_ttft_seconds: float | None = None
@@ -78,15 +76,15 @@ class Override:
     prefills_in_flight: int | None = None
     policy: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the new `policy`, or of the present policy if there is no new one; they replace all earlier
+    """Parameters of the new `policy`, or of the present policy if there is no new one. They replace all earlier
     parameters.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRouters:
-    """A replacement of the serving routers by new routers, at `at` seconds. The old routers finish their requests. If
-    new routers `remember`, they recall what the old ones believed instances to hold, as routers do whose disk survived.
+    """A replacement of the serving routers by new ones, at `at` seconds. The old routers finish their requests. If the
+    new routers `remember`, they know what the old ones believed instances to hold, like routers whose disk was kept.
     """
 
     at: float
@@ -95,8 +93,8 @@ class RestartRouters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRouters:
-    """A loss of all messages between routers from `at` seconds on, for `for_seconds`. The routers notice it
-    `noticed_after_seconds` later, and each decides on its own until the end.
+    """A loss of all messages between routers for `for_seconds`, beginning at `at` seconds. The routers notice it
+    `noticed_after_seconds` later, and each decides alone until the loss is over.
     """
 
     at: float

@@ -1,7 +1,7 @@
 """Training in virtual time: a learner takes the policy's samples, and a new model arrives after the time that a trainer
-beside the router would need.
+on the router's machine would need.
 
-The round itself is computed at once; only its result waits for the clock.
+A round of training is computed at once; only its result is delayed by the clock.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,14 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 SECONDS_PER_STEP = 0.005
-"""Seconds of one step of 256 samples through 128 units, on one core beside a busy router (measured 3-4 ms)."""
+"""Assumed seconds of one training step of 256 samples through 128 units, on one core beside a busy router (measured 3-4
+ms).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRound:
-    """A model that arrived at `at` seconds."""
+    """A round of training whose model arrived at `at` seconds."""
 
     at: float
     round: int
@@ -31,8 +33,8 @@ class TrainedRound:
 class Training:
     """The trainer of one run.
 
-    When another policy replaces a policy, the trainer forgets its samples and models. `scheduler` returns the scheduler
-    that learns, since a restart of the routers replaces it.
+    When the policy is replaced by another one, its samples and models are forgotten. `scheduler` is a function that
+    returns the scheduler that learns, because a restart of the routers replaces it.
     """
 
     def __init__(self, scheduler: Callable[[], PoolScheduler], events: EventQueue, seed: int) -> None:
@@ -45,7 +47,7 @@ class Training:
         self.rounds: list[TrainedRound] = []
 
     def second(self, now: float) -> None:
-        """Take new samples, and begin a round when one is due and none is running."""
+        """Take new samples, and begin a round of training if one is due and none is running."""
         policy = self._scheduler().learns_online
         if policy is None or self._busy:
             return

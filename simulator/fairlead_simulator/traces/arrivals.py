@@ -6,11 +6,11 @@ from fairlead_simulator.traces.rows import TraceRow
 
 
 def arrival_times(rows: Iterable[TraceRow], speed: float, bursts: bool) -> Iterator[tuple[float, TraceRow]]:
-    """Seconds after the start at which each row is due, `speed` times as fast as recorded.
+    """Yield each row with the seconds after the start at which it is due, `speed` times as fast as recorded.
 
     Traces often give many rows one timestamp, for example every three seconds. Rows with equal timestamps are spread
-    evenly over the time until the next timestamp; the last group is spread over the gap before it. With `bursts` they
-    stay together.
+    evenly over the time until the next timestamp; the last group is spread over a time as long as the gap before it.
+    With `bursts`, rows with equal timestamps stay together.
     """
     first: float | None = None
     group: list[TraceRow] = []

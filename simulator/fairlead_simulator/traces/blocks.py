@@ -1,8 +1,8 @@
-"""Ids of blocks of 512 tokens, made from ids of other blocks or from texts.
+"""Ids of blocks of 512 tokens, made from the ids of other blocks or from texts.
 
-An id made here identifies a prompt's whole text up to its block's end, as Mooncake's ids do: prompts with the same
-beginning have equal ids for that beginning. The ids from which it is made may do the same, or may identify only a
-block's own text, as hashes of blocks do.
+An id made by this module identifies a prompt's whole text up to the end of the block, as Mooncake's ids do: prompts
+with the same beginning have equal ids for that beginning. The ids from which it is made may do the same, or may
+identify only the text of one block, as hashes of blocks do.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,31 +10,36 @@ from collections.abc import Hashable, Sequence
 from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 BYTES_PER_TOKEN = 4.0
-"""Bytes per token of a text whose tokens were not counted."""
+"""Assumed bytes per token of a text whose tokens were not counted."""
 
 
 class BlockNames:
-    """Names for the blocks of one trace, from 0 on, by their content and all blocks before them."""
+    """Numbers, from 0 on, for the blocks of one trace. A block's number stands for its content and all blocks before
+    it.
+    """
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, Hashable], int] = {}
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Return names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless `block_tokens` divides
-        512 or 512 divides it, up to one block less is found equal where two prompts diverge.
+        """Return numbers for a prompt whose blocks of `block_tokens` tokens have these ids. If neither `block_tokens`
+        divides 512 nor 512 divides `block_tokens`, the common beginning of two prompts may be found up to one block too
+        short.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)
         return self._chained([tuple(ids[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)])
 
     def of_text(self, text: bytes, input_length: int, bytes_per_token: float) -> tuple[int, ...]:
-        """Return names for a prompt with this text; texts of one trace need the same `bytes_per_token`."""
+        """Return numbers for a prompt with this text. All texts of one trace need the same `bytes_per_token`."""
         cuts = [round(place * BLOCK_TOKENS * bytes_per_token) for place in range(_blocks(input_length))]
         return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
 
     def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
-        """Return names for a prompt that begins with these blocks, and continues with unique blocks."""
+        """Return numbers for a prompt that begins with the blocks `known` and continues with blocks that no other
+        prompt has.
+        """
         count = _blocks(input_length) - len(known)
         self._next += count
         return (*known, *range(self._next - count, self._next))

@@ -1,7 +1,7 @@
-"""Converts traces from and to other forms: equal stamps spread, rates changed, long rows dropped, blocks made 512
-tokens long.
+"""Converts traces from and to other forms: spreads rows with equal timestamps, changes rates, drops long rows, and
+makes blocks 512 tokens long.
 
-CSV is written with the fields of the JSONL format as columns, the ids separated by spaces.
+CSV files are written with the fields of the JSONL format as columns, and with the ids separated by spaces.
 """
 
 import csv
@@ -31,25 +31,25 @@ _UNORDERED = ("aiperf", "guidellm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceChanges:
-    """The changes of a conversion. `spread` says whether rows with equal timestamps are sent at equal distances, at
-    random times, or together.
+    """The changes that a conversion makes. `spread` says whether rows with equal timestamps are sent at equal
+    distances, at random times, or together.
     """
 
     spread: str = "none"
     requests_per_second: float | None = None
     speed: float = 1.0
     max_input: int | None = None
-    """Drop rows this long or longer."""
+    """Drop rows whose prompt has at least this many tokens; None = drop none."""
     requests: int | None = None
-    """Keep only this many of the remaining rows."""
+    """Keep only this many of the rows that were not dropped; None = keep all."""
     seed: int = 0
 
 
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
-    """Return the changed rows in order of time, the first at 0.
+    """Return the changed rows in order of time, with the first at 0.
 
-    Dropped rows leave gaps; the wanted rate applies to the rows that are kept, which are sent at equal distances if all
-    have the same stamp.
+    Dropped rows leave gaps. The requested rate applies to the rows that are kept; if all of them have the same
+    timestamp, they are sent at equal distances.
     """
     evenly = changes.spread == "even"
     timed = iter(_scattered(rows, Random(changes.seed))) if changes.spread == "random" else arrival_times(rows, 1.0, bursts=not evenly)
@@ -76,10 +76,10 @@ def read_form(
     sort: bool = False,
     notes: Notes | None = None,
 ) -> Iterator[TraceRow]:
-    """Return the rows of a file in one of FORMS in order of time; None = detect the form.
+    """Return the rows of a file, in order of time. `form` is one of FORMS; None = detect the form.
 
-    `block_tokens` are the tokens per id, if other than the form's. Rows that are not in order are refused, unless they
-    are to be sorted or their form has no order. Raises TraceInvalid naming file, line and field.
+    `block_tokens` is the number of tokens per id, if it is not the usual one of the form. Rows that are not in order
+    are refused, unless `sort` is set or their form has no order. Raises TraceInvalid naming file, line and field.
     """
     with opened(path) as source:
         known = form or form_of(source.begin) or "jsonl"
@@ -110,7 +110,7 @@ def _read_jsonl(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Trac
 
 
 def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
-    """Write rows as jsonl or csv; returns their number."""
+    """Write rows in the form `jsonl` or `csv`, and return their number."""
     if form == "jsonl":
         return write_trace(rows, out)
     writer = csv.writer(out, lineterminator="\n")
@@ -119,8 +119,8 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
-    """Return rows of one timestamp at random times between it and the next timestamp. Rows of the last timestamp are
-    spread over the gap before it.
+    """Return rows with one timestamp at random times between that timestamp and the next. Rows with the last timestamp
+    are spread over a time as long as the gap before it.
     """
     ordered = list(rows)
     stamps = sorted({row.timestamp_ms for row in ordered})

@@ -1,4 +1,4 @@
-"""Describes a trace: its rates and lengths, and the share of it that a cache could serve."""
+"""Describes a trace: its rates and lengths, and the share of its prompt tokens that a cache could serve."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A distribution of token counts."""
+    """The distribution of a number of tokens over requests."""
 
     mean: float
     p50: float
@@ -18,7 +18,7 @@ class Distribution:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Distribution":
-        """The distribution of at least one value; percentiles are nearest-rank."""
+        """Return the distribution of the values, of which there must be at least one; percentiles are nearest-rank."""
         ordered = sorted(values)
         return Distribution(
             mean=sum(ordered) / len(ordered),
@@ -30,13 +30,15 @@ class Distribution:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Nearest-rank percentile of sorted, non-empty values."""
+    """Return the nearest-rank percentile of sorted values, of which there must be at least one."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(0, int(rank) - 1)]
 
 
 class IdealCache:
-    """An endless cache shared by all requests: the upper bound of the saving from reuse of earlier prompts."""
+    """An unlimited cache shared by all requests. Its hits are the upper bound of what reusing earlier prompts can
+    save.
+    """
 
     def __init__(self) -> None:
         self._known: set[int] = set()
@@ -58,7 +60,9 @@ class IdealCache:
         return self.block_hits / self.block_references if self.block_references else 0.0
 
     def add(self, row: TraceRow) -> int:
-        """Look a prompt up and add it; returns the reusable tokens (whole blocks only, and never the whole prompt)."""
+        """Look up a prompt and then add it. Return the number of its tokens that could be reused (whole blocks only,
+        and never the whole prompt).
+        """
         known = 0
         for block in row.hash_ids:
             if block not in self._known:
@@ -75,8 +79,8 @@ class IdealCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDescription:
-    """The figures of a whole trace. Rates are per second of trace time; hit rates are those of an endless
-    shared cache.
+    """The figures of a whole trace. Rates are per second of trace time; hit rates are those of an unlimited shared
+    cache.
     """
 
     requests: int
@@ -92,7 +96,7 @@ class TraceDescription:
 
 
 def describe(rows: Iterable[TraceRow]) -> TraceDescription:
-    """Return the figures of at least one row."""
+    """Return the figures of the rows, of which there must be at least one."""
     cache = IdealCache()
     stamps: set[float] = set()
     inputs: list[float] = []

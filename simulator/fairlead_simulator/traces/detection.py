@@ -1,5 +1,5 @@
-"""Detects which tool wrote a trace file from its first lines: the forms that `fairlead traces convert` reads, and
-advice about other files.
+"""Detects from the first lines of a trace file which tool wrote it: finds the forms that `fairlead traces convert`
+reads, and gives advice about other files.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,13 @@ from fairlead_simulator.errors import TraceInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form of traces. `whose` completes "the file is …"; `block_tokens` is the number of tokens per block id."""
+    """A form of trace files. `whose` completes the sentence "the file is …"; `block_tokens` is the number of tokens per
+    block id.
+    """
 
     whose: str
     columns: tuple[str, ...] = ()
-    """Columns of a CSV file: time, tokens of the prompt, tokens of the answer."""
+    """Names of a CSV file's columns for: time, prompt tokens, answer tokens."""
     block_tokens: int = 512
 
 
@@ -35,19 +37,19 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""Sets of field names by form. A file has a form if each row, or the whole document, has all names of one of
-its sets.
+"""For each form, sets of field names. A file has the form if each row, or the whole document, has all names in one of
+the sets.
 """
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
     (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Documents that cannot be converted, recognised by the names of fields in them, each with the reason."""
+"""Documents that cannot be converted: the names of fields by which each is recognised → the reason."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 
 def form_of(begin: bytes) -> str | None:
-    """The key in FORMS of the file's form; None for an unknown form."""
+    """Return the form of a file that begins with these bytes, as a key of FORMS; None for an unknown form."""
     first = begin.lstrip().partition(b"\n")[0].strip()
     if first.startswith(b"{"):
         return _form_of_json(first, begin)
@@ -56,12 +58,12 @@ def form_of(begin: bytes) -> str | None:
 
 
 def columns_of(line: str) -> list[str]:
-    """Return the names in the first line of a CSV file, whatever separates them."""
+    """Return the column names in the first line of a CSV file, whichever character separates them."""
     return [one.strip().strip('"') for one in line.split(separator_of(line))]
 
 
 def separator_of(line: str) -> str:
-    """The separator of the cells in a CSV file with this first line."""
+    """Return the character that separates the cells of a CSV file with this first line."""
     return max((",", ";", "\t"), key=line.count)
 
 
@@ -74,7 +76,7 @@ def _form_of_json(first: bytes, begin: bytes) -> str | None:
 
 
 def check_mooncake(begin: bytes, file: str) -> None:
-    """Raise TraceInvalid for a file of another form, with the command that converts it."""
+    """Raise TraceInvalid if the file has another form than Mooncake's; the message has the command that converts it."""
     form = form_of(begin)
     if form not in (None, "jsonl"):
         command = f"fairlead traces convert --from {form} {quote(file)} --out trace.jsonl"

@@ -1,4 +1,4 @@
-"""The fields of a trace's row: each value is checked before it is used."""
+"""Access to the fields of a trace row; each value is checked before it is used."""
 
 import re
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from typing import Any
 from fairlead_simulator.errors import TraceInvalid
 
 LONGEST_TOKENS = 10_000_000
-"""Maximum tokens of a prompt or answer; a larger number in a file is a mistake."""
+"""Maximum tokens of a prompt or of an answer; a larger number in a file is taken for a mistake."""
 LATEST_MS = 1e15
-"""The latest accepted time: large enough for milliseconds since 1970, too small for nanoseconds."""
+"""The latest accepted time in milliseconds: large enough for times from 1970 on, too small for times in nanoseconds."""
 _LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
-"""The range of block ids that JSON of this format can hold and a run can use."""
+"""The range of block ids that a JSON file of this format may have and a run can use."""
 _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class Record:
-    """A row, or an object within a row. Every error names file, line and field."""
+    """A row, or an object within a row. Every error about it names file, line and field."""
 
     __slots__ = ("document", "file", "line", "within")
     NEEDS = "a row needs timestamp, input_length, output_length and hash_ids"
@@ -27,17 +27,17 @@ class Record:
         self.file = file
         self.line = line
         self.within = within
-        """The path to the object in its row or document, such as `metrics.`."""
+        """The path from the row or document to this object, such as `metrics.`; put before field names in errors."""
 
     def refusal(self, field: str, problem: str) -> TraceInvalid:
         return TraceInvalid(self.file, self.line, f"{self.within}{field}", problem)
 
     def given(self, field: str) -> Any:
-        """Return the field's value; None without a value."""
+        """Return the field's value; None if it has none."""
         return self.document.get(field)
 
     def needed(self, field: str) -> Any:
-        """Return the field's value. Raises TraceInvalid without a value."""
+        """Return the field's value. Raises TraceInvalid if it has none."""
         value = self.given(field)
         if value is None:
             is_there = "is null" if field in self.document else "is missing"
@@ -45,14 +45,14 @@ class Record:
         return value
 
     def inner(self, field: str) -> "Record":
-        """The object that the field holds. Raises TraceInvalid for another value."""
+        """Return the object in the field. Raises TraceInvalid for any other value."""
         value = self.given(field)
         if not isinstance(value, dict):
             raise self.refusal(field, f"{shown(value)} must be a JSON object")
         return type(self)(value, self.file, self.line, f"{self.within}{field}.")
 
     def time_ms(self, field: str, unit_ms: float = 1.0) -> float:
-        """Read a time in milliseconds, from a field in units of this many milliseconds."""
+        """Return the time in a field, in milliseconds; the field's unit is `unit_ms` milliseconds."""
         value = self.needed(field)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST_MS / unit_ms:
             unit = {1.0: "milliseconds", 1e3: "seconds", 1e-6: "nanoseconds"}[unit_ms]
@@ -60,14 +60,14 @@ class Record:
         return value if unit_ms == 1.0 else value * unit_ms
 
     def tokens(self, field: str, minimum: int) -> int:
-        """A number of tokens."""
+        """Return the number of tokens in the field, which must be at least `minimum`."""
         value = self.needed(field)
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LONGEST_TOKENS:
             raise self.refusal(field, f"{shown(value)} must be a whole number of tokens, from {minimum} to {LONGEST_TOKENS:,}")
         return value
 
     def ids(self, field: str = "hash_ids") -> tuple[int, ...]:
-        """The ids of a prompt's blocks."""
+        """Return the ids of a prompt's blocks in the field."""
         ids = self.needed(field)
         if not isinstance(ids, list) or not all(type(block) is int for block in ids):
             raise self.refusal(field, f"{shown(ids)} must be a list of whole numbers")
@@ -77,7 +77,7 @@ class Record:
         return tuple(ids)
 
     def name(self, field: str) -> str | None:
-        """A name, such as a session's; None if missing."""
+        """Return the name in the field, such as a session's; None if it is missing."""
         value = self.given(field)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             raise self.refusal(field, f"{shown(value)} must be text or a whole number")
@@ -91,7 +91,7 @@ class Record:
 
 
 class Other(Record):
-    """A row in another tool's form; such tools may write whole numbers as 512.0."""
+    """A row in another tool's form. Such tools may write integers as 512.0."""
 
     __slots__ = ()
     NEEDS = "a request needs it"
@@ -102,7 +102,7 @@ class Other(Record):
 
 
 class Cells(Record):
-    """A row of a CSV file: numbers are written as text, and ids separated by spaces."""
+    """A row of a CSV file, in which numbers are written as text, and ids are separated by spaces."""
 
     __slots__ = ()
     NEEDS = "write it in every row"
@@ -121,7 +121,7 @@ class Cells(Record):
 
 
 def number_of(text: str) -> int | float | str:
-    """The number in the text; the text itself if it is not a number."""
+    """Return the number that the text contains, or the text itself if it is not a number."""
     if not _NUMBER.fullmatch(text):
         return text
     if text.lstrip("+-").isdigit():
@@ -131,7 +131,7 @@ def number_of(text: str) -> int | float | str:
 
 
 def shown(value: Any) -> str:
-    """Return a value of a file for a message, in one short line, however deep the value nests."""
+    """Return a value from a file as one short line for a message, however deeply the value is nested."""
     text = _SHORT.repr(value) if isinstance(value, list | dict) else repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

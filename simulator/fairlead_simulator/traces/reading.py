@@ -1,4 +1,4 @@
-"""The options with which a file in another tool's form is read, and notes on what is left out or assumed."""
+"""The options with which a file in another tool's form is read, and notes about what is left out or assumed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and 
 
 
 class Notes:
-    """Notes on a reading, in words, and counts of left-out rows."""
+    """Notes in words about how a file was read, and the numbers of rows that were left out."""
 
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
@@ -21,21 +21,21 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Count requests that are left out of the result; `what` completes the note "3 requests left out …", as in
-        `that failed`.
+        """Count rows that are left out of the result. `what` completes the note "3 requests left out …", as in `that
+        failed`.
         """
         self._left_out[what] += count
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Count fields that Mooncake's form cannot hold."""
+        """Count fields of a row that are lost because Mooncake's form does not have them."""
         self._fields.update(dict.fromkeys(fields))
 
     def say(self, fact: str) -> None:
-        """Note an assumption or a change; each note appears once."""
+        """Note an assumption or a change; equal notes appear only once."""
         self._facts[fact] = None
 
     def lines(self) -> list[str]:
-        """All notes, a line each."""
+        """Return all notes, one line each."""
         found = [*self._facts]
         found += [f"{count:,} {'request' if count == 1 else 'requests'} left out {what}" for what, count in self._left_out.items()]
         if self._fields:
@@ -47,16 +47,16 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The options of a reading, with the notes about it."""
+    """The options with which a file is read, and the notes about it."""
 
     block_tokens: int
-    """Tokens that an id of the file stands for."""
+    """Number of tokens per block id in the file."""
     has_rate: bool = False
-    """Whether a rate was given, by which rows without a time can be placed."""
+    """Whether the user gave a rate, from which rows without a time can get one."""
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:
-        """Return the arrival time of a row without a time. Raises TraceInvalid if no rate was given."""
+        """Return the arrival time of a row that has no time. Raises TraceInvalid if no rate was given."""
         if not self.has_rate:
             raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
         self.notes.say("rows without a time come evenly at --rate, in the order of the file")

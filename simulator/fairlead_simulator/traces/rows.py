@@ -1,9 +1,10 @@
 """Traces in Mooncake's JSONL format: one request per line with `timestamp` (ms), `input_length`, `output_length` and
 `hash_ids`.
 
-Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can
-be run in a closed loop. `hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean
-equal text up to and including that block. Files are read line by line; every error names file, line and field.
+Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), with which agents
+can be run in a closed loop. `hash_ids` identify the prompt's blocks of 512 tokens, the last of which is usually
+partial: equal ids mean equal text up to and including that block. Files are read line by line; every error names file,
+line and field.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRow:
-    """One request. Lengths in tokens, time in milliseconds since the trace began."""
+    """One request of a trace. Lengths are in tokens, the time in milliseconds after the trace began."""
 
     timestamp_ms: float
     input_length: int
@@ -39,20 +40,20 @@ class TraceRow:
 
     @property
     def full_blocks(self) -> int:
-        """How many of the ids name whole blocks, the only blocks that an engine can reuse."""
+        """Number of ids that stand for whole blocks, the only blocks that an engine can reuse."""
         return self.input_length // BLOCK_TOKENS
 
 
 class PrefixRule:
-    """A rule for block ids: equal ids mean equal text from the beginning of the prompt, so an id always follows the
-    same id. A trace that breaks this rule would show reuse that no engine has.
+    """The rule for block ids that equal ids mean equal text from the beginning of the prompt, so an id always follows
+    the same other id. A trace that breaks this rule would show reuse that no engine has.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, int | None] = {}
 
     def check(self, row: TraceRow, file: str, number: int) -> None:
-        """Raise TraceInvalid for a row that breaks the rule or contradicts an earlier row."""
+        """Raise TraceInvalid if the row breaks the rule, alone or together with earlier rows."""
         before = None
         for block in row.hash_ids:
             known = self._before.setdefault(block, before)
@@ -65,9 +66,10 @@ class PrefixRule:
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """Yield the rows of a file in order, at most `limit`; of standard input for `-`.
+    """Yield the rows of a file in order, at most `limit`; those of standard input for `-`.
 
-    Raises TraceInvalid when the fault is reached, also if the file is missing, is another tool's, or has no rows.
+    Raises TraceInvalid when an error is reached; also if the file is missing, is in another tool's form, or has no
+    rows.
     """
     with opened(path) as source:
         check_mooncake(source.begin, source.name)
@@ -75,7 +77,9 @@ def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
 
 
 def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a file with their line numbers, each row checked alone and against the rule of prefixes."""
+    """Yield the rows of a file with their line numbers. Each row is checked alone and by the rule for block ids
+    (`PrefixRule`).
+    """
     rule = PrefixRule()
     for number, line in source:
         row = parse_row(line, source.name, number)
@@ -84,8 +88,8 @@ def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
 
 
 def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceRow]:
-    """The rows in order of time. Raises TraceInvalid if a row is earlier than its predecessor, or if
-    there are no rows.
+    """Yield the rows, which must be in order of time. Raises TraceInvalid if a row is earlier than its predecessor, or
+    if there are no rows.
     """
     previous = float("-inf")
     for number, row in rows:
@@ -99,7 +103,7 @@ def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceR
 
 
 def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
-    """Write rows as JSONL; returns their number."""
+    """Write rows as JSONL, and return their number."""
     count = 0
     for row in rows:
         document: dict[str, Any] = {
@@ -118,7 +122,7 @@ def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
 
 
 def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
-    """The JSON object in the line. Raises TraceInvalid."""
+    """Return the JSON object in the line. Raises TraceInvalid."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -135,7 +139,9 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
 
 
 def row_of(record: Record, block_tokens: int) -> TraceRow:
-    """A row from a file whose blocks have this many tokens; the ids are unchanged. Raises TraceInvalid."""
+    """Return the row of a record whose blocks have `block_tokens` tokens; its ids are not converted. Raises
+    TraceInvalid.
+    """
     timestamp = record.time_ms("timestamp")
     input_length, output_length = record.tokens("input_length", 1), record.tokens("output_length", 0)
     ids = record.ids()
@@ -154,8 +160,8 @@ def row_of(record: Record, block_tokens: int) -> TraceRow:
 
 
 def _other_size(ids: int, tokens: int) -> str:
-    """Return, for a refusal, the command that converts blocks of another usual size, if the number of ids fits that
-    size; else "".
+    """Return a clause for an error message with the command that converts blocks of another usual size, if the number
+    of ids fits that size; else "".
     """
     size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
     return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

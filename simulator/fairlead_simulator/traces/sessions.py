@@ -1,19 +1,19 @@
 """Infers which requests of a trace belong to one session, if the trace does not say so.
 
-A conversation sends its whole history again, so a next turn contains the whole previous prompt; and the client waits
-for the answer, so two requests of one session never overlap in time. A request therefore continues the session
+A conversation sends its whole history with each turn, so a next turn contains the whole previous prompt; and the client
+waits for the answer, so two requests of one session never overlap in time. A request therefore continues the session
 
 - whose latest prompt it contains, or repeats exactly (a retry);
 - or whose latest prompt but one it contains, if that prompt was a next turn itself (a message edited or answered
   again),
 
-provided that the session's answer can be complete by then, and that more is contained than a prefix with which several
-sessions begin, such as a system prompt. Every other request begins a session: also a conversation that was cut to fit
-the context, a sub-agent, and one of several parallel branches.
+provided that the session's answer can be complete by then, and that the contained part is more than a prefix with which
+several sessions begin, such as a system prompt. Every other request begins a session: also a conversation that was cut
+to fit the context, a sub-agent, and one of several parallel branches.
 
-Prompts are identified by their whole blocks. A first prompt without a block of its own cannot be distinguished from the
-beginning of another conversation: the first session of each such prefix may get another session's turn, later sessions
-stay alone.
+Prompts are identified by their whole blocks. A first prompt that shares all its blocks with others cannot be
+distinguished from the beginning of another conversation: the first session of each such prefix may get another
+session's turn; later sessions get no further turns.
 """
 
 from collections import Counter
@@ -31,35 +31,35 @@ _SEVERAL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """The sessions of a trace; `names` has the session's name of each row, in order."""
+    """The sessions of a trace; `names` has the name of each row's session, in order."""
 
     names: tuple[str, ...]
     named: int
-    """Number of sessions that the trace names."""
+    """Number of different sessions that the rows name."""
     inferred: int
     unnamed_requests: int
-    """Number of requests that name no session; the inferred sessions consist of these."""
+    """Number of requests that name no session; the inferred sessions consist of these requests."""
     largest: int
-    """Number of requests of the largest session."""
+    """Number of requests in the largest session."""
     shared: frozenset[int]
     """Ids of whole blocks with which several sessions begin."""
 
     @property
     def words(self) -> str:
-        """The numbers of sessions in words: `3 named, 41 inferred for 60 requests that name none; …`."""
+        """Return the numbers of sessions in words: `3 named, 41 inferred for 60 requests that name none; …`."""
         known = [f"{self.named:,} named"] if self.named else []
         if self.inferred:
             known.append(f"{self.inferred:,} inferred for {self.unnamed_requests:,} requests that name none")
         return f"{', '.join(known) or 'none'}; the largest has {self.largest:,} {'request' if self.largest == 1 else 'requests'}"
 
     def document(self) -> dict[str, int]:
-        """Return the numbers, JSON-ready."""
+        """Return the numbers of sessions in the form of a JSON document."""
         return {name: getattr(self, name) for name in ("named", "inferred", "unnamed_requests", "largest")}
 
 
 def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
-    """Return the sessions of rows in order of time: the sessions that rows name, and inferred sessions of the other
-    rows.
+    """Return the sessions of rows, which are in order of time: those that rows name, and inferred sessions for the
+    other rows.
     """
     finder = SessionFinder()
     numbers = [finder.add(row) for row in rows]
@@ -82,8 +82,8 @@ def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
 
 
 def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
-    """Return a free name for the session that begins with the row, by its first block that is not shared; the name is
-    added to `taken`.
+    """Return an unused name for the session that begins with the row, made from the row's first block that is not
+    shared. The name is added to `taken`.
     """
     own = f"t{next((block for block in row.hash_ids if block not in shared), row.hash_ids[-1])}"
     name = next(one for one in (own if place == 1 else f"{own}-{place}" for place in count(1)) if one not in taken)
@@ -92,18 +92,18 @@ def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
 
 
 class _Session:
-    """The finder's state of one session."""
+    """What the finder stores about one session."""
 
     __slots__ = ("free_at", "turns")
 
     def __init__(self) -> None:
         self.free_at = 0.0
-        """The earliest time at which the latest answer can be complete, in milliseconds."""
+        """The earliest time at which the session's latest answer can be complete, in milliseconds."""
         self.turns = 0
 
 
 class SessionFinder:
-    """A finder that gives each row, in order of time, the number of its session.
+    """Assigns each row, in order of time, to a session, and returns the session's number.
 
     The time for a row grows with its number of blocks, and with the logarithm of the number of sessions that sent the
     same prompt.
@@ -111,16 +111,16 @@ class SessionFinder:
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}
-        """The session to which a whole block belongs, by the block's id."""
+        """Id of a whole block → number of the session to which the block belongs."""
         self._sessions: list[_Session] = []
         self._named: dict[str, int] = {}
         self._ends: dict[int, tuple[int, int]] = {}
-        """By block: the latest turn of the block's owner whose whole blocks end with it, as its number from 0 on and
-        its tokens.
+        """For each block: the latest turn, of the session to which the block belongs, whose whole blocks end with the
+        block. A turn is given by its number, from 0 on, and its tokens.
         """
         self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
-        """Keyed by a prompt (its last id and tokens): a heap of the sessions that sent it, each with the time from
-        which it can continue, its number and its turn.
+        """For each prompt (its last id and its tokens): a heap of the sessions that sent it. Each entry has the time
+        from which the session can continue, the session's number and the turn's number.
         """
 
     def add(self, row: TraceRow) -> int:
@@ -152,8 +152,8 @@ class SessionFinder:
         return len(self._sessions) - 1
 
     def _repeated(self, row: TraceRow) -> int | None:
-        """Return the session whose latest prompt equals this prompt, and whose answer can be complete; None if there is
-        none.
+        """Return the number of a session whose latest prompt equals this prompt and whose answer can be complete; None
+        if there is none.
         """
         senders = self._latest.get((row.hash_ids[-1], row.input_length))
         while senders and senders[0][0] <= row.timestamp_ms:
@@ -164,8 +164,8 @@ class SessionFinder:
         return None
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
-        """Return the session whose latest prompt, or the prompt before it, is a prefix of this prompt, and whose answer
-        can be complete; None if there is none.
+        """Return the number of a session whose latest prompt, or the prompt before it, is a prefix of this prompt, and
+        whose answer can be complete; None if there is none.
         """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
@@ -180,11 +180,11 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """Return how many leading blocks a new session takes over from a session that it branches off; these blocks
-        still belong to that session.
+        """Return how many leading blocks a new session has in common with a session from which it branches off; these
+        blocks still belong to that session.
 
-        A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn; a system
-        prompt is not such a turn.
+        A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn. A system
+        prompt does not count as such a turn.
         """
         if (row.hash_ids[-1], row.input_length) in self._latest:
             return len(blocks)
@@ -195,8 +195,8 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Claim for the session those blocks that no other session has; a block that another session has belongs to
-        several.
+        """Assign to session `number` those blocks that belong to no session yet. Blocks of another session are marked
+        as shared by several.
         """
         owners = self.owners
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Files of traces as stored: unpacked, read line by line, with their first lines kept for detection."""
+"""Access to trace files: decompressed, read line by line, with the first lines kept for the detection of their form."""
 
 import sys
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 from fairlead_simulator.errors import TraceInvalid
 
 _BEGIN_LINES = 200
-"""Maximum number of lines that are read ahead in a document that spans many lines."""
+"""Maximum number of lines that are read ahead for the detection, in a document that spans many lines."""
 
 
 class TraceFile:
-    """The lines of a file that are not blank, each with its number. They can be read once."""
+    """The lines of a file that are not blank, each with its line number. They can be read only once."""
 
     def __init__(self, name: str, lines: Iterator[tuple[int, bytes]]) -> None:
         self.name = name
@@ -22,7 +22,7 @@ class TraceFile:
         if ahead and ahead[0][1].strip() in (b"{", b"["):
             ahead += [line for _, line in zip(range(_BEGIN_LINES), lines, strict=False)]
         self.begin = b"".join(line for _, line in ahead)
-        """The first line, or several lines of a document whose first line does not show its form."""
+        """The first line; or the first several lines of a document whose first line does not show its form."""
         self._lines = chain(ahead, lines)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -31,7 +31,9 @@ class TraceFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TraceFile]:
-    """Open a file, or standard input for `-`. Raises TraceInvalid if it cannot be read, also while it is read."""
+    """Open a file, or standard input for `-`. Raises TraceInvalid if the file cannot be read, also later within the
+    block.
+    """
     name = str(path)
     try:
         file = sys.stdin.buffer if name == "-" else path.open("rb")

@@ -1,8 +1,8 @@
-"""Workloads generated as trace rows: reproducible from a seed, endless where possible, in bounded memory.
+"""Generated workloads, as trace rows: reproducible from a seed, endless where possible, in bounded memory.
 
-One generator per module. Each is modelled on published figures of a real workload and tested against them. The package
-must not read files, nor know anything of engines or policies. Its danger: a policy that wins on a generated trace has
-won on our idea of the workload only.
+There is one generator per module. Each is modelled on published figures of a real workload and tested against them. The
+package must not read files, nor know anything of engines or policies. Its danger: a policy that wins on a generated
+trace has won only on our idea of the workload.
 """
 
 from fairlead_simulator.workloads.conversations import SYSTEM_BLOCK, ConversationShape, generate_conversations

@@ -1,8 +1,9 @@
-"""Agent sessions with the skew that EAR reports: few sessions run for hundreds of turns and hold most of the input, and
-every turn repeats the context.
+"""Agent sessions with the skew that EAR reports: few sessions have hundreds of turns and most of the input, and every
+turn repeats the context.
 
-Each row has its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next turn
-then arrives when the previous answer is finished and the tool has run. The stamps are those of an engine without load.
+Each row has its session and, as `delay`, the time that the agent's tool runs before it. So it can be run in a closed
+loop: the next turn then arrives when the previous answer is finished and the tool has run. Timestamps are those of an
+engine without load.
 """
 
 from collections.abc import Iterator
@@ -16,20 +17,20 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShape:
-    """The shape of agent sessions. Lengths in tokens, log-normal if a median and a sigma are given. Defaults: 33,600
-    prompt tokens per request on average, 75 times the answer, of which an endless cache finds 80 %; the busiest percent
-    of sessions holds nearly half of all input.
+    """The shape of agent sessions. Lengths are in tokens, and log-normal if a median and a sigma are given. With the
+    defaults, a request has 33,600 prompt tokens on average, 75 times the length of the answer, of which an unlimited
+    cache holds 80 %; the busiest percent of sessions has nearly half of all input.
     """
 
     requests_per_second: float = 2.0
-    """Requests per second in the long run; the rate is lower until the longest sessions have begun."""
+    """Mean requests per second in the long run; the rate is lower until the longest sessions have begun."""
     kinds: int = 8
-    """Agent kinds, each with a system prompt of its own that its sessions share."""
+    """Number of kinds of agents. Each kind has a system prompt, which its sessions share."""
     system_blocks: int = 3
     turns_median: float = 2.1
     turns_sigma: float = 0.9
     giant_share: float = 0.01
-    """Share of sessions that last `giant_turns` on average."""
+    """Share of sessions that have `giant_turns` turns on average."""
     giant_turns: float = 100.0
     opening_median: float = 7250.0
     opening_sigma: float = 0.75
@@ -38,14 +39,14 @@ class AgentShape:
     output_median: float = 265.0
     output_sigma: float = 1.05
     longest_context: int = 120_000
-    """A longer context is compacted to its summary, which no engine has cached."""
+    """Maximum tokens of a context; a longer context is replaced by a summary, which no engine has cached."""
     compacted_share: float = 0.15
     edited_share: float = 0.1
-    """Share of turns after which the agent rewrites its context somewhere, so that only the part before stays
-    reusable.
+    """Share of turns after which the agent rewrites its context at some position, so that only the part before that
+    position stays reusable.
     """
     forked_share: float = 0.15
-    """Share of sessions that begin with a copy of part of another live session's context."""
+    """Share of sessions that begin with a copy of part of the context of another session in progress."""
     tool_median_seconds: float = 6.0
     tool_sigma: float = 1.2
     seconds_per_output_token: float = 0.02
@@ -68,7 +69,9 @@ CODING = AgentShape(
     tool_median_seconds=13.0,
     tool_sigma=0.86,
 )
-"""Sessions of coding agents as recorded in public: long prompts that grow by a little each turn, dozens of turns."""
+"""The shape of publicly recorded sessions of coding agents: long prompts that grow by a little with each of dozens of
+turns.
+"""
 CODING_SHORT = replace(
     CODING,
     system_blocks=16,
@@ -80,7 +83,7 @@ CODING_SHORT = replace(
     output_sigma=0.75,
     longest_context=32_000,
 )
-"""The same shape for sessions that stay below 32,000 tokens."""
+"""The shape `CODING` for sessions that stay below 32,000 tokens."""
 
 
 class _Agent:
@@ -89,14 +92,14 @@ class _Agent:
     def __init__(self, name: str, ids: tuple[int, ...], tokens: int, turns: int) -> None:
         self.name = name
         self.ids = ids
-        """Ids of the context's full blocks."""
+        """The ids of the context's full blocks."""
         self.tokens = tokens
         self.turns_left = turns
         self.pause_ms: float | None = None
 
 
 def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
-    """Yield endless rows in order of time; memory grows only with the active sessions."""
+    """Yield rows without end, in order of time; memory grows only with the number of sessions in progress."""
     rng = Random(seed)
     next_id = shape.kinds * shape.system_blocks
     started = sequence = 0
@@ -145,7 +148,7 @@ def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
 
 
 def _start(shape: AgentShape, rng: Random, name: str, live: list[_Agent]) -> _Agent:
-    """Return a session with its opening context."""
+    """Return a new session with its opening context."""
     opening = _drawn(rng, shape.opening_median, shape.opening_sigma)
     if live and rng.random() < shape.forked_share:
         parent = rng.choice(live)

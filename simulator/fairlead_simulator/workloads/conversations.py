@@ -1,4 +1,4 @@
-"""Conversations with an assistant: sessions that grow by turns and share one system prompt."""
+"""Conversations with an assistant: sessions that grow with each turn and share one system prompt."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ SYSTEM_BLOCK = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationShape:
-    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: on average 12,000 prompt
-    tokens and 343 answer tokens, of which an endless cache would save 37 %.
+    """The shape of a workload of conversations. The defaults resemble Mooncake's conversation trace: on average 12,000
+    prompt tokens and 343 answer tokens; an unlimited cache would save 37 % of the prompt tokens.
 
-    Lengths in tokens; each is log-normal with the given median and sigma.
+    Lengths are in tokens; each is log-normal with the given median and sigma.
     """
 
     requests_per_second: float = 3.4
     continue_share: float = 0.37
     """Share of requests that continue an earlier session."""
     live_sessions: int = 2000
-    """Number of the latest sessions that can be continued; more recent sessions are more likely."""
+    """Number of sessions (the latest) that can be continued; more recent ones are more likely to be."""
     opening_median: float = 5300.0
     opening_sigma: float = 1.2
     turn_median: float = 900.0
@@ -33,7 +33,7 @@ class ConversationShape:
     longest_input: int = 126_000
     longest_output: int = 2000
     smallest_pause_seconds: float = 2.0
-    """Minimum seconds between a session's previous turn and its next turn."""
+    """Minimum seconds between two turns of a session."""
 
 
 LONG_DOCUMENTS = ConversationShape(
@@ -48,7 +48,7 @@ LONG_DOCUMENTS = ConversationShape(
     shortest_input=30,
     longest_output=900,
 )
-"""Questions about long prompts that are repeated, with short answers, as in Mooncake's synthetic trace."""
+"""The shape of questions about long prompts that are repeated, with short answers, as in Mooncake's synthetic trace."""
 
 
 class _Session:
@@ -61,8 +61,8 @@ class _Session:
 
 
 def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[TraceRow]:
-    """Yield endless rows with Poisson arrivals; every prompt begins with one shared system block, then the session's
-    own blocks, which grow by turns.
+    """Yield rows without end, with Poisson arrivals. Every prompt begins with one system block that all share, followed
+    by the blocks of its session, which grow with each turn.
     """
     rng = Random(seed)
     sessions: list[_Session] = []
@@ -94,8 +94,8 @@ def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[Trac
 
 
 def _pick(sessions: list[_Session], shape: ConversationShape, seconds: float, rng: Random) -> _Session | None:
-    """Return a session to continue, preferring recent sessions, among those whose last turn is long enough ago; None if
-    there is none.
+    """Return a session to continue, preferring recent sessions, among those whose last turn was long enough ago; None
+    if there is none.
     """
     if not sessions:
         return None

@@ -15,9 +15,9 @@ Rows = Callable[[float | None, float | None, int], Iterator[TraceRow]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A generator: `rows(rate, median_input, seed)`.
+    """A kind of workload. `rows(rate, median_input, seed)` generates its rows.
 
-    None for `rate` or `median_input` means the default of the shape.
+    For `rate` or `median_input`, None means the default of the kind's shape.
     """
 
     about: str

@@ -1,4 +1,4 @@
-"""Workload phases that alternate, such as long prompts with short answers and short prompts with long answers.
+"""Phases of a workload that alternate, such as long prompts with short answers and short prompts with long answers.
 
 Prompts share nothing, so the pool's capacity depends only on its instances and their roles.
 """
@@ -15,7 +15,7 @@ LONGEST_INPUT, LONGEST_OUTPUT = 126_000, 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Poisson arrivals for this many seconds. Lengths in tokens are log-normal with this median and sigma."""
+    """A phase: Poisson arrivals for `seconds` seconds. Lengths in tokens are log-normal with this median and sigma."""
 
     seconds: float
     requests_per_second: float
@@ -26,34 +26,34 @@ class Phase:
 
 PREFILL_HEAVY = Phase(seconds=1200.0, requests_per_second=3.4, input_median=20_000, output_median=150)
 DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000, output_median=2_000)
-"""Each phase keeps about six of eight instances of the preset mooncake-a800-llama70b busy, each phase in
-another role.
+"""Two phases. Each keeps about six of eight instances of the preset mooncake-a800-llama70b busy, one mostly with
+decodes and the other mostly with prefills.
 """
 
 
 CHAT = Phase(seconds=86_400.0, requests_per_second=5.0, input_median=1020, output_median=129, sigma=0.9)
-"""Lengths of Azure's public trace of a chat service (2023)."""
+"""A phase with the lengths of Azure's public trace of a chat service (2023)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseShape:
-    """The phases, which begin again after the last."""
+    """The phases of a workload; after the last, the first begins again."""
 
     phases: tuple[Phase, ...] = (PREFILL_HEAVY, DECODE_HEAVY)
 
     @property
     def seconds(self) -> float:
-        """Seconds of one cycle."""
+        """Total seconds of all phases."""
         return sum(phase.seconds for phase in self.phases)
 
     @property
     def requests_per_second(self) -> float:
-        """Mean requests per second over a cycle."""
+        """Mean requests per second over all phases."""
         return sum(phase.seconds * phase.requests_per_second for phase in self.phases) / self.seconds
 
 
 def generate_phases(shape: PhaseShape, seed: int) -> Iterator[TraceRow]:
-    """Yield endless rows in order of time."""
+    """Yield rows without end, in order of time."""
     rng = Random(seed)
     begin, seconds, next_id = 0.0, 0.0, 0
     while True:

@@ -2,7 +2,7 @@
 a few questions.
 
 One cycle sends the first prompt of every group at the warm-up rate, then all other prompts in random order at a rate
-that rises from the lowest to the highest. Then the cycle begins again with the same prompts.
+that rises from the lowest to the highest. Then the cycle is repeated with the same prompts.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixGroupShape:
-    """The shape of the groups. Lengths in tokens, rates in requests per second."""
+    """The shape of the groups. Lengths are in tokens, rates in requests per second."""
 
     groups: int = 230
     prompts_per_group: int = 5
@@ -27,9 +27,10 @@ class PrefixGroupShape:
 
 
 def generate_prefix_groups(shape: PrefixGroupShape, seed: int) -> Iterator[TraceRow]:
-    """Yield endless rows in order of time.
+    """Yield rows without end, in order of time.
 
-    Prompts do not share a prefix's last, partial block, because the question fills the rest of it.
+    The last, partial block of a prefix is not shared by the group's prompts, because each question fills the rest of
+    it.
     """
     rng = Random(seed)
     length = shape.prefix_tokens + shape.question_tokens

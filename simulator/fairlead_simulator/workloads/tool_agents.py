@@ -1,9 +1,9 @@
 """Tools and agents as in Mooncake's Tool&Agent trace: two tools with long instructions that every call repeats, and
-chat sessions besides.
+chat sessions in addition.
 
 Modelled on the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared
-blocks, 15 % a tool with 5, the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an endless cache
-finds 59 % of the blocks.
+blocks, 15 % call a tool with 5, and the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an
+unlimited cache holds 59 % of the blocks.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,19 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAgentShape:
-    """The shape of the workload. Shares are of requests. Lengths in tokens, log-normal if a median and a sigma are
-    given.
+    """The shape of the workload. Shares are shares of requests. Lengths are in tokens, and log-normal if a median and a
+    sigma are given.
     """
 
     requests_per_second: float = 6.56
     group_seconds: float = 3.053
-    """Seconds between groups. All requests of a group have the same stamp; 0 = Poisson arrivals instead."""
+    """Seconds between groups of requests. All requests of a group have the same timestamp. 0 = no groups, but Poisson
+    arrivals.
+    """
     long_tool_share: float = 0.385
     long_tool_blocks: int = 12
     long_tool_repeat_share: float = 0.04
-    """Share of the long tool's calls that repeat an earlier call, or extend one."""
+    """Share of the calls of the tool with the longer instructions that repeat or extend an earlier call."""
     short_tool_share: float = 0.15
     short_tool_blocks: int = 5
     continue_share: float = 0.47
@@ -53,7 +55,7 @@ class _Session:
 
 
 class _Ids:
-    """A source of block ids that were never used before."""
+    """A generator of block ids that were not used before."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -64,7 +66,7 @@ class _Ids:
 
 
 def generate_tool_agents(shape: ToolAgentShape, seed: int) -> Iterator[TraceRow]:
-    """Yield endless rows in order of time."""
+    """Yield rows without end, in order of time."""
     rng = Random(seed)
     long_tool = tuple(range(1, 1 + shape.long_tool_blocks))
     short_tool = tuple(range(100, 100 + shape.short_tool_blocks))
@@ -93,7 +95,9 @@ def generate_tool_agents(shape: ToolAgentShape, seed: int) -> Iterator[TraceRow]
 
 
 def _stamps(shape: ToolAgentShape, rng: Random) -> Iterator[float]:
-    """Yield stamps in milliseconds; each group's size is Poisson with the mean that gives the wanted rate."""
+    """Yield timestamps in milliseconds; each group's size is Poisson-distributed with the mean that gives the requested
+    rate.
+    """
     seconds = 0.0
     if shape.group_seconds <= 0:
         while True:

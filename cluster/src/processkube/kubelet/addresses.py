@@ -15,7 +15,7 @@ _CAPACITY = 250 * _PER_SUBNET
 class AddressPool:
     """The addresses of one node, 127.`node`.x.y.
 
-    `position` moves on with every address taken, so that no address is used again soon.
+    `position` advances with every address taken, so that a released address is not used again soon.
     """
 
     node: int

@@ -1,4 +1,4 @@
-"""The node's agent: follows the cluster's pods, binds pending ones, and keeps one worker per pod.
+"""The node's agent: watches the cluster's pods, binds pending ones, and keeps one worker per pod.
 
 It survives outages of the API.
 """
@@ -34,10 +34,10 @@ FAREWELL_SECONDS = 3.0
 
 
 class NodeAgent:
-    """Looks after all pods of one node.
+    """Runs all pods of one node.
 
-    `memory` is the state that the previous kubelet saved; it is written to `memory_path`
-    whenever a pod's state changes.
+    `memory` is the state that the previous kubelet saved; it is written to `memory_path` whenever a pod's state
+    changes.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class NodeAgent:
         self._node_object: Mapping[str, Any] | None = None
         """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
-        """Pods that this node cannot accept now, by uid."""
+        """By uid: pods that this node cannot accept now."""
         self._placed: dict[str, Mapping[str, Any]] = {}
-        """Pods that take a part of this node's resources, by uid: pods that are bound to it and have not ended."""
+        """By uid: pods that use this node's resources, because they are bound to it and have not ended."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
     async def follow(self) -> None:
-        """List all pods, then follow their changes; list again when the watch is lost. Never returns."""
+        """List all pods, then watch their changes; list again when the watch is lost. Never returns."""
         while True:
             try:
                 pods, version = await self._cluster.list_pods()
@@ -92,7 +92,7 @@ class NodeAgent:
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def follow_node(self) -> None:
-        """Follow this node's object, and take the pods that wait for it when it changes. Never returns."""
+        """Watch this node's object; when it changes, check again whether waiting pods fit. Never returns."""
         while True:
             try:
                 node, version = await self._cluster.list_node()
@@ -105,7 +105,7 @@ class NodeAgent:
                 await asyncio.sleep(RELIST_SECONDS)
 
     async def save_memory(self) -> None:
-        """Write the memory shortly after it has changed, many changes at once. Never returns."""
+        """Write the memory to disk shortly after it has changed, together with further changes. Never returns."""
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -113,15 +113,15 @@ class NodeAgent:
             await asyncio.sleep(0.05)
 
     def save_now(self) -> None:
-        """Write the memory at once."""
+        """Write the memory to disk at once."""
         memory = state_file.Memory(address_node=self._addresses.node, address_position=self._addresses.position, pods=self._remembered)
         state_file.save(self._memory_path, memory)
 
     async def end_all(self, grace_seconds: float) -> None:
         """Take the node down: end every pod's processes and report in the pods' status that they are not ready.
 
-        The Pod objects stay, and the next kubelet starts their containers again. If the API does not answer, this gives
-        up after `FAREWELL_SECONDS`.
+        The Pod objects stay, and the next kubelet starts their containers again. If the API does not respond, stop
+        trying to report after `FAREWELL_SECONDS`.
         """
         for task in self._tasks.values():
             task.cancel()
@@ -142,7 +142,7 @@ class NodeAgent:
             log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """Handle a list of all pods: a pod that is not in the list is gone, even if only the memory knows it."""
+        """Process a list of all pods: a pod that is not in the list was deleted, even if only the memory has it."""
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
@@ -155,7 +155,7 @@ class NodeAgent:
             await self._take(pod)
 
     async def _take(self, manifest: Mapping[str, Any]) -> None:
-        """Handle a pod that is new or has changed."""
+        """Process the manifest of a pod that is new or has changed."""
         metadata, spec = manifest["metadata"], manifest["spec"]
         if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
             return
@@ -178,9 +178,7 @@ class NodeAgent:
             self._begin(pod, manifest)
 
     async def _note_place(self, manifest: Mapping[str, Any]) -> None:
-        """Record that the pod takes a part of this node's resources, or that it has ended and others may use
-        its part.
-        """
+        """Record that the pod uses this node's resources, or that it has ended, so that other pods can use them."""
         uid = manifest["metadata"]["uid"]
         if (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             self._placed[uid] = manifest
@@ -188,8 +186,8 @@ class NodeAgent:
             await self._take_waiting()
 
     async def _fits(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether this node accepts the pod. If not, the pod waits for a change of the node, and its status says
-        why.
+        """Return whether this node accepts the pod. If not, the pod waits for a change of the node, and its status has
+        the reason.
         """
         uid = manifest["metadata"]["uid"]
         problem = refusal(self._node_object, manifest, self._placed.values()) if self._node_object is not None else None
@@ -222,9 +220,9 @@ class NodeAgent:
         return PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
 
     async def _tolerantly(self, request: Awaitable[None], pod: str) -> None:
-        """Await a request about one pod; log it if the API refuses it, so that the other pods need not wait.
+        """Await a request about one pod. If the API refuses it, log that, so that the other pods need not wait.
 
-        An unreachable API raises, and all pods are listed again soon.
+        Raises ClusterProblem if the API cannot be reached; all pods are then listed again soon.
         """
         try:
             await request
@@ -292,7 +290,9 @@ class NodeAgent:
         return replace(state, containers=tuple(containers))
 
     async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
-        """Report in the pod's status why it will never run here, once per reason; release it when it is deleted."""
+        """Report in the pod's status why it can never run here, once per reason; finish its deletion when it is
+        deleted.
+        """
         pod = self._without_containers(manifest)
         if manifest["metadata"].get("deletionTimestamp"):
             await self._cluster.finish_deletion(pod)
@@ -351,5 +351,5 @@ class NodeAgent:
 
 
 def pod_name(manifest: Mapping[str, Any]) -> str:
-    """`namespace/name`, for messages to people."""
+    """Return `namespace/name`, for messages."""
     return f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"

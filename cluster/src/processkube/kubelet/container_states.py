@@ -1,6 +1,6 @@
-"""The kubelet's knowledge of containers and pods, and how each event changes it.
+"""The kubelet's state of containers and pods, and how each event changes it.
 
-Pure; the state file holds these classes as they are.
+Pure; the state file holds these classes unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -28,11 +28,15 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerState:
-    """One container.
+    """The state of one container.
 
-    If `process` is set, the container runs. Otherwise it waits until `start_at` (monotonic) to be started, or has ended
-    for good (`ended`). `stop_at` is the time at which its stop began, `hook_runs` says that its preStop hook still
-    delays the signal, `killed` that it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
+    `process`: the running process; None if the container does not run.
+    `start_at`: the time (monotonic) at which a container that does not run is started.
+    `ended`: it has ended and is not started again.
+    `stop_at`: the time at which its stop began.
+    `hook_runs`: its preStop hook still delays the signal.
+    `killed`: it got SIGKILL.
+    `waiting_reason`, `waiting_message`: why it does not run.
     """
 
     name: str
@@ -60,7 +64,7 @@ class ContainerState:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the container has ended successfully and for good."""
+        """Whether the container has ended successfully and is not started again."""
         return self.ended and self.last is not None and self.last.exit_code == 0
 
     @property
@@ -71,7 +75,9 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """One pod on this node: its address (kept while it lives) and its containers, in the order of the spec."""
+    """One pod on this node: its address, which stays the same while it lives, and its containers in the order of the
+    spec.
+    """
 
     uid: str
     namespace: str
@@ -132,7 +138,7 @@ def after_refusal(state: ContainerState, *, reason: str, message: str, now: floa
 
 
 def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: bool, detail: str, now: float) -> ContainerState:
-    """Return the state after one of the probes `startup`, `readiness` and `liveness` was answered."""
+    """Return the state after a result of one of the probes `startup`, `readiness` and `liveness`."""
     known = {
         "startup": (state.startup, spec.startup),
         "readiness": (state.readiness, spec.readiness),
@@ -191,9 +197,10 @@ def after_exit(
 
 
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
-    """Return the state after the kubelet itself was restarted.
+    """Return the state after a restart of the kubelet.
 
-    Verdicts of probes stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
+    The verdicts of probes are kept. Probes in progress are lost and run again, and a preStop hook in progress starts
+    again.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

@@ -1,6 +1,6 @@
-"""Decides what to do now for one pod, pure and total.
+"""Decides the next actions for one pod. Pure, and defined for every state.
 
-The agent carries out the decision, records the result, and asks again.
+The agent carries out the actions, records the result, and asks again.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from processkube.kubelet.probe_specs import ProbeSpec
 from processkube.kubelet.probe_states import ProbeState, is_due
 
 IDLE_SECONDS = 60.0
-"""The longest time in seconds until a pod is checked again, in case an event was missed."""
+"""Maximum number of seconds until a pod is checked again, in case an event was missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class AskProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopContainer:
-    """The action to ask the process to end (SIGTERM); `why` is for people."""
+    """The action to ask the process to end (SIGTERM); `why` is a text for messages."""
 
     container: str
     why: str
@@ -47,8 +47,8 @@ class KillContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """The action to delete the pod's object for good and forget the pod, because none of its processes runs
-    any more.
+    """The action to delete the pod's object permanently and forget the pod, because none of its processes runs any
+    more.
     """
 
 

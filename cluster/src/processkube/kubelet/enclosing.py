@@ -1,4 +1,4 @@
-"""Command lines that run a command in a container's namespaces."""
+"""Builds command lines that run a command in a container's namespaces."""
 
 import json
 import subprocess
@@ -38,7 +38,9 @@ def enclosing(
     folder: str,
     mounts: Sequence[FileMount],
 ) -> tuple[str, ...]:
-    """Return the beginning of a command line that runs its rest enclosed; this Python's own files stay visible."""
+    """Return the beginning of a command line. What is appended to it runs enclosed; the files of this Python stay
+    visible.
+    """
     plan = {
         "user": user,
         "group": group,
@@ -53,13 +55,15 @@ def enclosing(
 
 
 def _installation() -> list[str]:
-    """Return the folders from which this Python runs; for a checkout the whole checkout, because its migrations are
-    beside the packages.
+    """Return the folders from which this Python runs. For a checkout this is the whole checkout, because its migrations
+    are beside the packages.
     """
     checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
     return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})
 
 
 def joining(*, python: str, pid: int, folder: str) -> tuple[str, ...]:
-    """Return the beginning of a command line that runs its rest in the namespaces of the enclosed process `pid`."""
+    """Return the beginning of a command line. What is appended to it runs in the namespaces of the enclosed process
+    `pid`.
+    """
     return (python, "-I", "-S", _ENCLOSURE, json.dumps({"join": pid, "folder": folder}))

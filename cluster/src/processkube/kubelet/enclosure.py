@@ -94,7 +94,7 @@ def _furnish(plan: dict[str, Any]) -> None:
 
 
 def _show_with_gaps(host: str, here: str, gaps: list[list[str]]) -> None:
-    """Make the folder `here` show the content of `host`, without the paths `gaps`, at which something else will be
+    """Make the folder `here` show the content of `host`, except the paths `gaps`, to which something else will be
     bound.
     """
     below: dict[str, list[list[str]]] = {}
@@ -117,7 +117,7 @@ def _show(source: str, target: str) -> None:
 
 
 def _place(source: str, target: str) -> None:
-    """Bind a folder or file at a path, which is made if necessary."""
+    """Bind a folder or file to a path, which is created if necessary."""
     _make_room(source, target)
     _mount(source, target, None, _BIND | _RECURSIVE if os.path.isdir(source) else _BIND)  # noqa: PTH112
 

@@ -1,6 +1,6 @@
 """Expands `$(NAME)` in commands, arguments and values as Kubernetes does.
 
-Unknown names stay as they are; `$$(NAME)` gives the text `$(NAME)`.
+Unknown names stay unchanged; `$$(NAME)` becomes the text `$(NAME)`.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""The files in which pods find the addresses of Services: one file in the form of /etc/hosts for each namespace.
+"""The hosts files by which pods resolve the names of Services: one file in the format of /etc/hosts for each namespace.
 
-The kubelet shows the file to its pods as their /etc/hosts; the service proxy, which knows the Services, rewrites it.
+The kubelet mounts the file in its pods as /etc/hosts; the service proxy, which knows the Services, rewrites it.
 """
 
 import os
@@ -10,7 +10,7 @@ BEGINNING = "127.0.0.1 localhost\n"
 
 
 def hosts_file(state_dir: Path, namespace: str) -> Path:
-    """Return the file of a namespace, which is made if necessary."""
+    """Return the path of a namespace's hosts file, which is created if necessary."""
     path = state_dir / "hosts" / namespace
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def hosts_file(state_dir: Path, namespace: str) -> Path:
 def rewrite(path: Path, text: str) -> None:
     """Replace the contents in place, because pods have this very file mounted. A reader sees the old or the new text.
 
-    Blank lines replace the rest of a longer old text until the file is cut.
+    If the old text is longer, blank lines replace its end until the file is truncated.
     """
     content = text.encode()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,7 +1,6 @@
-"""The contents of images, and the command lines that their containers become.
+"""The catalogue of images: which program of this machine runs in place of a container's image and command.
 
-There is no container runtime: an image is an entry of a catalogue that the kubelet is given, and its programs are those
-of this machine. Registry, tag and digest are ignored: whatever version is named, the installed one runs.
+There is no container runtime. Registry, tag and digest are ignored: whatever version is named, the installed one runs.
 """
 
 import importlib
@@ -22,13 +21,15 @@ _OWN_ADDRESSES = frozenset({_EVERY_ADDRESS, "127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image. `command` is its own; `programs` gives the command line behind each of its programs.
+    """One image.
 
-    In programs `{python}` is the Python that runs the kubelet, `{folder}` that Python's folder, and other names in
-    braces are looked up in `places` when a container starts.
-
-    `listens` are arguments that the program gets unless the command has them: there `{address}` is the pod's.
-    `variables` are its environment. It runs as `user` unless the manifest says otherwise; `stop_signal` asks it to end.
+    `command`: the image's own command.
+    `programs`: the command line for each of its programs. `{python}` is the Python that runs the kubelet, `{folder}`
+    that Python's folder; other names in braces are looked up in `places` when a container starts.
+    `listens`: arguments that are added unless the command has them; `{address}` is the pod's address.
+    `variables`: its environment.
+    `user`: the user as which it runs, unless the manifest names another.
+    `stop_signal`: the signal that asks it to end.
     """
 
     command: tuple[str, ...]
@@ -42,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """The images that a kubelet has, by repository; `remedy` says what to do about an image that it does not have."""
+    """The images of a kubelet, by repository. `remedy`: what a person can do if an image is not among them."""
 
     images: Mapping[str, Image]
     remedy: str = "use a real cluster for this image"
@@ -73,7 +74,7 @@ class Catalogue:
     def command_within(self, container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
         """Return the command line of a probe or hook in a running container. Raises PodRefused.
 
-        The loopback address in it is replaced by the pod's address.
+        The pod's address takes the place of the loopback address in it.
         """
         line = _program_line(self.image_of(container), command, python=python, where=container.image)
         return _at_own_address(line, _OWN_ADDRESSES, pod_ip)
@@ -133,12 +134,12 @@ def _program_line(image: Image, command: tuple[str, ...], *, python: str, where:
 
 
 def own_addresses(variables: Mapping[str, str], pod_ip: str) -> dict[str, str]:
-    """Return a container's environment with the pod's address for every address, as in its command line."""
+    """Return a container's environment in which the pod's address replaces addresses that mean the pod itself."""
     return {name: pod_ip if value == _EVERY_ADDRESS else value for name, value in variables.items()}
 
 
 def _at_own_address(line: tuple[str, ...], addresses: "frozenset[str] | set[str]", pod_ip: str) -> tuple[str, ...]:
-    """Return the line with the pod's address in place of addresses that mean the pod itself.
+    """Return the command line in which the pod's address replaces addresses that mean the pod itself.
 
     Pods share the machine's network, each with an address of its own: two pods that listened on every address would
     collide.

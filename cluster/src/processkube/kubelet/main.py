@@ -28,7 +28,7 @@ DEFAULT_NODE = "sandbox"
 
 
 async def serve(kubeconfig: Path, state_dir: Path, node: str, images: Catalogue, inherited: tuple[str, ...]) -> None:
-    """Run until SIGTERM or SIGINT. Raises ProcesskubeError when the kubelet cannot begin."""
+    """Run until SIGTERM or SIGINT. Raises ProcesskubeError if the kubelet cannot start."""
     connection = read_kubeconfig(kubeconfig)
     logs = state_dir / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The parts of a Pod's manifest that the kubelet needs, typed.
 
-A part that it cannot honour is refused with a reason, never ignored.
+A pod with a part that it does not support is refused with a reason; no part is silently ignored.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from processkube.kubelet.volume_specs import MountSpec, VolumeSpec, read_mounts,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHook:
-    """The preStop hook: a pause, or a command in the container, before the container is asked to end."""
+    """The preStop hook, which runs before the container is asked to end: a pause, or a command in the container."""
 
     sleep_seconds: float = 0.0
     command: tuple[str, ...] = ()
@@ -23,9 +23,9 @@ class StopHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container; `command` replaces the image's entry point, `env` and `env_from` are as written in the manifest.
+    """One container. `command` replaces the image's entry point; `env` and `env_from` are unchanged from the manifest.
 
-    It runs as `user` and `group`; None stands for the user who started processkube.
+    `user`, `group`: the ids with which it runs; None = those of the user who started processkube.
     """
 
     name: str

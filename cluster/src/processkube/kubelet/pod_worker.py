@@ -1,6 +1,6 @@
-"""Runs one pod on the node: asks `decide`, carries out the actions, and reports to the API.
+"""Runs one pod on the node: calls `decide`, carries out the actions, and reports to the API.
 
-Each pod has one task; errors of the API are retried.
+Each pod has one task; failed requests to the API are repeated.
 """
 
 import asyncio
@@ -84,8 +84,8 @@ class PodWorker:
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
         """Use a changed object: a deletion may have been requested, or another client has written a condition.
 
-        If the API shows another readiness than the reported one, it counted the node as lost: everything is reported
-        again.
+        If the API's readiness differs from the reported one, the API has counted the node as lost: then report
+        everything again.
         """
         self.pod = pod
         self._manifest = manifest
@@ -275,7 +275,7 @@ class PodWorker:
     async def report(self) -> float:
         """Report the changes to the API.
 
-        Returns the time of the next attempt (monotonic); infinity when nothing is left to report.
+        Return the time (monotonic) of the next attempt; infinity if nothing is left to report.
         """
         if self._abandoned:
             return float("inf")
@@ -298,8 +298,8 @@ class PodWorker:
         return float("inf")
 
     async def _finish(self) -> bool:
-        """Report the pod's last phase and delete the object for good; return False when the API is away and the
-        deletion must be tried again.
+        """Report the pod's last phase and delete the object permanently. Return False if the API cannot be reached and
+        the deletion must be tried again.
         """
         if not self._abandoned:
             await self.report()

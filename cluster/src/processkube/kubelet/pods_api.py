@@ -47,7 +47,7 @@ class PodsApi:
         await self._client.request("PATCH", f"/api/v1/nodes/{self._node}/status", {"status": status}, content_type=STRATEGIC_PATCH)
 
     async def is_shown_ready(self) -> bool:
-        """Return whether the Node is in the API and Ready there. After a silence of this kubelet it is not."""
+        """Return whether the API shows the Node as Ready. It does not after this kubelet was silent for too long."""
         try:
             node = await self._client.request("GET", f"/api/v1/nodes/{self._node}")
         except ClusterProblem as problem:
@@ -58,7 +58,9 @@ class PodsApi:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     async def renew_lease(self, stamp: str) -> None:
-        """Report that the node lives; creates the Lease and its namespace when they are missing."""
+        """Renew the node's Lease, which shows that the node is alive; create it and its namespace if they are
+        missing.
+        """
         spec = {"holderIdentity": self._node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp}
         try:
             await self._client.request("PATCH", f"{LEASES}/{self._node}", {"spec": spec}, content_type=STRATEGIC_PATCH)
@@ -96,7 +98,7 @@ class PodsApi:
         await self._client.request("POST", f"{pod_path(pod)}/binding", body)
 
     async def patch_status(self, pod: PodSpec, status: Document, *, of_version: str | None = None) -> None:
-        """Report the pod's status; the uid in the patch keeps it from reaching a new pod of the same name. With
+        """Report the pod's status. The uid in the patch prevents that it is applied to a new pod of the same name. With
         `of_version` the patch is refused (409) once the pod has another resource version.
 
         A condition without a reason removes its old reason, because the patch merges it with the old condition.
@@ -107,7 +109,7 @@ class PodsApi:
         await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
 
     async def finish_deletion(self, pod: PodSpec) -> None:
-        """Remove the pod object for good; it is not an error if the pod is gone or replaced already."""
+        """Remove the pod object permanently. It is not an error if the pod is gone, or another has its name."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         try:
             await self._client.request("DELETE", pod_path(pod), body)
@@ -175,7 +177,7 @@ class PodsApi:
         self._events.put_nowait((pod.namespace, event))
 
     async def send_events(self) -> None:
-        """Send the queued events, and wait while the API is away. Never returns."""
+        """Send the queued events; wait while the API cannot be reached. Never returns."""
         while True:
             namespace, event = await self._events.get()
             while True:

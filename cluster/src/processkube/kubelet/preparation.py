@@ -44,8 +44,9 @@ class PreparedCommand:
 class Installation:
     """What the node needs to run pods.
 
-    `images` is the node's catalogue, `server` and `authority` are the Kubernetes API's address and certificate, as pods
-    see them; `can_enclose` says whether this machine allows a process to make its own namespaces.
+    `images`: the node's catalogue of images.
+    `server`, `authority`: the Kubernetes API's address and certificate, as pods see them.
+    `can_enclose`: whether this machine allows a process to make its own namespaces.
     """
 
     node: str
@@ -65,11 +66,11 @@ class Preparation:
         self._here = installation
         self._folders = VolumeFolders(installation.state_dir)
         self._known: dict[tuple[str, str], Mapping[str, str]] = {}
-        """Environments of containers, keyed by pod's uid and container's name."""
+        """By the pod's uid and the container's name: the environment of the container."""
 
     async def start(self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str) -> PreparedCommand:
         """Return the command that starts the container. Raises PodRefused for a missing image or program,
-        ClusterProblem when the API is away.
+        ClusterProblem if the API cannot be reached.
         """
         own = self._here.images.variables_of(container, pod_ip=pod_ip)
         if container.is_enclosed and not self._here.can_enclose:
@@ -154,7 +155,7 @@ class Preparation:
                 write_files(folder, [VolumeFile(path=token.path, content=text.encode(), mode=volume.mode)])
 
     async def _enclosing(self, pod: PodSpec, container: ContainerSpec) -> tuple[str, ...]:
-        """Return the beginning of a command line that runs its rest as the container."""
+        """Return the beginning of a command line. What is appended to it runs in the container's namespaces."""
         volumes = {volume.name: volume for volume in pod.volumes}
         mounts = [FileMount(source=hosts_file(self._here.state_dir, pod.namespace), path="/etc/hosts", read_only=True)]
         own = self._folders.of_image(pod.uid, container.name)

@@ -11,8 +11,8 @@ from processkube.kubelet.refusals import bad_configuration
 class ProbeSpec:
     """One probe; times in seconds.
 
-    If it has a `command`, the command runs in the container. Otherwise the probe asks `port`: by HTTP if there is a
-    `path`, over TLS if `tls`; without a path a TCP connection is enough. If `host` is None, it asks the pod's address.
+    If it has a `command`, the command runs in the container. Otherwise the probe connects to `port`: by HTTP if there
+    is a `path`, over TLS if `tls`; without a path a TCP connection is enough. `host`: None = the pod's address.
     """
 
     port: int = 0

@@ -1,4 +1,4 @@
-"""Turns the answers of a probe into a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
+"""Turns the results of a probe into a verdict, by thresholds and periods. Pure; times are monotonic seconds."""
 
 from dataclasses import dataclass, replace
 
@@ -7,9 +7,10 @@ from processkube.kubelet.probe_specs import ProbeSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeState:
-    """One probe's history since its container was last started.
+    """The results of one probe since its container was last started.
 
-    `passed` is the verdict, None before the first; `asking` is true while an answer is awaited.
+    `passed`: the verdict; None before the first.
+    `asking`: whether a result is awaited.
     """
 
     next_at: float
@@ -26,14 +27,14 @@ def begin(spec: ProbeSpec, now: float) -> ProbeState:
 
 
 def is_due(state: ProbeState, spec: ProbeSpec, now: float) -> bool:
-    """Return whether to ask now; a time in the far future (the clock restarted with the machine) counts as due."""
+    """Return whether the probe is due. A time in the far future counts as due: the monotonic clock has started again
+    with the machine.
+    """
     return not state.asking and (state.next_at <= now or state.next_at > now + spec.initial_delay + spec.period)
 
 
 def observe(state: ProbeState, spec: ProbeSpec, *, ok: bool, detail: str, now: float) -> ProbeState:
-    """Return the state after an answer. The verdict changes only when a threshold of consecutive equal answers is
-    reached.
-    """
+    """Return the state after a result. The verdict changes only after a threshold of consecutive equal results."""
     successes = state.successes + 1 if ok else 0
     failures = 0 if ok else state.failures + 1
     passed = state.passed

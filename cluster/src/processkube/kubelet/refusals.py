@@ -1,4 +1,4 @@
-"""Refusals of pods that this kubelet cannot run, in the words of the pod's status."""
+"""Refusals of pods that this kubelet cannot run, with the reason and message for the pod's status."""
 
 
 class PodRefused(Exception):

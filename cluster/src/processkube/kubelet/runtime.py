@@ -25,7 +25,7 @@ credentials.
 class Exit:
     """The end of a process.
 
-    The exit code is 255, with a message, for a process that was not our child: its real code cannot be known.
+    The exit code is 255, with a message, for a process that was not a child of this kubelet: its real code is unknown.
     """
 
     exit_code: int
@@ -72,8 +72,8 @@ class ProcessRuntime:
         return identity_of(child.pid) or ProcessIdentity(pid=child.pid, started_ticks=-1)
 
     async def run(self, command: Sequence[str], variables: Mapping[str, str], timeout_seconds: float) -> ProbeAnswer:
-        """Run a command to its end. The result is a success if the exit code is 0; otherwise the output's last line
-        explains the failure.
+        """Run a command to its end. The result is a success if the exit code is 0; otherwise it has the last line of
+        the output as the explanation.
         """
         try:
             child = await asyncio.create_subprocess_exec(
@@ -99,7 +99,7 @@ class ProcessRuntime:
         return ProbeAnswer(ok=child.returncode == 0, detail=lines[-1] if lines else f"exit code {child.returncode}")
 
     async def wait(self, process: ProcessIdentity) -> Exit:
-        """Return when the process has ended, also when an earlier kubelet started it."""
+        """Return when the process has ended, even if an earlier kubelet started it."""
         await until_end(process)
         child = self._children.pop(process.pid, None)
         if child is None:
@@ -116,7 +116,7 @@ class ProcessRuntime:
         send_signal(process, signal.SIGKILL, group=True)
 
     def keep_previous_log(self, namespace: str, name: str) -> None:
-        """Move the log so far to that of the previous container; a new log begins."""
+        """Move the current log to the log of the previous container; a new log begins."""
         with contextlib.suppress(FileNotFoundError):
             self.log_path(namespace, name).replace(self._previous(namespace, name))
 
@@ -129,9 +129,10 @@ class ProcessRuntime:
         self._previous(namespace, name).unlink(missing_ok=True)
 
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
-        """Cut log files that grew over the limit down to their last part. Never returns.
+        """Cut log files that exceed the limit down to their last part. Never returns.
 
-        A line is lost only if it is written between the last look at the file's end and the cut, which follows at once.
+        A line is lost only if it is written between the last check of the file's end and the cut, which follows at
+        once.
         """
         while True:
             await asyncio.sleep(every_seconds)

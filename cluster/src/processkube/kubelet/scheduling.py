@@ -15,12 +15,12 @@ _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 """The taint that a pod must tolerate to be placed on a cordoned node."""
 _NEVER = "Preemption is not helpful for scheduling."
 _NOT_NOW = "No preemption victims found for incoming pod."
-"""Part of the message if the pod could fit once other pods end: no pod is ever ended for another here."""
+"""Part of the message if the pod could fit once other pods end; this scheduler never ends a pod for another."""
 
 
 def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> str | None:
-    """Return why the only node cannot accept the pod, in the words of the condition PodScheduled; None = it can.
-    `others` are the pods on the node.
+    """Return why the only node cannot accept the pod, as the message of the condition PodScheduled; None if it can.
+    `others`: the pods on the node.
     """
     spec, present = pod["spec"], [other["spec"] for other in others]
     reason, preemption = _of_the_node(node, spec), _NEVER
@@ -54,8 +54,8 @@ def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None
 
 
 def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: Iterable[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """Return the first device of which the node has too few (None if it has enough), and the message whether it could
-    be free later.
+    """Return the first device of which the node has too few (None if it has enough), and the message about whether it
+    could become free later.
     """
     total = {name: int(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items() if _is_device(name)}
     used: Counter[str] = sum((_devices(other) for other in present), Counter())
@@ -66,8 +66,8 @@ def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: I
 
 
 def _devices(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return the devices that a pod asks for: the sum over its containers, but at least what an init
-    container needs.
+    """Return the number of each device that a pod requests: the sum over its containers, but at least what an init
+    container requests.
     """
     wanted = _sum_of(spec.get("containers") or ())
     for container in spec.get("initContainers") or ():
@@ -85,7 +85,9 @@ def _sum_of(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _is_device(name: str) -> bool:
-    """Return whether a resource is counted in whole pieces: it has a domain that is not Kubernetes' own."""
+    """Return whether a resource is a device: it has a domain that is not Kubernetes' own, and is counted in whole
+    pieces.
+    """
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
 
 

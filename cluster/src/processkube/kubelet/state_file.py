@@ -20,9 +20,9 @@ class Memory:
 
 
 def load(path: Path) -> Memory:
-    """Read the memory of the last kubelet; an empty memory when the file is missing or damaged.
+    """Read the memory of the last kubelet; an empty memory if the file is missing or damaged.
 
-    In that case the processes are found by their mark.
+    With an empty memory, processes of earlier pods are found by their mark.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Memory)

@@ -1,4 +1,4 @@
-"""Makes a pod's status as the API shows it from the kubelet's state. Pure; `stamp` is the present time in RFC 3339."""
+"""Makes a pod's status for the API from the kubelet's state. Pure; `stamp` is the current time in RFC 3339."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from processkube.kubelet.pod_specs import PodSpec
 HOST_IP = "127.0.0.1"
 _ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 _CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
-"""The reasons for which a container that was not started waits; in a pod with init containers, it waits for the init
+"""The reasons why a container that was never started waits. The second one is for a container that waits for the init
 containers before it.
 """
 
@@ -17,7 +17,8 @@ containers before it.
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
     """Return the complete status of a pod.
 
-    Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
+    Unchanged conditions keep their transition time from `previous`; the conditions for readiness gates are read from
+    `live`.
     """
     is_over = is_terminated(pod, state)
     phase = _phase(pod, state)

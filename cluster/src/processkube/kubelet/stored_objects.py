@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps of a pod's namespace, in their state when its container started. Pure."""
+"""Secrets and ConfigMaps of a pod's namespace, in their state at the start of its container. Pure."""
 
 import base64
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ class VolumeFolders:
         self._claims = root / "claims"
 
     def stage(self, uid: str) -> Path:
-        """Return an empty folder in which the pod's root is assembled; it is made if necessary."""
+        """Return an empty folder in which the pod's root file system is assembled; it is created if necessary."""
         return _made(self._pods / uid / "root")
 
     def of_volume(self, uid: str, name: str) -> Path:

@@ -91,7 +91,7 @@ def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[M
 
 
 def mounts_token(spec: Mapping[str, Any]) -> bool:
-    """Return whether the pod gets a token of its service account: only a pod that asks for a token does here, because
+    """Return whether the pod gets a token of its service account. It gets one only if its spec asks for it, because
     engines need none.
     """
     return spec.get("automountServiceAccountToken") is True

@@ -45,7 +45,9 @@ def _kept_port(file: Path) -> int:
 
 @contextmanager
 def _locked(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the store, because only one server may write it; the lock ends with the process in any case."""
+    """Hold the lock of the store while the block runs, because only one server may write it. It is also released when
+    the process ends.
+    """
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / "lock").open("w") as file:
         try:

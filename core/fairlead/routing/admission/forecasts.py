@@ -1,10 +1,10 @@
-"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant. The forecast counts the requests
-that decode now and those whose prefill will have finished by that instant.
+"""Mooncake's system-level forecast: the mean decode load of a pool at a future time. The forecast counts the requests
+that decode now and those whose prefill will have finished by that time.
 
-Requests that finish prefilling by the instant are spread evenly over the decode instances, and the measured lifetimes
-say how many decodes will have ended. (The paper assumes that every decode lasts the same time; otherwise that
-assumption forgets all decodes that are older than the mean.) As a step's time is linear in context tokens and requests,
-the mean over instances needs only the totals.
+Requests that finish prefilling by then are spread evenly over the decode instances. The measured lifetimes of decodes
+say how many decodes will have ended. (The paper assumes instead that every decode lasts the mean time; a decode older
+than the mean would then no longer be counted.) A decode step's time is linear in context tokens and requests, so the
+mean over instances needs only the totals.
 """
 
 from collections.abc import Iterator
@@ -19,14 +19,16 @@ FIRST_SLOTS = 256
 
 
 class DecodeForecast:
-    """Running and expected decodes, by the time each began or is expected to begin. Times are Unix seconds."""
+    """Requests that decode now or are expected to decode, each with the time at which its decode began or is expected
+    to begin. Times are Unix seconds.
+    """
 
     def __init__(self, decode_seconds: float = 20.0) -> None:
         self._lifetimes = DecodeLifetimes(decode_seconds)
         self._began = np.full(FIRST_SLOTS, inf)
         """When the request in each slot began to decode; infinite if it has not."""
         self._expected = np.full(FIRST_SLOTS, inf)
-        """When the request in each slot is expected to decode; infinite if none is expected."""
+        """When the request in each slot is expected to begin decoding; infinite if it is not expected to."""
         self._tokens = np.zeros(FIRST_SLOTS)
         self._slots: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))
@@ -36,11 +38,13 @@ class DecodeForecast:
 
     @property
     def decode_seconds(self) -> float:
-        """Mean duration of a decode, in seconds; measured."""
+        """Mean measured duration of a decode, from first token to end, in seconds."""
         return self._lifetimes.mean_seconds
 
     def expect(self, request_id: str, at: float, tokens: int) -> None:
-        """Expect the request's first token at `at`; call again when that changes."""
+        """Record that the request's first token is expected at `at` (Unix seconds). A further call replaces the
+        expectation.
+        """
         slot = self._slot(request_id)
         self._expected[slot] = at
         self._began[slot] = inf
@@ -54,8 +58,8 @@ class DecodeForecast:
         self._tokens[slot] = tokens
 
     def end(self, request_id: str, now: float, *, finished: bool) -> None:
-        """Record that the request has ended. The duration of a `finished` decode joins the measured durations. Unknown
-        ids are ignored.
+        """Record that the request has ended. If its decode finished (`finished`), its duration becomes a measured
+        duration. Unknown ids are ignored.
         """
         slot = self._slots.pop(request_id, None)
         if slot is None:
@@ -66,12 +70,12 @@ class DecodeForecast:
         self._free.append(slot)
 
     def forget_older(self, now: float) -> None:
-        """Forget lifetimes that were observed too long ago."""
+        """Forget the measured decode durations if the last of them is too old."""
         self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:
-        """Return the number of requests expected to decode at `at` (not before now) and their context tokens, over the
-        whole pool.
+        """Return the number of requests expected to decode at the time `at` (not before `now`), and the sum of their
+        context tokens. Both are totals over the whole pool.
         """
         decoding, coming = self._began <= now, self._expected <= at
         stay = self._lifetimes.remaining(now - self._began[decoding], at - now)
@@ -81,8 +85,8 @@ class DecodeForecast:
         return float(stay.sum() + come.sum()), float(tokens)
 
     def load_at(self, at: float, now: float, view: PoolView) -> float:
-        """Return the mean decode load of the pool at `at`: 0 if probably nothing decodes then, infinite if no instance
-        decodes.
+        """Return the pool's mean decode load at the time `at`: 0 if no request is expected to decode then, infinite if
+        the pool has no instance that decodes.
         """
         instances = len(view.decode_candidates())
         if not instances:

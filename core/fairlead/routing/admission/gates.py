@@ -1,17 +1,18 @@
-"""Gates: the early rejection modes of a pool, asked when a request arrives and again when its prompt is computed.
+"""Gates: the early rejection modes of a pool. A gate is called when a request arrives, and again when its prompt has
+been computed.
 
     Disabled     refuses nothing
     Load         at arrival: no instance meets the TTFT SLO, or no instance meets the TPOT SLO at its present load
-    Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
-    AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done, and wasted, before its
-    decode instance gets it (Mooncake's baseline)
+    Predicted    at arrival: as `Load` for TTFT; for TPOT by the decode load predicted for the start of its decode
+    AfterPrefill at arrival for TTFT only; for the decode load after the prefill, which is wasted if the request is
+    refused then (Mooncake's baseline)
 
-A gate refuses a request if the load is above `headroom`; at arrival, the request's priority class may use only its
+A gate refuses a request if the load is above `headroom`. At arrival, the request's priority class may use only its
 share of `headroom`. Decode loads refuse nothing while an instance is idle. The duration of decode steps comes from the
-table's modelled facts; a real pool has no such facts, so its gates learn the duration from finished requests. Until it
-is known, decode loads are 0.
+table's modelled facts; a real pool has no such facts, so its gates measure the duration on finished requests. Decode
+loads are 0 until the duration is known.
 
-A refusal by a gate rests on estimates. It does not stand while an instance is idle, whichever gate it comes from
+A gate refuses by estimates only. Its refusal is dropped while an instance is idle, whichever gate refused
 (`fairlead.routing.scheduling.trying`).
 """
 
@@ -32,10 +33,10 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
 LEAST_TOLD_SECONDS = 0.05
-"""The shortest time in seconds that a sentence mentions; shorter times would be shown as 0.0 s."""
+"""The shortest time, in seconds, that a refusal's message mentions; a shorter time would be printed as 0.0 s."""
 
 DECODE_SECONDS = 20.0
-"""Assumed seconds of a decode while no forecast has measured it."""
+"""Assumed duration of a decode, in seconds, where no forecast has measured it."""
 
 
 class Gate(Protocol):
@@ -43,26 +44,28 @@ class Gate(Protocol):
 
     @property
     def forecast(self) -> DecodeForecast | None:
-        """The forecast that the gate needs kept up to date, if any."""
+        """The forecast that the scheduler must keep up to date for this gate; None if the gate uses no forecast."""
 
     @property
     def weighs_decode(self) -> bool:
-        """Whether the gate needs measured decode times."""
+        """Whether the gate needs measured durations of decode steps."""
 
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """A refusal, or None to admit.
+        """Return a refusal of a request that arrives, or None to admit it.
 
-        `ttft_seconds` is predicted for the instance chosen: if that is in time, no other instance is considered.
-        `share` (0-1] is the part of the limits that the request's class may use. `view` has the instances that may
-        serve the request, `pool` all instances if there are more.
+        `ttft_seconds` is the TTFT predicted on the chosen instance; if it meets the SLO, no other instance is
+        considered. `share` (0-1] is the part of the limits that the request's priority class may use. `view` has the
+        instances that may serve the request; `pool` has all instances of the pool, if there are more.
         """
 
     def decoding(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """Do the part of `at_arrival` that concerns decoding."""
+        """Return a refusal if the decode load does not allow the request, as `at_arrival` does; None to admit it. TTFTs
+        are not checked.
+        """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         """Return a refusal if the load of the decode instance no longer allows this request, whose prefill is complete;
@@ -71,7 +74,7 @@ class Gate(Protocol):
 
 
 class DisabledGate:
-    """Refuses nothing."""
+    """The gate that refuses nothing."""
 
     forecast: DecodeForecast | None = None
     weighs_decode = False
@@ -91,7 +94,7 @@ class DisabledGate:
 
 
 class LoadGate(DisabledGate):
-    """Mooncake's early rejection, by present loads."""
+    """Mooncake's early rejection: refuses by the present prefill and decode loads."""
 
     weighs_decode = True
 
@@ -109,8 +112,8 @@ class LoadGate(DisabledGate):
 
 
 class PredictedGate(DisabledGate):
-    """Mooncake's early rejection with prediction: by the decode load expected when the request would begin to
-    decode.
+    """Mooncake's early rejection with prediction: refuses by the decode load that is predicted for when the request
+    would begin to decode.
     """
 
     weighs_decode = True
@@ -135,7 +138,7 @@ class PredictedGate(DisabledGate):
 
 
 class AfterPrefillGate(DisabledGate):
-    """Mooncake's baseline: checks the decode load only after the prefill."""
+    """Mooncake's baseline: checks the decode load only after the request's prefill."""
 
     weighs_decode = True
 
@@ -159,17 +162,18 @@ _GATES: dict[str, Callable[[], Gate]] = {
 
 
 def build_gate(mode: str) -> Gate:
-    """The gate of a mode. Raises UnknownName."""
+    """Return the gate of an early rejection mode. Raises UnknownName for an unknown mode."""
     if mode not in _GATES:
         raise UnknownName("early rejection mode", mode, tuple(_GATES))
     return _GATES[mode]()
 
 
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
-    """A refusal if even the best candidate is predicted to exceed the limit, else None.
+    """Return a refusal if even the best candidate's predicted TTFT exceeds the limit, else None.
 
-    A limit of less than the SLO does not apply while an instance has nothing to prefill, because a long prompt is not
-    load. Nothing is refused until the instances' speed has been observed: a declared speed may be wrong by any factor.
+    A limit below the SLO does not apply while an instance has nothing to prefill: then only the prompt's length makes
+    it slow, not the load. Nothing is refused until the instances' speed has been measured, because a declared speed may
+    be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:
@@ -198,9 +202,9 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Return whether an instance has nothing to do and may decode. Such an instance is not crowded, whatever step time
-    is predicted for it: if a wrong estimate refused requests on an idle instance, the estimate would never be
-    corrected, and a TPOT target that no engine can meet would stop the pool.
+    """Return whether an instance that may decode has nothing to do. Such an instance is not overloaded, whatever step
+    time is predicted for it. Otherwise a wrong estimate could refuse every request and never be corrected, and a TPOT
+    target that no engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -213,9 +217,9 @@ def crowded_decode(
     reason: RejectionReason = RejectionReason.DECODE_OVERLOADED,
     share: float = 1.0,
 ) -> Refusal | None:
-    """A refusal if the decode load exceeds the limit, else None.
+    """Return a refusal if the decode load exceeds the limit, else None.
 
-    Retry-After is the time until enough decodes have ended to be below the limit.
+    Retry-After is the estimated time until enough decodes have ended to bring the load below the limit.
     """
     limit = share * view.table.early_rejection.headroom
     if load <= limit:
@@ -231,7 +235,7 @@ def crowded_decode(
 
 
 def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal:
-    """A refusal when no decode instance has room for the request's context."""
+    """Return a refusal which says that no decode instance has room for the request's context."""
     return refuse(
         request,
         RejectionReason.DECODE_OVERLOADED,
@@ -241,9 +245,9 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """Return the seconds until some instance should take the request: until the request would be in time on the
-    instance or, if the request is too long for that, until the instance is idle. The remaining length of answers is
-    unknown. Infinite without candidates.
+    """Return the estimated seconds until an instance could meet the TTFT limit for this request. An instance on which
+    the prefill alone exceeds the limit counts from when it is idle. Each instance with running decodes is assumed to
+    need `DECODE_SECONDS` to finish them. Infinite without candidates.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
@@ -252,8 +256,8 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """Name the predicted seconds of waiting prefills that the prediction leaves out because they go after the
-    request.
+    """Return a clause for a refusal's message: the seconds of waiting prefills that the predicted TTFT leaves out
+    because they will be sent after the request. Empty if there are hardly any.
     """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))

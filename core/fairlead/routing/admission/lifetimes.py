@@ -1,8 +1,8 @@
-"""Decode lifetimes, from the last decodes that finished: for requests that decode now, the share that will still decode
-some seconds later.
+"""Decode lifetimes: the durations of the last finished decodes. From them follows which share of the requests that
+decode now will still decode some seconds later.
 
-A single mean time would not do: a request found decoding has outlived the short ones, and requests older than the mean
-still exist. If all decodes last the same time, both methods agree.
+The mean duration alone would not suffice: a request found decoding has already outlived the short decodes, and some
+requests decode longer than the mean. If all decodes last equally long, the mean gives the same result.
 """
 
 from bisect import bisect_left, insort
@@ -14,16 +14,16 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT = 200
-"""Number of finished decodes that are remembered; they start as this many decodes of the assumed time."""
+"""Number of durations that are remembered. At first they are all the assumed duration."""
 
 
 LONGEST_SECONDS = 86_400.0
 MEMORY_SECONDS = 3600.0
-"""Seconds for which remembered decodes count while no further one finishes."""
+"""Seconds after the last finished decode at which all remembered durations are forgotten."""
 
 
 class DecodeLifetimes:
-    """Seconds from first token to end of the last `KEPT` finished decodes."""
+    """The durations of the last `KEPT` finished decodes, in seconds from first token to end."""
 
     def __init__(self, assumed_seconds: float) -> None:
         self._assumed = assumed_seconds
@@ -37,11 +37,11 @@ class DecodeLifetimes:
 
     @property
     def mean_seconds(self) -> float:
-        """The mean of the remembered lifetimes."""
+        """The mean of the remembered durations, in seconds."""
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """Record that a decode finished after this many seconds. Impossible times are ignored, and a longer time than
+        """Record that a decode finished after this many seconds. A negative or infinite time is ignored; a time above
         `LONGEST_SECONDS` counts as `LONGEST_SECONDS`.
         """
         if not 0 <= seconds < inf:
@@ -54,21 +54,22 @@ class DecodeLifetimes:
         self._vector = None
 
     def forget_older(self, now: float) -> None:
-        """Forget all remembered decodes if none has finished for `MEMORY_SECONDS`."""
+        """Forget all remembered durations if no decode has finished for `MEMORY_SECONDS`."""
         if self._observed_at is not None and now - self._observed_at > MEMORY_SECONDS:
             self._begin()
 
     def surviving(self, ages: FloatVector) -> FloatVector:
-        """For each age in seconds, the share of decodes that last at least as long."""
+        """Return, for each age in seconds, the share of remembered decodes that lasted at least that long."""
         if self._vector is None:
             self._vector = np.array(self._ordered)
         share: FloatVector = 1.0 - np.searchsorted(self._vector, ages, side="left") / KEPT
         return share
 
     def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
-        """The share of decodes of these ages (s) that last `seconds` more.
+        """Return, for decodes of each of these ages (seconds), the share expected to last at least `seconds` more.
 
-        A decode older than all remembered ones may end at any time.
+        If an age exceeds all remembered durations, the remaining time is assumed to be exponentially distributed around
+        their mean.
         """
         alive = self.surviving(ages)
         outlived = alive <= 0

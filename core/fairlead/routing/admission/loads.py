@@ -1,8 +1,8 @@
-"""Loads: a predicted latency divided by its SLO, per instance and per pool, as Mooncake uses them for admission. A load
+"""Loads as Mooncake uses them for admission: a predicted latency divided by its SLO, per instance and per pool. A load
 above 1 is overload.
 
-A pool's load for admission is the smallest load of its instances ("can any instance serve it?"); the load shown is the
-mean.
+Admission uses the smallest load of a pool's instances, because one instance that can serve the request is enough. The
+load shown to people is the mean.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoads:
-    """Mean and smallest load of the prefilling and of the decoding instances; decode loads are 0 while decode times are
-    unknown.
+    """The mean and the smallest load of a pool's prefilling instances, and the same for its decoding instances. Decode
+    loads are 0 while decode times are unknown.
     """
 
     prefill_mean: float
@@ -26,14 +26,14 @@ class PoolLoads:
 
 
 def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
-    """The smallest predicted TTFT over all candidates; infinite without candidates."""
+    """Return the smallest TTFT predicted for the request on any candidate, in seconds; infinite without candidates."""
     if not view.candidates():
         return float("inf")
     return float(view.ttft_vector(request, view.hit_vector(request)).min())
 
 
 def decode_load(load: InstanceLoad, view: PoolView) -> float:
-    """Predicted step time of the present decodes of an instance, over the TPOT SLO."""
+    """Return the predicted time of a decode step with the instance's present decodes, divided by the TPOT SLO."""
     return view.step_seconds(load) / view.table.slo.tpot_seconds
 
 
@@ -45,8 +45,8 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 def pool_loads(view: PoolView) -> PoolLoads:
     """Return the present loads of the pool.
 
-    A prefill load is the time that the pending work would take, over the TTFT SLO; without instances loads are
-    infinite.
+    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. A load is infinite
+    if the pool has no instance of that kind.
     """
     slo = view.table.slo.ttft_seconds
     speed = view.prefill_speed

@@ -1,4 +1,4 @@
-"""Refusals, each with a named reason, an HTTP status, a sentence for the client, and a Retry-After."""
+"""Refusals: each has a named reason, an HTTP status, a sentence for the client and a Retry-After."""
 
 from math import ceil
 
@@ -11,11 +11,13 @@ from fairlead.tables import PoolKey, RoutingTable
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
 CLOSED_RETRY_AFTER_SECONDS = 60.0
-"""The Retry-After of a pool without instances if it is not known when the pool will have some."""
+"""The Retry-After, in seconds, of a pool without instances, if it is unknown when the pool will have an instance."""
 
 
 def whole_seconds(seconds: float) -> float:
-    """A Retry-After in whole seconds, rounded up, from 1 to 600; the argument may be infinite."""
+    """Return a Retry-After as whole seconds: the argument rounded up and limited to 1 to 600. The argument may be
+    infinite.
+    """
     return float(ceil(min(max(1.0, seconds), LONGEST_RETRY_AFTER_SECONDS)))
 
 
@@ -27,8 +29,8 @@ def refuse(
     message: str,
     predicted_ttft_seconds: float | None = None,
 ) -> Refusal:
-    """A refusal with the status of its reason: 429 if the pool serves but has no room for this request now, 503 if no
-    instance serves.
+    """Return a refusal with the HTTP status of its reason: 429 if the pool serves but has no room for this request now,
+    503 if no instance serves.
     """
     return Refusal(
         request=request,
@@ -41,27 +43,31 @@ def refuse(
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """429: the queues of all instances that could take this request are full. If tenants take turns (`in_turn`), only
-    those requests of other tenants that go before this request are counted.
+    """Return a 429: the queues of all instances that could take this request are full. If tenants take turns
+    (`in_turn`), only those requests of other tenants that go before this request are counted.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
 
 
 def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: float, drain_seconds: float) -> Refusal:
-    """429: the queue-time limit passed before an instance had room."""
+    """Return a 429: the request waited for the longest allowed time, and no instance had room."""
     message = f"waited {waited_seconds:.1f} s for an instance of pool {pool} to have room"
     return refuse(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
 
 
 def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
-    """500: the pool's policy failed on this request, so no instance was chosen for it; see the router's log."""
+    """Return a 500: the pool's policy failed on this request, so no instance was chosen. The router's log has the
+    error.
+    """
     message = f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how"
     return refuse(request, RejectionReason.POLICY_FAILED, retry_after_seconds=1.0, message=message)
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: on the instance of `load`, other requests that can still be in time go first, so this one will be late."""
+    """Return a 429: on the instance of `load`, other requests that can still meet their TTFT SLO are sent first, so
+    this request will miss its SLO.
+    """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return refuse(
         request,
@@ -72,32 +78,36 @@ def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, n
 
 
 def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float, retry_after_seconds: float) -> Refusal:
-    """503: the pool had no instance to choose for a while."""
+    """Return a 503: the pool has had no candidate for `waited_seconds`."""
     message = f"no instance of pool {pool} accepts requests (waited {waited_seconds:.1f} s for one)"
     return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
 def none_within(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: no instance that may serve this request accepts requests."""
+    """Return a 503: none of the instances that may serve this request accepts requests now."""
     message = f"none of the endpoints that the gateway allows for this request accepts requests of pool {pool}"
     return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
 
 
 def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: float) -> Refusal:
-    """503: the pool has no instance yet, and as many requests as allowed already wait for the first."""
+    """Return a 503: the pool has no instance yet, and the allowed number of requests already waits for its first
+    instance.
+    """
     message = f"no instance of pool {table.pool} accepts requests, and as many as allowed already wait for one"
     return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
 def scaled_to_zero(request: RoutingRequest, table: RoutingTable, now: float) -> Refusal:
-    """503: the pool is scaled to zero, and no request changes that."""
+    """Return a 503: the pool is scaled to zero, and a request does not start it."""
     message, retry_after = why_closed(table, now)
     reason = RejectionReason.SCALED_TO_ZERO
     return Refusal(request=request, reason=reason, status=reason.facts.status, retry_after_seconds=retry_after, message=message)
 
 
 def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
-    """Return the sentence for a client of a pool that is scaled to zero, and the Retry-After, which may be hours."""
+    """Return the sentence for a client of a pool that is scaled to zero, and the Retry-After in seconds, which may be
+    hours.
+    """
     message = f"pool {table.pool} is scaled to zero instances"
     if table.opens_at is None or table.opens_at <= now:
         return message, CLOSED_RETRY_AFTER_SECONDS
@@ -106,8 +116,8 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
 
 
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False) -> Refusal:
-    """502: every instance that could be tried failed before its first byte. `alike` says that the instances fail on
-    this request but serve other requests.
+    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that the
+    instances fail on this request but serve other requests.
     """
     if alike:
         message = (
@@ -120,6 +130,8 @@ def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ..
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: this router is stopping; another router or its successor can serve the request at once."""
+    """Return a 503: this router is stopping. Another router, or this router's successor, can serve the request at
+    once.
+    """
     message = f"this router of pool {pool} is shutting down; send the request again"
     return refuse(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)

@@ -1,9 +1,9 @@
-"""DualMap's batch migration: which queued requests of overloaded instances go to the other instance of their pair
-(sections 1.5 and 1.6).
+"""DualMap's batch migration: plans which queued requests of overloaded instances move to the other instance of their
+pair (sections 1.5 and 1.6 of the paper).
 
-One run plans on copies of the counters, so that each move takes the earlier moves into account. A request moves at most
-once per run, only within its pair, only to an instance on which it is predicted to meet the SLO, and only while some
-request left behind is predicted to miss the SLO.
+One run plans on copies of the counters, so that each move takes the earlier moves of the run into account. A request
+moves at most once per run, only within its pair, only to an instance on which it is predicted to meet the SLO, and only
+while some request that stays in the queue is predicted to miss the SLO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from fairlead.routing.contracts.requests import QueuedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """Rules of a run: the TTFT SLO; the time without a first token that counts as a decode bottleneck (infinite:
-    never); and the number of an instance's queued requests that are examined.
+    """Rules of a migration run: the TTFT SLO; the seconds without a first token that count as a decode bottleneck
+    (infinite = never); and the number of queued requests to examine per instance.
     """
 
     slo_seconds: float
@@ -34,7 +34,8 @@ def plan_moves(
 ) -> tuple[QueuedMove, ...]:
     """Return the moves to make, in order.
 
-    `queues` hold requests in the order they will be sent; only instances whose queue can be relieved are examined.
+    `queues` holds each instance's requests in the order in which they will be sent. Only those queues are examined from
+    which a move could help.
     """
     run = _Run(view, now, rules)
     if run.can_move_any():
@@ -47,7 +48,7 @@ def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: flo
     """Return the seconds to add to every TTFT prediction of an instance whose prefills are held up by decodes, else 0.
 
     The delay is the time since the instance's last first token, or since it got work if that was later. It applies only
-    if the instance has queued work, and if that time exceeds both the bottleneck time and the predicted time of the
+    if the instance has queued work, and if the delay exceeds both the bottleneck time and the predicted time of the
     prefills in flight.
     """
     if bottleneck_seconds == inf:
@@ -68,13 +69,15 @@ class _Run:
         self._rules = rules
         self._speed = view.prefill_speed
         self._arrived: dict[str, int] = {}
-        """Tokens whose arrival at each instance is planned in this run; departures count negative."""
+        """Net change of each instance's pending tokens by the moves planned so far: tokens moved there minus tokens
+        moved away.
+        """
         self._relieved: set[str] = set()
         self._moved: set[str] = set()
 
     def can_move_any(self) -> bool:
-        """Return whether some instance could still compute at least one token in time. If not, the run examines no
-        queue.
+        """Return whether some instance is predicted to compute at least one further token within the SLO. If none is,
+        the run examines no queue.
         """
         least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
         return least is not None and self._seconds(least + 1) < self._rules.slo_seconds
@@ -108,11 +111,11 @@ class _Run:
             self._make(moved, instance, delay, delay + self._seconds(tokens + moved.queued.miss_tokens))
 
     def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
-        """Return the queued requests that would be in time, and earlier, on the other instance of their pair; in queue
-        order.
+        """Return the queued requests, in queue order, that would meet the SLO on the other instance of their pair and
+        get their first token there earlier.
 
-        A move only shortens the queue of this instance and lengthens the pending work of the other, so no further
-        request can become movable in this run.
+        A move shortens only this instance's queue and adds pending work only to the other instance. So no further
+        request can become movable during the run.
         """
         targets: dict[str, tuple[InstanceLoad, float, float] | None] = {}
         movable: list[_Movable] = []
@@ -134,8 +137,8 @@ class _Run:
         return movable
 
     def _target(self, name: str, source: str) -> tuple[InstanceLoad, float, float] | None:
-        """An instance to which requests may be moved, its decode delay, and the TTFT of a single token there; None if
-        even that would miss the SLO.
+        """Return an instance to which requests may be moved, its decode delay, and the predicted TTFT of a single token
+        there; None if even that token would miss the SLO.
         """
         load = self._view.load(name)
         if name == source or load is None or not load.is_candidate(self._now):
@@ -145,8 +148,8 @@ class _Run:
         return (load, delay, soonest) if soonest < self._rules.slo_seconds else None
 
     def _best(self, movable: Sequence["_Movable"], delay: float) -> int | None:
-        """Index of the move with the largest benefit; ties go to the earliest arrival, then to the first. None without
-        moves.
+        """Return the index of the move with the largest benefit. Ties go to the earliest arrival, then to the lowest
+        index. None if there are no moves.
         """
         best: int | None = None
         best_rank = (0.0, 0.0)
@@ -194,8 +197,8 @@ class _Run:
 
 @dataclass(slots=True)
 class _Movable:
-    """A queued request that may be moved. `ahead` is the number of tokens to be computed on its present instance until
-    its first token, its own tokens included.
+    """A queued request that may be moved. `ahead` is the number of tokens that its present instance must compute before
+    the request's first token, its own tokens included.
     """
 
     queued: QueuedRequest

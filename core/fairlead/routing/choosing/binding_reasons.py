@@ -1,4 +1,4 @@
-"""Reasons for which work cannot stay on an instance, and for which a session's place on a ring changed."""
+"""Reasons why work cannot stay on an instance, and why a session's position on a hash ring changed."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Return why work cannot stay on an instance: `drain`, even if the drained instance is already gone;
-    `instance-lost`, also when the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the
+    """Return why work cannot stay on the instance: `drain`, even if the drained instance no longer exists;
+    `instance-lost`, also if the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the
     instance still accepts requests.
     """
     if view.has_drained(instance):
@@ -46,7 +46,7 @@ class RingAge:
         self._members = members
 
     def settle(self, now: float) -> None:
-        """Record the time of the first decision on a new ring."""
+        """Record `now` as the time of the first decision on the present ring, unless there was one."""
         if self._started_at is None:
             self._started_at = now
         else:
@@ -56,9 +56,9 @@ class RingAge:
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
         """Return why the session no longer belongs on `home`.
 
-        The ring changed if the binding is older than the ring's last change, or is older than this policy and nothing
-        shows another cause. The key changed if another key of the request leads to `home`. Otherwise `home` was chosen
-        off the ring: the instance on the ring took no requests at that time, or a person chose `home`.
+        The ring changed if the binding is older than the ring's last change, or older than this policy while no other
+        cause is visible. The key changed if another key of the request leads to `home`. Otherwise `home` was not chosen
+        by the ring: the instance on the ring took no requests at that time, or a person chose `home`.
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE

@@ -1,6 +1,4 @@
-"""Functions that policies share: scoring a candidate, recording a choice, and ordering the other candidates by
-preference.
-"""
+"""Functions that policies share: score a candidate, record a choice, and order the other candidates by preference."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -14,10 +12,10 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector
 from fairlead.routing.contracts.weighing import ONLY_INSTANCE
 
 FALLBACKS = 3
-"""Number of other instances that a decision names for retries."""
+"""Maximum number of fallback instances that a decision names for retries."""
 
 FEW = 32
-"""Up to this many instances, ties among fallbacks are broken by load."""
+"""Number of instances up to which ties among fallbacks are broken by load."""
 
 
 def score(
@@ -30,8 +28,8 @@ def score(
     ttft_seconds: float | None = None,
     terms: dict[str, float] | None = None,
 ) -> CandidateScore:
-    """The score fields that all policies share. `speed` is prefill tokens per second; `total` is the value the policy
-    compares; `ttft_seconds` its own prediction, if it made one.
+    """Return a candidate's score with the fields that all policies share. `speed` is prefill tokens per second, `total`
+    the value that the policy compares, and `ttft_seconds` the policy's own prediction, if it made one.
     """
     miss = max(1, request.prompt_tokens - hit_tokens)
     return CandidateScore(
@@ -56,7 +54,9 @@ def weighed(
     limits: dict[str, float] | None = None,
     passed_over: str | None = None,
 ) -> Callable[[], Weighing]:
-    """Return the record of a choice among named instances, best first; instances unknown to the view are left out."""
+    """Return a function that makes the record of a choice among the named instances, best first. Instances unknown to
+    the view are left out.
+    """
 
     def weigh() -> Weighing:
         speed = view.prefill_speed
@@ -82,8 +82,8 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """Return a record of these scores. With a single candidate, the rule is "only instance". `considered` None = the
-    whole pool was considered.
+    """Return a record of these scores. With a single candidate, the rule is "only instance". `considered` is the number
+    of instances considered; None = the whole pool.
     """
     serving = len(view.candidates())
     return Weighing(
@@ -96,22 +96,25 @@ def weighing(
 
 
 def virtual_load(one: CandidateScore) -> int:
-    """Uncached prompt tokens the instance would have to compute with this request."""
+    """Return the uncached prompt tokens that the instance would have to compute, this request's included."""
     return one.pending_tokens + one.miss_tokens
 
 
 def nothing(load: InstanceLoad) -> None:
-    """Return None: the total of policies that compare no total."""
+    """Return None: the `total` of policies that compare no total."""
 
 
 def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
-    """Sort key: pending uncached prompt tokens, then tokens held by running decodes, then id."""
+    """Return a sort key, least load first: pending uncached prompt tokens, then context tokens of running decodes, then
+    id.
+    """
     return (load.pending_prefill_tokens, load.decode_tokens, load.entry.id)
 
 
 def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
-    """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded. Ties are broken by
-    running decodes, then id; in pools of more than `FEW` by id alone, which costs a third of the time.
+    """Return the ids of up to `count` candidates with the least pending prefill tokens, without those in `excluded`.
+    Ties are broken by running decodes, then id. In pools of more than `FEW` instances ties are broken by id alone,
+    which takes a third of the time.
     """
     if len(candidates) <= FEW:
         rest = [load for load in candidates if load.entry.id not in excluded]
@@ -148,11 +151,12 @@ def ordered_decision(
     ttft_seconds: float | None = None,
     home: str | None = None,
 ) -> Decision:
-    """Return the decision for the first instance of `order` (indexes into the candidates, best first), chosen by a rule
-    of the policy. The next instances of `order` are the fallbacks.
+    """Return the decision for the first instance of `order` (indexes into the candidates, best first). The next
+    instances of `order` are the fallbacks.
 
-    It records the compared `totals`, the `terms` of an index, `limits`, the index passed over, the `home` of the
-    request's session, and the policy's own predictions if it made any (`ttfts`). Other arguments are as in `Decision`.
+    The decision records the compared `totals`, the `terms` of each index, `limits`, the index that was passed over, the
+    `home` of the request's session, and the policy's own TTFT predictions if it made any (`ttfts`). Other arguments are
+    as in `Decision`.
     """
 
     def weigh() -> Weighing:
@@ -173,7 +177,7 @@ def decision_in_order(
     transfer_from: str | None = None,
     ttft_seconds: float | None = None,
 ) -> Decision:
-    """Return the decision for the first instance of `order`, with the next instances as its fallbacks."""
+    """Return the decision for the first instance of `order`. The next instances of `order` are its fallbacks."""
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
     return Decision(
         instance=chosen[0],
@@ -200,8 +204,8 @@ def weighed_in_order(
     ttfts: Callable[[int], float] | None,
     home: str | None,
 ) -> Weighing:
-    """Return the record of a decision by `ordered_decision`; valid only while the view is still that of the
-    decision.
+    """Return what a decision by `ordered_decision` records. The result is valid only while the view has not changed
+    after the decision.
     """
     candidates, speed = view.candidates(), view.prefill_speed
     compared = [*order[: FALLBACKS + 1]]

@@ -1,11 +1,11 @@
 """Batch migration as in DualMap's published code; nearly every rule differs from the paper's.
 
 An instance is overloaded when more uncached tokens than a threshold are pending on it, or when its oldest queued
-request has waited too long. If it has at least two queued requests, the request that gains most goes to the other
-instance of its pair. If that other instance is overloaded, or would be, the request goes to a neighbour outside the
-pair. The run ends when the tokens above the threshold have left, or when no request gains. It checks neither whether a
-request meets the SLO at its target nor whether the request would have met the SLO without moving. TTFTs follow the
-code's queue order: most cached tokens first, then arrival.
+request has waited too long. If it has at least two queued requests, the request whose TTFT improves most moves to the
+other instance of its pair. If that other instance is overloaded, or the move would overload it, the request moves to a
+neighbour outside the pair. The run ends when the tokens above the threshold have left, or when no move improves a TTFT.
+It checks neither whether a request meets the SLO at its target nor whether the request would have met the SLO without
+moving. TTFTs follow the code's queue order: most cached tokens first, then arrival.
 """
 
 from bisect import bisect_left
@@ -20,13 +20,13 @@ from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 
 Place = tuple[int, float, str]
-"""The sort key of a queue: the cached tokens (negative), arrival, id."""
+"""A sort key of a queue: cached tokens (negated), arrival time, id. A request's key is its position in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """Rules of a run: the threshold in pending tokens, the wait from which an instance is overloaded, and the number of
-    its queued requests to examine.
+    """Rules of a migration run: the threshold in pending tokens and the waiting time from which an instance is
+    overloaded, and how many of its queued requests to examine.
     """
 
     threshold_tokens: float
@@ -41,8 +41,8 @@ Pair = Callable[[RoutingRequest], Sequence[str]]
 def coded_moves(
     queues: Mapping[str, Sequence[QueuedRequest]], pair: Pair, view: PoolView, now: float, rules: CodedRules
 ) -> list[QueuedMove]:
-    """Return the moves to make, in order. `queues` lists all queues; an instance that is missing from it has
-    no queue.
+    """Return the moves to make, in order. `queues` maps instances to their queued requests; an instance that is missing
+    has an empty queue.
     """
     run = _Run(queues, pair, view, now, rules)
     for instance in queues:
@@ -52,7 +52,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue in sending order, with the running sum of tokens up to and including each request."""
+    """A queue in sending order. Each entry has the running sum of tokens up to and including its request."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]
@@ -62,7 +62,7 @@ class _Line:
         return cls(entries, list(accumulate(miss for _, _, miss in entries)))
 
     def ahead(self, place: Place) -> int:
-        """Return the tokens of the requests that would be sent before a request inserted at this place."""
+        """Return the tokens of the requests that would be sent before a request with this sort key."""
         index = bisect_left(self.entries, place, key=lambda entry: entry[0])
         return self.sums[index - 1] if index else 0
 
@@ -104,7 +104,7 @@ class _Run:
             moved += self._make(best, source, cause)
 
     def _possible(self, source: str) -> Iterator["_Move"]:
-        """Yield the moves that the loads of their targets allow."""
+        """Yield, for each examined request of the queue, its move to a target that would not be overloaded."""
         line, load = self._line(source), self._loads[source]
         for index, (_, queued, _) in enumerate(line.entries[: self._rules.max_examined]):
             found = self._target(queued.request, source)
@@ -116,8 +116,8 @@ class _Run:
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
     def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
-        """Make the move in this run's copy of the counters and record why its source was overloaded. Returns the moved
-        tokens.
+        """Apply the move to this run's copy of the counters, and record it with the cause for which its source was
+        overloaded. Return the number of uncached tokens that left the source.
         """
         entries = self._line(source).entries
         _, queued, miss_here = entries[move.index]
@@ -139,8 +139,8 @@ class _Run:
         return miss_here
 
     def _cause(self, source: str) -> MoveCause:
-        """Return why the queue must be relieved: the tokens pending on the instance, or else the age of its oldest
-        request.
+        """Return why requests must leave the queue: the tokens pending on the instance exceed the threshold, or else
+        its oldest request has waited too long.
         """
         pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
         if pending > threshold:
@@ -151,8 +151,8 @@ class _Run:
         )
 
     def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
-        """Return the instance to which the request may go, the number of its tokens that are not cached on that
-        instance, and its place in that instance's queue; None if the request may go nowhere.
+        """Return the instance to which the request may move, the number of its tokens that are not cached on that
+        instance, and its sort key in that instance's queue; None if no instance may take it.
         """
         other = next((name for name in self._pair(request) if name != source), source)
         after = self._names[(self._names.index(source) + 1) % len(self._names)]

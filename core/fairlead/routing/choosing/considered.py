@@ -1,4 +1,6 @@
-"""The instances under consideration for one request, as scorers and filters see them: vectors in one order."""
+"""The instances under consideration for one request, as the scorers and filters of a profile get them: vectors in one
+common order.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,31 +18,31 @@ BoolVector = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """The instances that a policy considers. Vectors have one entry per instance of `loads` and must not be
-    written.
+    """The instances that a policy considers. Each vector has one entry per instance of `loads` and must not be
+    changed.
     """
 
     request: RoutingRequest
     view: PoolView
     now: float
-    """Unix seconds."""
+    """The time of the decision (Unix seconds)."""
     loads: Sequence[InstanceLoad]
     places: IntVector
     """The index of each instance in `view.candidates()`."""
     hits: IntVector
     """Cached prompt tokens of the request on each instance."""
     pending: IntVector
-    """Uncached tokens of prompts that have no first token yet."""
+    """Uncached prompt tokens of requests that have no first token yet, per instance."""
     queued: IntVector
-    """Requests that wait for the instance: in this router, or in the engine behind another prefill."""
+    """Requests that wait for each instance: in this router, or in the engine behind another prefill."""
     requests: IntVector
-    """Requests that wait for the instance or run on it."""
+    """Requests that wait for each instance or run on it."""
     kv_usage: FloatVector
     """Used share of each instance's KV cache, 0 to 1."""
 
     @staticmethod
     def of(request: RoutingRequest, view: PoolView, now: float) -> "Considered":
-        """Return all candidates of the view."""
+        """Return the `Considered` of all candidates of the view."""
         vectors = view.vectors()
         return Considered(
             request=request,
@@ -59,7 +61,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """Return these instances without those that the filter excludes."""
+        """Return the `Considered` of those instances for which `kept` is true."""
         return Considered(
             request=self.request,
             view=self.view,
@@ -75,7 +77,7 @@ class Considered:
 
     @property
     def block_tokens(self) -> int:
-        """Tokens per block, in which hits are counted."""
+        """Tokens per block; hits are counted in blocks of this size."""
         return self.view.block_tokens(self.request)
 
     def prompt_blocks(self, most_tokens: int = 0) -> int:

@@ -1,5 +1,5 @@
-"""Chooses the decode instance for a prefilled request: the shortest step after adding the request, among instances with
-room for its context.
+"""The choice of a decode instance for a prefilled request: the instance with the shortest step once the request is
+added, among instances with room for its context.
 """
 
 from collections.abc import Collection
@@ -13,8 +13,8 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeChoice:
-    """A decode instance and its step time (s) with the request added; infinite when no instance has room for its
-    context.
+    """A decode instance and its step time in seconds once the request is added; infinite when no instance has room for
+    the request's context.
     """
 
     instance: str
@@ -24,12 +24,12 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
-    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for the prompt, among
-    those that may serve the request and can take KV blocks from `prefilled_on` (None: from all).
+    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step among those that have room
+    for the prompt, may serve the request, and can receive KV blocks from `prefilled_on` (None: no such condition).
 
-    Ties, and pools with unknown decode times, are decided by the fewest context tokens, then requests, then id. If no
-    instance has room, the one with the fewest tokens is returned with an infinite step time. None when no instance
-    decodes.
+    Ties, and pools with unknown decode times, are decided by the fewest context tokens, then the fewest requests, then
+    id. If no instance has room, the instance with the fewest context tokens is returned with an infinite step time.
+    None when no instance decodes.
     """
     capacity = view.table.engine.kv_cache_tokens
     best: str | None = None

@@ -1,7 +1,7 @@
 """Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile.
 
-Each part of the file is obeyed, or refused by name in one line, or reported as a note if Fairlead does the same in
-another way.
+Each part of the file is either carried out, or refused in one line that names it, or mentioned in a note if Fairlead
+does the same in another way.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -31,7 +31,7 @@ API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSpec:
-    """A plugin that the file declares."""
+    """A plugin that the configuration file declares."""
 
     type: str = text("Type of the plugin.", max_length=253)
     name: str = text("Name that profiles refer to; default: the type.", "", max_length=253)
@@ -45,7 +45,7 @@ class PluginSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilePlugin:
-    """A plugin that a profile uses."""
+    """A plugin that a scheduling profile uses."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
     weight: float | None = number("Weight of a scorer; default: 1.", None, minimum=-1e6, maximum=1e6)
@@ -53,7 +53,7 @@ class ProfilePlugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingProfile:
-    """A scheduling profile of the file."""
+    """A scheduling profile of the configuration file."""
 
     name: str = text("Name of the profile.", max_length=253)
     plugins: tuple[ProfilePlugin, ...] = listing(ProfilePlugin, "Its plugins.", REQUIRED, key="plugin_ref", max_items=MOST)
@@ -68,7 +68,7 @@ class PluginReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """A source of data and the plugins that read it."""
+    """A data source of the configuration file, and the plugins that read it."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
     extractors: tuple[PluginReference, ...] = listing(
@@ -78,7 +78,7 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLayer:
-    """The part of the file that says where llm-d's plugins get their data."""
+    """The section of the configuration file that says where llm-d's plugins get their data."""
 
     inject_defaults: bool = truth("Whether the usual metrics are read.", True)
     sources: tuple[DataSource, ...] = listing(DataSource, "Sources.", (), key="plugin_ref", max_items=MOST)
@@ -86,7 +86,7 @@ class DataLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerDocument:
-    """The whole configuration file."""
+    """The whole `EndpointPickerConfig` document."""
 
     api_version: str = text("Version `llm-d.ai/v1alpha1`.", enum=API_VERSIONS)
     kind: str = text("Kind `EndpointPickerConfig`.", enum=("EndpointPickerConfig",))
@@ -104,7 +104,7 @@ ELSEWHERE: Mapping[str, str] = {
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
 }
-"""Sections of llm-d's file that are not read → the field of the pool's spec that replaces them."""
+"""Sections of llm-d's configuration that are not read → what to use instead, such as a field of the pool's spec."""
 
 DEFAULT_CONFIG: Mapping[str, Any] = {
     "apiVersion": API_VERSIONS[0],
@@ -121,7 +121,7 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
         }
     ],
 }
-"""The configuration that llm-d's endpoint picker uses when it is given no file."""
+"""The configuration that llm-d's endpoint picker uses when no file is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +130,11 @@ class EndpointPickerPlan:
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin reads the home that a session had before the request."""
+    """Whether a plugin needs to know the session's home instance from before the request."""
     expected_seconds: float
-    """Seconds for which a prompt's blocks are expected before events report them; 0 = no blocks are expected."""
+    """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = they are not
+    assumed.
+    """
     notes: tuple[str, ...]
     """A line for each plugin that Fairlead implements differently."""
 
@@ -146,10 +148,10 @@ class _Plugin:
 
 
 def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> EndpointPickerPlan:
-    """The profile of a document found at `path`.
+    """Return the plan for a configuration document. `path` is its path within the spec, for error messages.
 
-    Each call creates new stateful plugins. Raises InvalidInput naming the place, the value and the remedy for anything
-    that is unknown, missing or not supported.
+    Each call creates new plugins with state of their own. Raises InvalidInput, naming the field, the value and the
+    remedy, for anything that is unknown, missing or not supported.
     """
     for section in document:
         if section in ELSEWHERE:
@@ -252,7 +254,9 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """Return the profile's picker; else the only picker of the file, as in llm-d; else a max-score picker."""
+    """Return the picker that the profile names; else the only picker in the file, as llm-d does; else a max-score
+    picker.
+    """
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:
         raise InvalidInput(f"{path}.schedulingProfiles", [one.spec.reference for one in pickers], "name one picker in the profile")
@@ -268,8 +272,8 @@ def _producer(one: _Plugin) -> str:
 
 
 def _most_tokens(producer: str, plugins: Mapping[str, _Plugin]) -> int:
-    """Number of leading tokens that are compared, from the parameters of the plugin that produces the
-    matches; 0 = all.
+    """Return the number of leading prompt tokens to compare, from the parameters of `producer`, the plugin that
+    computes the prefix matches; 0 = all tokens.
     """
     found = plugins.get(producer or DEFAULT_PRODUCER)
     parameters = ApproximateMatches() if found is None else found.parameters

@@ -1,8 +1,8 @@
 """The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents in Fairlead.
 
-Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
-the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading metrics,
-tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
+Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
+in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading
+metrics, tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,19 +27,19 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
-    """The parameters of a plugin that has none."""
+    """The parameter class of plugins without parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproximateMatches:
-    """The parameters of `approx-prefix-cache-producer` that are obeyed."""
+    """The parameters of `approx-prefix-cache-producer` that Fairlead uses."""
 
     max_prefix_tokens_to_match: int = whole("Leading tokens of a prompt that are compared; 0 = all.", 131_072, minimum=0, maximum=10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreciseMatches:
-    """The parameters of `precise-prefix-cache-producer` that are obeyed."""
+    """The parameters of `precise-prefix-cache-producer` that Fairlead uses."""
 
     speculative_indexing: bool = truth("Whether an instance counts as holding a prompt's blocks from dispatch on.", False)
     speculative_ttl_seconds: float = duration(
@@ -52,13 +52,15 @@ class PreciseMatches:
 
     @property
     def expected_seconds(self) -> float:
-        """Return the seconds for which blocks are expected; 0 = no blocks are expected."""
+        """Return the seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 =
+        they are not assumed.
+        """
         return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightLoad:
-    """The parameters of `inflight-load-producer` that are obeyed."""
+    """The parameters of `inflight-load-producer` that Fairlead uses."""
 
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
@@ -67,10 +69,10 @@ class InFlightLoad:
 class PluginType:
     """A type of plugin.
 
-    `parameters` is the class that reads the plugin's parameters; `build` makes the part of a profile from them and from
-    the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d that Fairlead
-    refuses to an explanation: where to set the same, or why it is impossible. `unneeded` maps each parameter that only
-    describes how llm-d works to how Fairlead does the same.
+    `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from those
+    parameters and the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d
+    that Fairlead refuses to an explanation: where to set the same, or why it is impossible. `unneeded` maps each
+    parameter that only describes how llm-d works to how Fairlead does the same.
     """
 
     part: Part
@@ -179,4 +181,4 @@ NOT_OFFERED: Mapping[str, str] = {
     "always-disagg-pd-decider": "the pool's roles decide which requests are divided",
     "encode-filter": "a pool has no instances that only encode",
 }
-"""Types of llm-d's plugins that Fairlead lacks but people may try, each with the reason why it is refused."""
+"""Types of llm-d's plugins that Fairlead lacks but users may try → why each is refused."""

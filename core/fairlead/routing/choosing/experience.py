@@ -1,5 +1,5 @@
-"""Experience: the outcomes of a learning policy's own choices, kept until a learner takes them, and the error of the
-policy's predictions.
+"""Experience: the observed results of a learning policy's choices, kept until a learner takes them, and the error of
+the policy's predictions.
 """
 
 from collections import Counter, deque
@@ -12,23 +12,24 @@ from fairlead.predictors.reports import HeuristicReason, LearningReport
 from fairlead.predictors.samples import Floats, Samples
 
 SAMPLES_KEPT = 20_000
-"""Maximum number of samples that wait for a learner; beyond it the oldest are dropped."""
+"""Maximum number of samples kept for a learner; the oldest are dropped beyond it."""
 
 RECENT = 500
 """Number of recent samples from which errors and drift are computed."""
 
 JUDGED_AFTER = 100
-"""Number of predictions that a model makes before it is compared with the formula."""
+"""Number of predictions that a model must make before its error is compared with the formula's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The limits within which a model's predictions are used: the model's mean error is compared with that of the
-    router's own formula for the same requests.
+    """The limits on a model's error within which the model's predictions are used. The error is compared with that of
+    the router's own formula for the same requests.
 
-    The model is dropped once its error exceeds `lost` times the formula's, and used again once its error is below
-    `regained` times the formula's; the gap keeps model and formula from alternating. `unproven` models are not used
-    before they have been compared; this includes the successor of a model that lost.
+    The model is not used once its mean error exceeds `lost` times the formula's, and is used again once its mean error
+    is below `regained` times the formula's. The gap keeps the policy from alternating between model and formula. With
+    `unproven`, a model is used before its error has been compared; without it, a model is not, and neither is the
+    successor of a model that lost.
     """
 
     lost: float
@@ -37,11 +38,11 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits for policies that fall back on a heuristic without predictions: even a model with a slightly larger error than
-the formula places requests better than the heuristic.
+"""Limits for policies that fall back on a heuristic without predictions: even a model with a somewhat larger error than
+the formula places requests better than such a heuristic.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
-"""Limits for policies that fall back on the formula itself."""
+"""Limits for policies that fall back on the router's own formula."""
 
 
 class Comparison:
@@ -55,15 +56,17 @@ class Comparison:
         self._model = self._formula = 0.0
         self.model_loses = False
         self.judged: tuple[float, float] | None = None
-        """Mean errors of a model and of the formula, in seconds, when the two were last compared."""
+        """Mean error of the model and mean error of the formula, in seconds, at the last comparison; None before the
+        first.
+        """
 
     @property
     def unproven(self) -> bool:
-        """Whether the model must be compared before its predictions are used."""
+        """Whether the model may not be used because no comparison has been made yet."""
         return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
-        """Record both errors of an observed TTFT, in seconds."""
+        """Record the errors of the model and of the formula for one observed TTFT, in seconds."""
         if len(self._errors) == RECENT:
             oldest = self._errors[0]
             self._model -= oldest[0]
@@ -76,8 +79,8 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """Start judging a new model by its own predictions. Until there are enough of them, the verdict on the previous
-        model applies.
+        """Start to compare a new model by its own predictions. Until it has made enough of them, the verdict on the
+        previous model applies to it, unless unproven models are used.
         """
         self._errors.clear()
         self._model = self._formula = 0.0
@@ -108,8 +111,8 @@ class Experience:
             self._heuristic_choices[reason] += 1
 
     def saw(self, row: Floats, predicted_seconds: float | None, formula_seconds: float, ttft_seconds: float) -> None:
-        """Record the observed result of a choice, the prediction of the model in use, if any, and the prediction of the
-        router's own formula.
+        """Record the observed TTFT of a choice with its features (`row`), the prediction of the model in use, if any,
+        and the prediction of the router's own formula.
         """
         self.samples += 1
         self._dropped += len(self._rows) == SAMPLES_KEPT
@@ -122,7 +125,7 @@ class Experience:
             self.comparison.saw(*errors)
 
     def take(self) -> Samples:
-        """Return the samples that have not been taken yet, oldest first."""
+        """Return the samples recorded after the last call, oldest first."""
         if not self._rows:
             return Samples.none(self._width)
         taken = Samples.of(tuple(self._rows), tuple(self._ttfts))
@@ -131,7 +134,7 @@ class Experience:
         return taken
 
     def report(self, model: Model | None, samples_behind: int) -> LearningReport:
-        """Return a report of samples, counts and errors, with the model in use."""
+        """Return a report with the numbers of samples and choices, the prediction errors, and the model in use."""
         judged = len(self._errors)
         error, formula_error, mean_ttft = (sum(column) / judged for column in zip(*self._errors, strict=True)) if judged else (None,) * 3
         return LearningReport(

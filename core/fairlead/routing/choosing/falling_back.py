@@ -1,5 +1,5 @@
-"""Falling back: a decision by a policy's heuristic, recorded with the reason for falling back and the heuristic's own
-rule.
+"""Falling back: a decision that a policy leaves to its heuristic. The record names the reason for falling back and the
+heuristic's rule.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,12 +9,14 @@ from fairlead.reports.decisions import Weighing
 from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, PolicyTerms
 
 OTHER_TOTAL = "requests"
-"""The name under which the heuristic's total is recorded, because the policy's total is a different quantity."""
+"""The name under which the heuristic's total is recorded, because it is a different quantity than the policy's
+total.
+"""
 
 
 def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[DecisionRule, ...]:
-    """Return a rule for each pair of a reason (code → words) and a rule of the heuristic, such as
-    `cold-start-imbalanced`.
+    """Return a rule, such as `cold-start-imbalanced`, for each pair of a reason to fall back (`reasons`: code → words)
+    and a rule of the heuristic.
     """
     return tuple(
         replace(
@@ -33,7 +35,9 @@ def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[Decis
 def as_fallback(
     weigh: Callable[[], Weighing], code: str, only_instance: str, terms: Callable[[str], dict[str, float]]
 ) -> Callable[[], Weighing]:
-    """Return the heuristic's comparison, under the rule for `code`; `terms` are added to those of each instance."""
+    """Return a function that makes the heuristic's record of the choice, under the rule for the reason `code`. The
+    `terms` of each instance are added to those of the heuristic.
+    """
 
     def weighed() -> Weighing:
         plain = weigh()

@@ -1,4 +1,6 @@
-"""Filters: which of the considered instances may be picked at all. The classes are llm-d's plugins of these names."""
+"""Filters: which of the considered instances may be picked. The classes implement llm-d's plugins of the given
+names.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,7 @@ METRICS = ("active-requests", "running-requests", "waiting-queue", "kv-cache-uti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFilter:
-    """`decode-filter`: instances that decode."""
+    """`decode-filter`: keeps the instances that decode."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         return np.array([load.entry.role is not Role.PREFILL for load in seen.loads])
@@ -25,7 +27,7 @@ class DecodeFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFilter:
-    """`prefill-filter`: instances that prefill."""
+    """`prefill-filter`: keeps the instances that prefill."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         return np.array([load.entry.role is not Role.DECODE for load in seen.loads])
@@ -33,7 +35,7 @@ class PrefillFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationCondition:
-    """A bound that an instance must not exceed."""
+    """An upper bound on one metric of an instance."""
 
     metric: str = text("Metric that is bounded.", enum=METRICS)
     max_value: float = number("Largest value with which an instance passes.", minimum=0.0, maximum=1e12)
@@ -41,7 +43,7 @@ class UtilizationCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationFilter:
-    """`utilization-filter`: instances within every bound."""
+    """`utilization-filter`: keeps the instances that exceed none of the bounds."""
 
     conditions: tuple[UtilizationCondition, ...] = listing(
         UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)
@@ -89,8 +91,8 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps the instances that hold nearly all of the prompt, unless these are too busy
-    for the saving. Only the first `most_tokens` of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps the instances that hold nearly all of the prompt, unless waiting for them
+    would cost more than the cached prefix saves. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:
@@ -116,7 +118,7 @@ class PrefixCacheAffinityFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinityFilter(SessionAffinity):
-    """`session-affinity-filter`: only the session's home, if it is among the instances."""
+    """`session-affinity-filter`: keeps only the session's home instance, if it is considered."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         home = home_place(seen)

@@ -12,7 +12,7 @@ PRESETS = ("dualmap-paper", "dualmap-code")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyParameters(HomeParameters):
-    """Parameters of DualMap's adaptive key. A parameter that is not given has the preset's value."""
+    """Parameters of DualMap's adaptive key. A parameter that is not given has the value of the preset."""
 
     preset: str = text(
         "Source of the parameters that are not given: the DualMap paper (hot above 2/n, cold below 1/n, overload at the whole SLO) "

@@ -1,4 +1,4 @@
-"""Trained TTFTs: the model that a policy predicts with, whether it may be used, and how accurate its
+"""Trained TTFTs: the model with which a policy predicts, whether the model may be used, and how accurate its
 predictions were.
 """
 
@@ -19,8 +19,8 @@ from fairlead.routing.contracts.vectors import FloatVector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A model's predictions for one request: `features` [n, d] has a row per candidate, and the TTFTs in seconds are
-    [n], or None without a model. `distrust` says why the predictions are not used; None if they are used.
+    """A model's predictions for one request. `features` [n, d] has a row per candidate; `ttfts` [n] are in seconds, or
+    None without a model. `distrust` is the reason why the predictions are not used; None if they are used.
     """
 
     features: Floats
@@ -38,9 +38,9 @@ class Expectation:
 
 
 class LearntTtfts:
-    """The one current model of a learning policy, and the experience by which the model is judged.
+    """The current model of a learning policy, and the experience from which the model's error is known.
 
-    After `stale_samples` samples without a new model, the trainer is assumed to be dead.
+    After `stale_samples` samples without a new model, the trainer is assumed to have stopped.
     """
 
     def __init__(self, settings: LearnerSettings, stale_samples: int, trust: Trust) -> None:
@@ -52,13 +52,15 @@ class LearntTtfts:
 
     @property
     def judged(self) -> tuple[float, float] | None:
-        """Mean errors of a model and of the formula, in seconds, when the two were last compared."""
+        """Mean error of the model and mean error of the formula, in seconds, at the last comparison; None before the
+        first.
+        """
         return self._experience.comparison.judged
 
     def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
-        """Return the prediction for these rows, one per candidate of one request. The prediction is not used if
-        features lie outside the training data: with `whole_pool` any feature of any candidate, otherwise only the
-        request's own features.
+        """Return the prediction for `features`, one row per candidate of one request. The prediction is marked as not
+        to be used if features lie outside the training data: with `whole_pool`, any feature of any candidate;
+        otherwise, only the features of the request.
         """
         ttfts = None if self.model is None else expected_ttfts(self.model, features)
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
@@ -68,8 +70,9 @@ class LearntTtfts:
         self._experience.chose(distrust)
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
-        """The function to call at the first token if the candidate at `index` was chosen and computed the prompt.
-        `formula_seconds` is the TTFT that the policy predicts for that candidate without a model.
+        """Return a function to call with the time of the first token if the candidate at `index` was chosen and
+        computed the prompt; it records the observed TTFT. `formula_seconds` is the TTFT that the policy predicts for
+        that candidate without a model.
         """
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 
@@ -81,11 +84,13 @@ class LearntTtfts:
         return learn
 
     def take_samples(self) -> Samples:
-        """Observed results of requests since the last call, oldest first."""
+        """Return the observed results that were recorded after the last call, oldest first."""
         return self._experience.take()
 
     def adopt(self, model: Model) -> None:
-        """Predict by `model` from now on. If the model does not fit, raises ModelRefused and keeps the old one."""
+        """Predict with `model` from now on. If the model's features do not fit the policy, raises ModelRefused and
+        keeps the old model.
+        """
         if model.feature_names != FEATURES:
             raise ModelRefused(ModelFault.FEATURES, f"it knows {', '.join(model.feature_names)}")
         if not model.finite:
@@ -95,7 +100,7 @@ class LearntTtfts:
         self._experience.comparison.another_model()
 
     def report(self) -> LearningReport:
-        """The training state, and how well the model predicts."""
+        """Return the state of the training, and how well the model predicts."""
         return self._experience.report(self.model, self._samples_behind)
 
     @property
@@ -119,7 +124,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """Base of policies that predict TTFTs with a model; it implements `LearnsOnline` for them."""
+    """The base class of policies that predict TTFTs with a model; it implements `LearnsOnline` for them."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

@@ -1,4 +1,4 @@
-"""Move causes: which of the compared figures made a session leave its home for another instance."""
+"""Move causes: the compared figure because of which a session left its home for another instance."""
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
@@ -7,13 +7,13 @@ from fairlead.reports.units import Unit
 
 
 def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
-    """The instance's entry among the candidates that were compared."""
+    """Return the instance's score among the candidates that were compared; None if it is not among them."""
     return next((one for one in weighed.candidates if one.instance == instance), None)
 
 
 def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, CandidateScore]:
-    """Return the values compared for the session's home, which could have taken the request, and for the chosen
-    instance. Raises LookupError if the policy did not compare the home.
+    """Return the scores of the session's home, which could have taken the request, and of the chosen instance. Raises
+    LookupError if the policy did not compare the home.
     """
     here = listed(weighed, home)
     if here is None:
@@ -22,7 +22,9 @@ def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, Ca
 
 
 def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """Return the cause "the request went to the larger hit" or, among equal hits, "to the less loaded instance"."""
+    """Return the cause "the new instance holds more of the prompt" or, if both hold equally much, "the new instance is
+    less loaded".
+    """
     if there.hit_tokens != here.hit_tokens:
         hits = float(there.hit_tokens), float(here.hit_tokens)
         return MoveCause(trigger=BindingReason.PREFIX_AFFINITY, crossed=hits[0], threshold=hits[1], unit=Unit.TOKENS)
@@ -31,8 +33,8 @@ def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCause:
-    """Return the cause "the request went to the lower cost". It says whether fewer, equally many or more of the
-    prompt's tokens are cached on the new instance.
+    """Return the cause "the cost is lower on the new instance". The cause also says whether fewer, equally many or more
+    of the prompt's tokens are cached there.
     """
     if there.hit_tokens > here.hit_tokens:
         return by_hits(here, there)
@@ -41,13 +43,13 @@ def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCaus
 
 
 def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """Return the cause "the request went to the higher score"."""
+    """Return the cause "the score is higher on the new instance"."""
     return MoveCause(trigger=BindingReason.BEST_SCORE, crossed=there.total, threshold=here.total, unit=Unit.SCORE)
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """Return the cause "a figure exceeded a limit that protects the TTFT target": staying was predicted to be late, or
-    the home is hot.
+    """Return the cause "a figure exceeded a limit that protects the TTFT target": the home was predicted to be late, or
+    the home is a hotspot.
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

@@ -1,7 +1,7 @@
-"""Pickers: choose the instance for the request by the sums of its scores. The classes are llm-d's plugins of these
-names.
+"""Pickers: choose the instance for a request by each instance's sum of scores. The classes implement llm-d's plugins of
+the given names.
 
-`order` returns indexes into the sums: the picked instances first, then the next best ones, for the record.
+`order` returns indexes into the sums: first the picked instances, then the next best, which are only recorded.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ BEST, DRAWN_BY_SCORE, DRAWN = "best-score", "drawn-by-score", "drawn"
 
 
 def best(totals: FloatVector, count: int, dice: Dice) -> Sequence[int]:
-    """Return the indexes of the `count` (at least 1) highest sums, best first, ties shuffled."""
+    """Return the indexes of the `count` (at least 1) highest sums, best first; equal sums are in random order."""
     scores: list[float] = totals.tolist()
     count = min(max(1, count), len(scores))
     least = float(np.partition(totals, -count)[-count])
@@ -31,7 +31,7 @@ def best(totals: FloatVector, count: int, dice: Dice) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxScorePicker:
-    """`max-score-picker`: the highest sums; ties are broken at random."""
+    """`max-score-picker`: picks the highest sums; ties are broken at random."""
 
     rule: ClassVar[str] = BEST
 
@@ -45,7 +45,7 @@ class MaxScorePicker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPicker:
-    """`random-picker`: any instance, regardless of the sums."""
+    """`random-picker`: picks any instance, regardless of the sums."""
 
     rule: ClassVar[str] = DRAWN
 
@@ -57,11 +57,11 @@ class RandomPicker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedRandomPicker:
-    """`weighted-random-picker`: an instance's probability is proportional to its sum; all are equally likely if no sum
-    is above 0.
+    """`weighted-random-picker`: picks each instance with a probability proportional to its sum; with equal
+    probabilities if no sum is above 0.
 
-    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1.
-    Logarithms are compared, because for small sums the powers would all be 0.
+    Samples without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), with U drawn from 0 to 1.
+    Logarithms are compared, because for small sums all powers would round to 0.
     """
 
     rule: ClassVar[str] = DRAWN_BY_SCORE

@@ -1,8 +1,8 @@
-"""Placed prompts: prompts that a policy sent to an instance's queue and that are not computed yet.
+"""Placed prompts: prompts that a policy sent to an instance's queue and that the instance has not computed yet.
 
-The index of the engines' caches knows a prompt only from its first token on. A session's next turn may arrive earlier,
-while the previous turn still waits in a long queue. By the time the next turn is computed, most of its prompt will be
-cached where the previous turn was placed.
+The index of the engines' caches contains a prompt only after its first token. A session's next turn may arrive earlier,
+while the previous turn still waits in a long queue. When the next turn is computed, most of its prompt will be cached
+where the previous turn was placed.
 """
 
 from collections import OrderedDict
@@ -14,14 +14,14 @@ from fairlead.routing.contracts.vectors import IntVector, PoolVectors
 
 
 class PlacedPrompts:
-    """Prompts and the instances where they were placed, keyed by the last block, which every longer prompt also
-    contains. A prompt is forgotten when it has been computed, or after `seconds`.
+    """Prompts and the instances where they were placed. The key is a prompt's last block, which every longer prompt
+    also contains. A prompt is forgotten when it has been computed, or after `seconds`.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._placed: OrderedDict[int, tuple[float, str]] = OrderedDict()
-        """Last block → when it was placed and where, oldest first."""
+        """Last block of a prompt → the time of its placement and the instance, oldest first."""
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -35,15 +35,15 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """Record that the prompt has been computed: from now on the index of the engines' caches knows which instance
-        holds it.
+        """Forget the placed prompt, because it has been computed: from now on the index of the engines' caches says
+        which instance holds it.
         """
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """Return `hits`, increased by the longest placed prompt with which this request's prompt begins: the placed
-        prompt counts as held on its instance.
+        """Return `hits` with the longest placed prompt that is a prefix of this request's prompt counted as held by its
+        instance.
         """
         placed = self._placed
         if placed:

@@ -1,7 +1,7 @@
 """The cost of a request on each instance under the policy `fairlead`, and the resulting order of instances.
 
-There are two implementations: over vectors, and in a loop for up to `FEW` instances. Both do the same arithmetic in the
-same order; a property test checks that their decisions are equal to the last bit.
+There are two implementations: with vectors, and with a loop for up to `FEW` instances. Both do the same arithmetic in
+the same order; a property test checks that their decisions are equal to the last bit.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 
 CHANCE = 0.25
-"""Measured speeds of equal instances may differ by this factor by chance."""
+"""The largest relative difference between measured speeds that may be due to chance."""
 
 Parts = tuple[float, float, float, float]
 """One instance's prefill, wait, rest and weighted prefill, each in seconds."""
 
 
 class Costs(NamedTuple):
-    """The costs of a request on each instance, in seconds. `total` is the compared cost, `ttft` the predicted time to
-    first token.
+    """The costs of a request on each instance, in seconds. `total` is the cost that the policy compares, `ttft` the
+    predicted time to first token.
     """
 
     prefill: FloatVector
@@ -41,7 +41,7 @@ class Costs(NamedTuple):
 
 
 class CostsOfFew(NamedTuple):
-    """The same costs as `Costs`, as lists, for a handful of instances."""
+    """The costs of `Costs` as lists, for pools of up to `FEW` instances."""
 
     each: list[Parts]
     total: list[float]
@@ -53,11 +53,11 @@ class CostsOfFew(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Circumstances:
-    """The inputs of a request's costs besides its prefills.
+    """The inputs of a request's costs other than its prefill times.
 
-    `slowness` comes from `slownesses`; `overtaken` are seconds of queued work that would be sent after this request;
-    `worth` is the weight of a second of prefill; `rests_count` says whether the first token also waits for the engine's
-    rests; `kv_seconds` is the cost of a full KV cache.
+    `slowness` comes from `slownesses`. `overtaken` is the seconds of queued work that would be sent after this request.
+    `worth` is the weight of a second of prefill. `rests_count` says whether the first token also waits for the engine's
+    rests. `kv_seconds` is the cost of a full KV cache.
     """
 
     now: float
@@ -67,24 +67,26 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds added to the cost of each instance: `PoolView.leanings`, and contexts that the request would evict."""
+    """Seconds to add to the cost of each instance: `PoolView.leanings`, plus the contexts that the request would evict;
+    None = nothing to add.
+    """
 
 
 def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
-    """Return the tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens
-    to its cache, if the cache holds `kept` such tokens: never more than `grows`.
+    """Return, for each instance, how many tokens of contexts worth keeping it would evict for a request that adds
+    `grows` tokens to its cache: at most `grows`. `kept` is the number of such tokens in the cache.
     """
     return np.clip(kept + grows - capacity_tokens, 0.0, grows)
 
 
 def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
-    """Return the sum of two costs; None as the first counts as zero."""
+    """Return the sum of two costs per instance. If `leanings` is None, it counts as zero."""
     return kept if leanings is None else leanings + kept
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """How many times slower than the pool's mean each instance is. Differences that may be chance count as 1; None if
-    all are 1.
+    """Return how many times slower than the pool's mean each instance is. An instance whose difference may be due to
+    chance has 1; None if all have 1.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -98,7 +100,7 @@ def slownesses(vectors: PoolVectors) -> FloatVector | None:
 
 
 def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
-    """`slownesses` for a handful of instances."""
+    """Return the result of `slownesses` as a list, for pools of up to `FEW` instances."""
     _, _, _, paces, *_ = vectors.measures
     fastest, slowest = min(paces), max(paces)
     if slowest <= (1 + CHANCE) * fastest:
@@ -110,7 +112,7 @@ def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
 
 
 def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumstances) -> Costs:
-    """The costs of prefills that take `alone` seconds by the pool's speed."""
+    """Return the costs of prefills that would take `alone` seconds at the pool's mean speed."""
     slowness = given.slowness
     prefill = alone if slowness is None else alone * slowness
     ahead = vectors.ahead_seconds(given.now)
@@ -132,8 +134,9 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all queued work is computed at the pool's speed, rests included, and until the engine has had the
-    rest that a prefill of this length requires. An instance with slowness 2 takes twice as long as the pool's mean.
+    """Return two waits per instance, in seconds: until all queued work is computed, rests included, and until the
+    engine has had the rest that a prefill of this length requires. An instance with slowness 2 takes twice as long as
+    the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -146,9 +149,8 @@ def waits(
 
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
-    """Return the costs of a handful of instances, computed in a loop instead of with numpy. The results are
-    bit-identical: without slow instances every factor is exactly 1. `slowness` is computed again and the argument's
-    value ignored.
+    """Return the costs for up to `FEW` instances, computed in a loop instead of with numpy. The results are
+    bit-identical: without slow instances every factor is exactly 1. `given.slowness` is ignored and computed again.
     """
     slow = slownesses_of_few(vectors) or repeat(1.0)
     overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
@@ -184,12 +186,12 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 
 
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
-    """Return indexes in order of preference, and the index of the lowest cost.
+    """Return the candidates' indexes in order of preference, and the index of the lowest cost.
 
-    Instances whose predicted TTFT is in time come before all others, provided that one of them costs at most
-    `most_extra` more than the lowest cost. Ties go to the fewest tokens that decode, then to the most sessions. So in
-    an idle pool new sessions gather on few instances; a scale-in then takes instances with few sessions, whose caches
-    hold little that other instances lack.
+    Instances whose predicted TTFT is within the limit come before all others, provided that at least one of them costs
+    at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most sessions. So
+    new sessions gather on few instances of an idle pool, and a scale-in can remove instances with few sessions, whose
+    caches hold little that other instances lack.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)
@@ -202,7 +204,7 @@ def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most
 
 
 def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
-    """`in_time_first` for a handful of instances."""
+    """Return the result of `in_time_first` for pools of up to `FEW` instances."""
     total = costs.total
     _, _, decode_tokens, _, _, _, sessions = vectors.counts
     if len(set(total)) == len(total):

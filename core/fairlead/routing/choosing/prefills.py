@@ -1,5 +1,5 @@
-"""Prefills: the time to compute a request on each instance, including the time to fetch the longest prefix from another
-instance if fetching is faster.
+"""Prefills: the time to compute a request's prompt on each instance. If fetching the longest cached prefix from another
+instance is faster, its time is used instead.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,7 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 from fairlead.values import value
 
 COPY_COST = 0.1
-"""The weight of a second of prefill saved by fetching, relative to a second of prefill
-(docs/experiments.md, "Where").
-"""
+"""The cost charged per second of prefill that fetching saves, in seconds (docs/experiments.md, "Where")."""
 
 
 Tokens = TypeVar("Tokens", IntVector, list[int])
@@ -28,28 +26,28 @@ Seconds = TypeVar("Seconds", FloatVector, list[float])
 
 @value
 class Prefills(Generic[Tokens, Seconds]):
-    """The duration of a request's prefill on each instance, and the part of its prompt that each instance holds."""
+    """The duration of a request's prefill on each instance, and how much of its prompt each instance holds."""
 
     hits: Tokens
-    """Tokens of the prompt that each instance is known to hold."""
+    """Tokens of the prompt that each instance is known to hold, from the prefix index."""
     known: Tokens
     """Like `hits`, but including what the session's home is assumed to hold."""
     most: int
-    """The longest hit."""
+    """The largest number of the prompt's tokens that an instance is known to hold."""
     alone: Seconds
-    """Seconds to compute the rest of the prompt on each instance if nothing is fetched."""
+    """Seconds of the prefill on each instance if nothing is fetched."""
     seconds: Seconds
     holder: int
-    """Index of the instance from which others may fetch."""
+    """Index of the instance from which other instances may fetch the prefix."""
 
     def source_for(self, index: int) -> int | None:
-        """Index of the instance from which instance `index` should fetch the prefix; None if it should compute the
-        prefix itself.
+        """Return the index of the instance from which instance `index` should fetch the prefix; None if it should
+        compute the prefix itself.
         """
         return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
 
     def reason(self, index: int) -> DecisionReason:
-        """Code of the reason why the instance was chosen, when it fetches nothing."""
+        """Return the reason code for choosing the instance at `index`, for a choice without fetching."""
         if len(self.hits) == 1:
             return DecisionReason.ONLY_INSTANCE
         hit = self.hits[index]
@@ -63,8 +61,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """Return the prefill on each instance. It includes fetching the longest prefix if engines can fetch, `fetch` allows
-    it and fetching saves time.
+    """Return the prefills on each instance. They include fetching the longest prefix where the engines can fetch,
+    `fetch` is true and fetching saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -83,7 +81,7 @@ def prefills_of(
 def prefills_one_by_one(
     request: RoutingRequest, home: Binding | None, view: PoolView, loads: Sequence[InstanceLoad]
 ) -> Prefills[list[int], list[float]]:
-    """Return the prefills for a handful of instances, computed in a loop, for pools that cannot fetch."""
+    """Return the prefills for up to `FEW` instances, computed in a loop; only for pools that cannot fetch."""
     held = view.hit_tokens_everywhere(request)
     hits = [held.get(load.entry.id, 0) for load in loads]
     most = max(hits)
@@ -96,11 +94,12 @@ def prefills_one_by_one(
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, speed: FetchSpeed) -> FloatVector:
-    """Return the cost of each prefill if its instance first fetches the longer prefix that `source`, at index `holder`,
-    holds. `alone` is the cost without fetching.
+    """Return the cost of each prefill, in seconds, if its instance first fetches the longer prefix held by `source`,
+    which has index `holder`. `alone` is the cost without fetching.
 
-    The cost consists of the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together
-    and caches do not fill with copies. If `holder` holds no more than the instance, the cost is at least `alone`.
+    The cost is the time of the fetch, the time to compute the rest of the prompt, and a tenth of the time saved. The
+    last part keeps sessions together and caches free of needless copies. If `source` holds no more than the instance,
+    the cost is at least `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -109,10 +108,10 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """Return the hits (`most` is the largest), on the assumption that the session's home holds the session's context,
-    unless some instance is known to hold at least half of that context.
+    """Return `hits`, raised for the session's home to the session's context, which the home is assumed to hold. Nothing
+    is assumed if some instance is known to hold at least half of the context. `most` is the largest of `hits`.
 
-    The assumption is needed after a restart of this router, or if the session's last turn came through another router.
+    The assumption is needed after a restart of this router, or if another router served the session's last turn.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
     if 2 * most >= context:

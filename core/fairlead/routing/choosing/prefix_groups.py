@@ -1,4 +1,4 @@
-"""Prefix groups: while memory is short, prompts with the same beginning are kept together on the same few instances."""
+"""Prefix groups: while memory is short, prompts that begin alike are sent to the same few instances."""
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import PoolVectors
@@ -6,13 +6,14 @@ from fairlead.routing.knowledge.rings import SALTS, CandidateRings
 from fairlead.tables import RoutingTable
 
 LARGEST_HOME = len(SALTS)
-"""Maximum number of instances per group."""
+"""Maximum number of instances in a group."""
 
 
 class PrefixGroups:
-    """An assignment of each group to `instances` instances by consistent hashing, so that scaling moves few groups.
+    """The assignment of prefix groups to instances: `instances` of them per group, by consistent hashing, so that
+    scaling changes few groups.
 
-    A group is the first `depth` blocks of a prompt, or all of its blocks when it has fewer.
+    All prompts with the same first `depth` blocks are a group; of a shorter prompt, all blocks count.
     """
 
     def __init__(self, instances: int, depth: int) -> None:
@@ -21,12 +22,12 @@ class PrefixGroups:
         self._rings: CandidateRings | None = None
 
     def table_changed(self, table: RoutingTable) -> None:
-        """Take over the instances of the table."""
+        """Use the instances of the new table."""
         self._rings = CandidateRings.of(table.instances, self._instances) if self._instances else None
 
     def members(self, request: RoutingRequest, vectors: PoolVectors) -> list[int]:
-        """Return the indexes, among the candidates, of the instances of the request's group; empty if the group is
-        unknown or includes all candidates.
+        """Return the indexes, among the candidates, of the instances of the request's group; empty if the request has
+        no group or the group includes all candidates.
         """
         if self._rings is None or not request.blocks or self._instances >= len(vectors.loads):
             return []

@@ -1,9 +1,9 @@
-"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink back
-(DualMap, section 1.2).
+"""The adaptive hash key: prompts with a hot prefix get longer keys, so that they spread over more instances; keys
+become short again when the prefix is cold (DualMap, section 1.2).
 
-A key is (depth, chained hash at that depth). A prefix starts at depth 1; when the share of recent requests having it
-exceeds the hot share, keys below it become one block longer; when its share falls below the cold share, all extensions
-below it are undone. Between the two shares nothing changes.
+A key is (depth, chained hash at that depth). A prefix starts at depth 1. When the share of recent requests with the
+prefix exceeds the hot share, the keys of prompts with it become one block longer. When that share falls below the cold
+share, all extensions below the prefix are undone. Between the two shares nothing changes.
 """
 
 from collections import deque
@@ -15,10 +15,11 @@ from fairlead.routing.knowledge.rings import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotnessSettings:
-    """Settings of the prefix-hotness tree. `hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances.
+    """Settings of the prefix-hotness tree. With n accepting instances, `hot_share` None = 2/n and `cold_share` None =
+    1/n.
 
-    A window holds `window` entries, of which each request takes `entries_per_request`; shares are of entries. Nothing
-    expands before `min_samples` requests are in the window.
+    The window holds `window` entries, of which each request takes `entries_per_request`; shares are shares of entries.
+    No prefix is expanded before the window holds `min_samples` requests.
     """
 
     hot_share: float | None = None
@@ -29,18 +30,18 @@ class HotnessSettings:
 
 
 PAPER = HotnessSettings()
-"""Preset `dualmap-paper`: 2/n and 1/n over 200 requests."""
+"""Settings of the preset `dualmap-paper`: shares of 2/n and 1/n in a window of 200 requests."""
 
 CODE = HotnessSettings(hot_share=0.0612, cold_share=0.02, entries_per_request=2)
-"""Preset `dualmap-code`: constants over a window in which each request takes two of 200 entries (so 0.0612
-means 12 % of requests).
+"""Settings of the preset `dualmap-code`: constant shares in a window in which each request takes two of 200 entries (so
+0.0612 means 12 % of requests).
 """
 
 
 class PrefixHotness:
-    """The tree of expanded prefixes, and a sliding window of key paths that decides which of them are hot.
+    """The tree of expanded prefixes, and the sliding window of recent key paths that decides which prefixes are hot.
 
-    O(depth) per request; memory is at most window x depth.
+    Takes O(depth) per request; memory is at most window x depth.
     """
 
     def __init__(self, settings: HotnessSettings) -> None:
@@ -51,8 +52,8 @@ class PrefixHotness:
         self._expanded: dict[Key, set[Key]] = {}
 
     def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
-        """Return the key of a prompt by the present tree, which is not changed. Prompts without a full block are keyed
-        by their bytes.
+        """Return the key of a prompt according to the present tree, which does not change. A prompt without a full
+        block gets a key from its first bytes.
         """
         depth = len(blocks)
         if not depth:
@@ -65,13 +66,13 @@ class PrefixHotness:
         return (depth, blocks[depth - 1])
 
     def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
-        """Return the other keys of the prompt: the keys that it would have if the tree had grown more or less."""
+        """Return the other keys of the prompt: those that it would have if its prefixes were expanded more or less."""
         now = self.key(blocks, first_bytes_hash)
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 
     def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
-        """Count a request of a pool with `instances` accepting instances. Returns its key according to the counts
-        before this request.
+        """Count a request of a pool with `instances` accepting instances. Return the request's key according to the
+        counts before this request.
         """
         if not blocks:
             return (0, first_bytes_hash)
@@ -99,20 +100,20 @@ class PrefixHotness:
         return leaf
 
     def share(self, key: Key) -> float:
-        """Share (0-1) of the window's entries that have this prefix."""
+        """Return the share (0-1) of the window's entries that have this prefix."""
         entries = len(self._window) * self._settings.entries_per_request
         return self._counts.get(key, 0) / entries if entries else 0.0
 
     def expanded(self) -> frozenset[Key]:
-        """Prefixes below which keys are longer."""
+        """The expanded prefixes: prompts that begin with them have longer keys."""
         return frozenset(self._expanded)
 
     def counts(self) -> dict[Key, int]:
-        """How many requests of the window passed each prefix on the way to their key."""
+        """Return, for each prefix, how many requests of the window passed it on the way to their key."""
         return dict(self._counts)
 
     def window(self) -> tuple[tuple[Key, ...], ...]:
-        """The paths in the window, oldest first."""
+        """The key paths in the window, oldest first."""
         return tuple(self._window)
 
     def _collapse_cold(self, path: Sequence[Key], cold: float) -> None:

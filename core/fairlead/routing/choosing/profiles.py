@@ -1,5 +1,5 @@
-"""A scheduling profile: filters in turn, weighted scorers, a picker (the framework of the Gateway API Inference
-Extension and llm-d).
+"""A scheduling profile: a sequence of filters, weighted scorers, and a picker, as in the framework of the Gateway API
+Inference Extension and llm-d.
 
 Every score is multiplied by its weight and the products are added; the sum is not normalised. Scorers see only
 instances that passed the filters.
@@ -31,7 +31,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A scorer that is informed which instance was picked."""
+    """A scorer that is called with the picked instance."""
 
     def picked(self, seen: Considered, place: int) -> None:
         """Record that the request goes to the instance at this index among the considered instances."""
@@ -53,10 +53,12 @@ class WeightedScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked:
-    """A profile's choice. Vectors have an entry for each candidate of the view; instances filtered out have zeros."""
+    """The choice of a profile. Each vector has an entry for each candidate of the view; an instance that was filtered
+    out has 0.
+    """
 
     order: Sequence[int]
-    """Indexes of candidates: the picked ones, then the next best of those that passed the filters."""
+    """Indexes of candidates: first the picked ones, then the next best of those that passed the filters."""
     count: int
     """The number of picked candidates at the beginning of `order`."""
     totals: FloatVector
@@ -68,8 +70,8 @@ class Picked:
 
 
 class Profile:
-    """Filters, scorers and a picker, run over all candidates. If no instance passes the filters, all are scored, since
-    some instance must take the request; llm-d would refuse it.
+    """Filters, scorers and a picker, applied to all candidates. If no instance passes the filters, all instances are
+    scored, because some instance must take the request; llm-d would refuse it.
     """
 
     def __init__(self, *, filters: Sequence[Filter] = (), scorers: Sequence[WeightedScorer] = (), picker: Picker) -> None:
@@ -79,7 +81,7 @@ class Profile:
         self._remembering = [one.scorer for one in scorers if isinstance(one.scorer, Remembers)]
 
     def run(self, seen: Considered, dice: Dice) -> Picked:
-        """Choose among the candidates, of which there must be at least one."""
+        """Choose among the considered candidates, of which there must be at least one."""
         passing, rule = self._filtered(seen, dice)
         terms: dict[str, FloatVector] = {}
         for one in self.scorers:
@@ -104,7 +106,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """Return the candidates that passed, and the rule that explains a choice among them."""
+        """Return the candidates that passed the filters, and the name of the rule for a choice among them."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

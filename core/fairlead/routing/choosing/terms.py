@@ -1,4 +1,4 @@
-"""Terms and rules that several policies use to record their decisions."""
+"""Terms and rules that several policies record with their decisions."""
 
 from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, Term, Unit
 

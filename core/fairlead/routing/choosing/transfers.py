@@ -1,5 +1,5 @@
-"""Transfers: the time to fetch KV blocks from another instance instead of computing them, and the choice of that
-instance.
+"""Transfers: the time to fetch KV blocks from another instance instead of computing them, and the choice of the
+instance to fetch from.
 """
 
 import numpy as np
@@ -9,21 +9,21 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 
 
 def sending_seconds(tokens: int, active: int, speed: FetchSpeed) -> float:
-    """Seconds to send the KV blocks of this many tokens, without the latency, when `active` transfers already share the
-    source's link.
+    """Return the seconds to send the KV blocks of this many tokens while `active` other transfers share the source's
+    link. The latency is not included.
     """
     return tokens * speed.size * (1 + active) / speed.rate
 
 
 def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> FloatVector:
-    """Seconds to fetch the KV blocks of these numbers of tokens, latency included."""
+    """Return the seconds to fetch the KV blocks of each of these numbers of tokens, latency included."""
     seconds: FloatVector = np.multiply(tokens, sending_seconds(1, active, speed), dtype=np.float64) + speed.latency_seconds
     return seconds
 
 
 def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
-    """Return the index of the holder of the best match (`most` tokens) that serves the fewest transfers; the first
-    holder among equals.
+    """Return the index of the instance that serves the fewest transfers, among those that hold `most` tokens, the
+    longest match. Ties go to the lowest index.
     """
     holders: list[int] = np.flatnonzero(hits == most).tolist()
     return min(holders, key=lambda index: vectors.loads[index].transfers_out)

@@ -1,7 +1,7 @@
-"""Catalogues: the policies a pool may use, their purposes and parameters, and how each is built.
+"""Catalogues: the policies that a pool may use, with their purposes, their parameters and their constructors.
 
-All names are known from the start; an entry is loaded when it is first used, so that a process loads only the policies
-of its pools. A policy from another package is named like any other: see `PolicyCatalogue.extended`.
+All names are known from the start. An entry is loaded when it is first used, so that a process loads only the policies
+of its pools. A policy from another package is named in the same way: see `PolicyCatalogue.extended`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,7 @@ POLICY_FIELD = "spec.routing.policy"
 
 
 class RingUse(StrEnum):
-    """How a policy uses the hash ring, and so what moves when the ring changes.
+    """How a policy uses the hash ring; it determines what moves when the ring changes.
 
     `none`: the policy does not use the ring · `new-sessions`: the ring places only a session's first request ·
     `every-request`: the ring places every request, so a bound session follows its key to another instance.
@@ -36,8 +36,8 @@ class RingUse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy: its purpose in one line, its constructor (parameters and a seed), the terms it records for its
-    decisions, and its use of the hash ring.
+    """A policy's entry in the catalogue: its purpose in one line, its constructor (which takes parameters and a seed),
+    the terms that it records with its decisions, and its use of the hash ring.
 
     `needs_roles` are the roles that a pool must have for this policy; empty = any pool. `presets` maps each value of
     the parameter `preset` to defaults of other parameters.
@@ -54,7 +54,7 @@ class PolicyEntry:
 
 
 class PolicyCatalogue:
-    """The policies by name; `sources` load their entries."""
+    """The policies by name. `sources` maps each name to a function that loads the policy's entry."""
 
     def __init__(self, sources: Mapping[str, Callable[[], object]]) -> None:
         self._sources = dict(sources)
@@ -66,16 +66,17 @@ class PolicyCatalogue:
         return tuple(self._sources)
 
     def extended(self, others: Mapping[str, Callable[[], object]]) -> "PolicyCatalogue":
-        """Return this catalogue with further policies. Raises InvalidInput when a name is already taken."""
+        """Return this catalogue with further policies. Raises InvalidInput when one of their names is already taken."""
         taken = sorted(others.keys() & self._sources.keys())
         if taken:
             raise InvalidInput("entry point fairlead.policies", taken[0], "Fairlead has a policy of that name; give yours another")
         return PolicyCatalogue(self._sources | dict(others))
 
     def entry(self, name: str) -> PolicyEntry:
-        """Return the policy of that name.
+        """Return the entry of the policy with that name.
 
-        Raises UnknownName, and InvalidInput when the package that provides the policy cannot be used.
+        Raises UnknownName for an unknown name, and InvalidInput when the package that provides the policy cannot be
+        used.
         """
         known = self._entries.get(name)
         if known is None:
@@ -83,11 +84,15 @@ class PolicyCatalogue:
         return known
 
     def parameters(self, name: str) -> dict[str, Shape]:
-        """The parameters of a policy, by name. Raises the same errors as `entry`."""
+        """Return the shape of each parameter of a policy, by the parameter's name. Raises the same errors as
+        `entry`.
+        """
         return parameter_shapes(self.entry(name).parameters)
 
     def terms(self, name: str) -> PolicyTerms | None:
-        """The terms recorded with a policy's decisions; None if this process does not know the policy."""
+        """Return the terms that are recorded with a policy's decisions; None if this process does not know the
+        policy.
+        """
         try:
             return self.entry(name).terms
         except (UnknownName, InvalidInput):
@@ -104,7 +109,9 @@ class PolicyCatalogue:
         return read_parameters(entry.parameters, {**entry.presets.get(str(given.get("preset")), {}), **given}, name)
 
     def check_roles(self, name: str, roles: Collection[Role]) -> None:
-        """Raises InvalidInput if a pool with these roles cannot use the policy, and the errors of `entry`."""
+        """Check that a pool with these roles can use the policy. Raises InvalidInput if it cannot, and the errors of
+        `entry`.
+        """
         missing = [role for role in self.entry(name).needs_roles if role not in roles]
         if missing:
             words = " and ".join(role.value for role in missing)
@@ -112,8 +119,8 @@ class PolicyCatalogue:
             raise InvalidInput(POLICY_FIELD, name, remedy)
 
     def check(self, facts: RoutingFacts, roles: Collection[Role]) -> None:
-        """Raises InvalidInput, with the field of the spec, if a pool with these roles cannot use the policy, its
-        parameters or one of the policies that only advise.
+        """Check that a pool with these roles can use the policy, its parameters and the policies that only advise.
+        Raises InvalidInput, with the field of the spec, if it cannot.
         """
         self._check(facts, roles)
         for place, shadow in enumerate(facts.shadows):
@@ -135,7 +142,7 @@ class PolicyCatalogue:
         self.check_parameters(facts.policy, facts.parameters)
 
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
-        """Build the policy that a table names, with its parameters; deterministic given `seed`.
+        """Build the policy that a routing table names, with its parameters. The policy is deterministic given `seed`.
 
         Raises the errors of `check_parameters`, and InvalidInput if the policy cannot be built.
         """
@@ -152,13 +159,15 @@ class PolicyCatalogue:
         return policy
 
     def keeps_homes(self, facts: RoutingFacts) -> bool:
-        """Whether the policy that a table names binds sessions to the instances where it places them. Raises the errors
-        of `check_parameters`.
+        """Return whether the policy that a routing table names binds sessions to the instances where it places them.
+        Raises the errors of `check_parameters`.
         """
         return getattr(self.build(facts, 0), "binds", False) is True
 
     def learns(self, facts: RoutingFacts) -> bool:
-        """Whether the policy a table names learns online; False if it cannot be built here."""
+        """Return whether the policy that a routing table names learns online; False if the policy cannot be built
+        here.
+        """
         try:
             return hasattr(self.build(facts, 0), "learner_settings")
         except (UnknownName, InvalidInput):

@@ -1,4 +1,4 @@
-"""Copies of prefixes that many sessions share: the input of a scheduler's decision to copy, and the copy that its
+"""Copies of prefixes that many sessions share: the input of a scheduler's decision to copy, and the order that its
 caller carries out.
 """
 
@@ -9,7 +9,7 @@ from fairlead.values import value
 
 
 class KeptTurn(Protocol):
-    """A session's last turn that was served. Times in Unix seconds."""
+    """The last served turn of a session. Times in Unix seconds."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -25,12 +25,12 @@ class KeptTurn(Protocol):
 
 @value
 class PrefixCopy:
-    """An order to let `target` fetch the KV blocks of `request` from `source` now; no client waits for the copy.
+    """An order to let `target` fetch the KV blocks of `request` from `source` now, ahead of any client's request.
 
-    The request was served before and begins with the prefix. All of its blocks are copied, because engines hand on
-    whole prompts. `source_tokens` and `target_tokens` are the tokens of the request that source and target hold. The
-    prefix has `prefix_tokens`, and this many `sessions` began with it recently. The saving and the cost are predicted
-    seconds; the cost is the transfer.
+    `request` was served before and begins with the shared prefix. All of its blocks are copied, because engines
+    transfer only whole prompts. `source_tokens` and `target_tokens` are how many of its tokens the source and the
+    target hold. The prefix has `prefix_tokens` tokens, and `sessions` sessions began with it recently. The saving and
+    the cost are predicted seconds; the cost is the duration of the transfer.
     """
 
     id: str
@@ -45,7 +45,7 @@ class PrefixCopy:
     saving_seconds: float
     cost_seconds: float
     longest_seconds: float
-    """Seconds after which the copy is given up."""
+    """Seconds after which the copy is abandoned."""
 
     @property
     def gain_seconds(self) -> float:

@@ -1,5 +1,5 @@
-"""A policy's answer: the instance, and the reason. If the policy keeps homes, the instance becomes the home of the
-request's session.
+"""A policy's decision: the chosen instance and the reason. If the policy keeps homes, the instance becomes the home of
+the request's session.
 """
 
 from collections.abc import Callable
@@ -21,37 +21,38 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """A function that returns what was compared. Its result is valid only until something changes, so it is called at
-    once, and only for decisions that are recorded.
+    """A function that returns the compared values. Its result is correct only until the view changes, so it is called
+    at once, and only for decisions that are recorded.
     """
     session: str | None = None
-    """The session whose home becomes `instance`; needed if the policy also binds requests without a session. None = the
-    request's own session.
+    """The session whose home becomes `instance`; None = the request's own session. Set by policies that also bind
+    requests without a session.
     """
     room_tokens: int | None = None
-    """KV tokens that must be free on `instance` for the session to move. If this is not None, the session moves only
-    when the request is sent; if `instance` then lacks the room, the request goes back to the session's home, and
-    nothing moves.
+    """KV tokens that must be free on `instance` for the session to move; None = no condition. With a condition, the
+    session moves only when the request is sent. If `instance` then lacks the room, the request is sent to the session's
+    home instead, and the session does not move.
     """
     overloaded: tuple[str, ...] = ()
-    """Instances that the policy found overloaded, so that their queues should be rebalanced."""
+    """Instances that the policy found overloaded; the scheduler rebalances their queues."""
     decode: str | None = None
-    """The instance where the request should decode, when `instance` only prefills; None = the scheduler selects."""
+    """The instance where the request should decode, if `instance` only prefills; None = the scheduler selects it."""
     transfer_from: str | None = None
     """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of
     computing them.
     """
     ttft_seconds: float | None = None
-    """The policy's own prediction of the TTFT on `instance`, if it differs from the view's, for example because of a
-    transfer.
+    """The policy's own prediction of the TTFT on `instance`, in seconds, if it differs from the view's, for example
+    because of a transfer; else None.
     """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
-    """A function to call with the instance that computed the prompt and the time of the first token (Unix seconds). It
-    is not called if the request was queued elsewhere than chosen, or if its first token cannot be seen.
+    """A function to call with the id of the instance that computed the prompt and the time of the first token (Unix
+    seconds). It is not called if the request was queued at another instance than the chosen one, or if its first token
+    cannot be observed.
     """
 
     @property
     def candidates(self) -> tuple[CandidateScore, ...]:
-        """The chosen instance and the next best ones, with the compared values."""
+        """The scores of the chosen instance and of the next best ones."""
         return self.weigh().candidates

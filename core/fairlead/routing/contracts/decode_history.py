@@ -1,5 +1,5 @@
-"""An instance's decodes and prefills over time, to relate a request's decode speed to the work that ran at the same
-time.
+"""The decodes and prefills of an instance over time. They relate a request's decode speed to the work that ran at the
+same time.
 """
 
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ RATE_SECONDS = 60.0
 
 
 class DecodeMark(NamedTuple):
-    """Totals up to `at` (Unix seconds): context tokens × seconds, decoding requests × seconds, predicted prefill
-    seconds, and prompt tokens computed.
+    """An instance's totals up to `at` (Unix seconds): context tokens × seconds, decoding requests × seconds, predicted
+    prefill seconds, and computed prompt tokens.
     """
 
     at: float
@@ -21,18 +21,20 @@ class DecodeMark(NamedTuple):
     prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
-        """Return the mark as it would be if prefills had been predicted to take `times` times as long."""
+        """Return the mark as if all prefills had been predicted to take `times` times as long."""
         return self._replace(prefill_seconds=self.prefill_seconds * times)
 
 
 @dataclass(slots=True)
 class DecodeHistory:
-    """Totals of one instance, updated whenever a decode begins or ends there."""
+    """The totals of one instance, updated whenever a decode begins or ends there."""
 
     prefill_seconds: float = 0.0
-    """Predicted seconds of all prefills seen on the instance; they delayed the decodes that ran at the same time."""
+    """Total of the predicted seconds of all prefills on the instance; prefills delay the decodes that run at the same
+    time.
+    """
     prefilled_tokens: int = 0
-    """Uncached prompt tokens of all these prefills."""
+    """Total of the uncached prompt tokens of all prefills on the instance."""
     prefilled_per_second: float = 0.0
     """Prefilled tokens per second, averaged over about a minute."""
     _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
@@ -40,7 +42,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """Return the totals up to now. From now on this many requests decode, with this many context tokens."""
+        """Return the totals up to `now`. From now on, `requests` requests decode with `tokens` context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

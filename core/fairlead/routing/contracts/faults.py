@@ -1,4 +1,4 @@
-"""The ways in which an instance can fail a request, and whether they suggest a fault of the request."""
+"""The ways in which an instance can fail a request, and which of them the request itself may have caused."""
 
 from enum import StrEnum
 
@@ -7,22 +7,24 @@ class Fault(StrEnum):
     """A way in which an instance failed a request."""
 
     UNREACHED = "unreached"
-    """The instance accepted no connection, so the request was not sent: the fault is certainly the instance's."""
+    """The instance accepted no connection, so the request was not sent. The request cannot be the cause."""
     LOST = "lost"
     """The instance dropped the connection, or sent something that is not HTTP."""
     STATUS = "status"
-    """The instance answered a status that blames the server (5xx), or a redirect."""
+    """The instance responded with a status that blames the server (5xx), or with a redirect."""
     ANSWER = "answer"
-    """The instance answered with a success status but the body reports an error."""
+    """The instance responded with a success status, but the body reports an error."""
     TIMEOUT = "timeout"
-    """The instance did not begin to answer in time."""
+    """The instance did not begin to respond in time."""
     STALLED = "stalled"
-    """The instance stopped in the middle of its answer."""
+    """The instance stopped in the middle of its response."""
     REFUSED = "refused"
-    """The instance answered a status that blames the request (4xx)."""
+    """The instance responded with a status that blames the request (4xx)."""
 
     def is_like(self, other: "Fault") -> bool:
-        """Whether one request may cause both faults: it may crash one engine and make another answer 500."""
+        """Return whether one and the same request may cause both faults: it may crash one engine and make another
+        respond with status 500.
+        """
         return _KINDS[self] == _KINDS[other]
 
 

@@ -1,4 +1,4 @@
-"""The live counters of one instance: queues update them and policies read them."""
+"""The live counters of one instance, which queues update and policies read."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -10,12 +10,12 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Other routers' requests in flight on an instance, as those routers reported them seconds ago. `prefill_share`
-    (0-1) is the recent share of the instance's time that their prefills took.
+    """Requests that other routers have in flight on an instance, as those routers reported them seconds ago.
+    `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests took.
     """
 
     pending_prefill_tokens: int = 0
-    """The pending prefill tokens that are probably still left now."""
+    """The other routers' pending prefill tokens that are probably still pending now."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -25,76 +25,88 @@ class OthersLoad:
 
 @dataclass(slots=True, kw_only=True)
 class InstanceLoad:
-    """Live counters of one instance. Tokens are uncached prompt tokens, estimated when the request was counted."""
+    """The live counters of one instance. Token counters are uncached prompt tokens, estimated when a request was first
+    counted.
+    """
 
     entry: InstanceEntry
     pending_prefill_tokens: int = 0
     """Tokens of requests that are queued or dispatched and have no first token yet."""
     pending_prefill_microseconds: int = 0
-    """Predicted time of the pending prefills; each request counts with its estimate on arrival."""
+    """Predicted time of the pending prefills, in microseconds; each request counts with its estimate on arrival."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Dispatched requests without a first token, in order: the time of sending and the predicted prefill in
-    microseconds.
+    """Dispatched requests without a first token, in order of dispatch: the time of dispatch and the predicted prefill
+    in microseconds.
     """
     late_prefill_microseconds: int = 0
-    """The part of the predicted time that belongs to queued requests that can no longer meet their TTFT target."""
+    """The part of `pending_prefill_microseconds` that belongs to queued requests that can no longer meet their TTFT
+    target.
+    """
     prefill_pace: float = 1.0
-    """Actual over predicted prefill time on this instance, smoothed: more than 1 where decodes hold prefills up."""
+    """Actual over predicted prefill time on this instance, smoothed. It is above 1 where decodes slow prefills down."""
     recent_prefill_seconds: float = 1.0
-    """The usual predicted seconds of a prefill, averaged over the same prefills as `prefill_pace`."""
+    """The mean predicted seconds of the prefills that `prefill_pace` averages."""
     lasting_pace: float = 1.0
-    """The pace over many more prefills: it shows the instance's lasting speed rather than its present one."""
+    """Actual over predicted prefill time, averaged over many more prefills than `prefill_pace`: the instance's lasting
+    speed rather than its present one.
+    """
     usual_prefill_seconds: float = 1.0
-    """The usual predicted seconds of the prefills that `lasting_pace` averages."""
+    """The mean predicted seconds of the prefills that `lasting_pace` averages."""
     paced_at: float | None = None
-    """When the paces were last updated."""
+    """When `prefill_pace` and `lasting_pace` were last updated; None before the first update."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
-    """Kept only while early rejection or the queues need measured decode step times."""
+    """The instance's decodes and prefills over time. Updated only while early rejection or the queues need measured
+    decode step times.
+    """
     waiting: int = 0
-    """Requests that are queued in this router for the instance."""
+    """Number of requests that are queued in this router for the instance."""
     prefilling: int = 0
     """Number of dispatched requests without a first token."""
     decoding: int = 0
     decode_tokens: int = 0
-    """Context tokens held by running decodes."""
+    """Context tokens of the running decodes."""
     incoming: int = 0
-    """Requests that are queued or being prefilled on other instances and will decode here."""
+    """Number of requests that are queued or being prefilled on other instances and will decode on this instance."""
     incoming_tokens: int = 0
     transfers_out: int = 0
     """Number of prefills on other instances that fetch KV blocks from this instance."""
     sessions: int = 0
     kv_usage: float | None = None
     engine_waiting: int | None = None
-    """Number of requests from any router that the engine has not begun to compute, according to its latest metrics."""
+    """Number of requests, from any router, that the engine has accepted but not begun to compute, according to its
+    latest metrics; None if unknown.
+    """
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds of rest from prefilling that requests sent to the instance still require."""
+    """Seconds without prefills that the requests sent to the instance still require."""
     prefilling_since: float | None = None
-    """When the uncached work of the instance last rose from zero; None without such work."""
+    """When the uncached work of the instance last rose from zero; None while it has no such work."""
     broken_until: float = 0.0
-    """Unix seconds until which the circuit is open. Until then the instance is not a candidate, unless it is spared."""
+    """Until when (Unix seconds) the circuit is open. Until then the instance is not a candidate, unless `is_spared`."""
     is_stalled: bool = False
-    """Whether the engine has work and makes no progress. Such an instance is not a candidate, unless it is spared."""
+    """Whether the engine has work but makes no progress. Such an instance is not a candidate, unless `is_spared`."""
     is_spared: bool = False
-    """Whether the instance gets requests in spite of its open circuit, because the circuits of all alternatives are
+    """Whether the instance is a candidate in spite of its open circuit, because the circuits of all alternatives are
     open too. The view sets it.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest predicted prefill that has ended on the instance since this field was last read."""
+    """The longest predicted prefill, in microseconds, of those that ended on the instance after this field was last
+    read.
+    """
     heard_at: float = -inf
-    """When the engine's HTTP server last answered this router (Unix seconds)."""
+    """When this router last got a response from the engine's HTTP server (Unix seconds)."""
     others: OthersLoad | None = None
     """Other routers' load on the instance; None while no other router reports (see `scheduling.others`)."""
     lacks_decode: bool = False
-    """Whether no instance could decode what this prefill instance computes; it is then not a candidate. The view sets
-    this.
+    """Whether no instance could decode what this prefill instance computes; the instance is then not a candidate. The
+    view sets this.
     """
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
-        """Convert the paces after the predicted speed changed by this factor; measured times stay. The lasting pace is
-        converted only if `lasting`.
+        """Multiply the paces by `times`, after the predicted speed changed by this factor, so that pace × prediction
+        stays the same. `lasting_pace` is converted only if `lasting`.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times
@@ -104,36 +116,39 @@ class InstanceLoad:
             self.usual_prefill_seconds /= times
 
     def forget_pace(self) -> None:
-        """Assume that the instance's prefills take exactly as long as predicted."""
+        """Reset the paces: assume that the instance's prefills take exactly as long as predicted."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Return the seconds that the instance has rested from prefilling, minus the rest that it owes."""
+        """Return for how many seconds the instance has computed no prefill, minus the rest that it still owes."""
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """Record that a dispatched prefill needs a rest of this many seconds; 0 if nothing decodes on the instance, so
-        that no rest is owed.
+        """Record that a dispatched prefill requires `seconds` of rest afterwards. `seconds` is 0 if nothing decodes on
+        the instance.
         """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the instance has no work and no work is on its way."""
+        """Return whether the instance has no work and no request is on its way to it."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
     def computes_nothing(self) -> bool:
-        """Return whether the engine has nothing to do, as far as is known; requests may still wait in this router."""
+        """Return whether the engine has nothing to do, as far as this router knows. Requests may still wait in this
+        router.
+        """
         return not (self.prefilling or self.decoding or (self.others is not None and self.others.decoding))
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Return when (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) without a
-        prefill in flight. The prefill began when it was sent or at the last first token before it, whichever is later.
+        """Return when (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) if no
+        prefill is in flight. A prefill begins when it is sent, or at the first token of the prefill before it,
+        whichever is later.
         """
         for sent_at, microseconds in self.in_flight.values():
             before = self.last_first_token_at
@@ -141,14 +156,14 @@ class InstanceLoad:
         return inf, 0.0
 
     def done_seconds(self, now: float) -> float:
-        """The seconds of the prefill in flight that have already passed, up to its predicted time."""
+        """Return how many seconds the oldest prefill in flight has taken so far; at most its predicted time."""
         since, seconds = self.under_way
         return min(max(now - since, 0.0), seconds)
 
     def free_kv_tokens(self, capacity_tokens: int) -> int:
-        """The KV tokens of `capacity_tokens` that running requests do not reference. Unreferenced cached blocks can be
-        evicted and count as free. The used part is the larger of two figures: the engine's metrics, and the tokens that
-        this router knows to be running there.
+        """Return how many of `capacity_tokens` KV tokens are not referenced by running requests. Unreferenced cached
+        blocks can be evicted and count as free. The used part is the larger of two figures: what the engine's metrics
+        say, and the tokens that this router has running there.
         """
         known = self.decode_tokens + self.dispatched_prefill_tokens
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
@@ -165,24 +180,25 @@ class InstanceLoad:
         return self.is_spared or not self.is_shut(now)
 
     def is_candidate(self, now: float) -> bool:
-        """Return whether new requests may be placed here at `now`: the instance accepts requests, is not shut, and some
-        instance can decode what it prefills.
+        """Return whether new requests may be placed on the instance at `now`: it accepts requests, is not shut, and
+        some instance can decode what it prefills.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
     def takes_decodes(self, now: float) -> bool:
-        """Whether requests prefilled elsewhere may decode here at `now`: accepting, not shut,
-        and not a prefill instance.
+        """Return whether requests prefilled on other instances may decode on this one at `now`: it accepts requests, is
+        not shut, and is not a prefill instance.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.PREFILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWork:
-    """Work that this router has given to an engine.
+    """The work that this router has given to an engine.
 
-    `requests` are routed and not completely answered; `others` bypassed the scheduler. `longest_prefill_seconds` is the
-    longest predicted prefill in flight, `prefilled_seconds` the longest that ended since the last call.
+    `requests` is the number of routed requests without a complete response; `others` the number of requests that
+    bypassed the scheduler. `longest_prefill_seconds` is the longest predicted prefill in flight, `prefilled_seconds`
+    the longest that ended after this record was last made.
     """
 
     requests: int

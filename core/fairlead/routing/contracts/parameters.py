@@ -1,4 +1,6 @@
-"""Parameters of policies: dataclasses of fields made by `fairlead.schemas.shapes`; a spec uses the same names."""
+"""The parameters of policies: dataclasses whose fields are made by `fairlead.schemas.shapes`. A pool's spec uses the
+same names.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,15 +15,15 @@ P = TypeVar("P")
 
 
 def parameter_shapes(parameters: type[Any]) -> dict[str, Shape]:
-    """Each parameter's name and the shape of its value, in order of declaration. If the default is None, the
-    description says how it is chosen.
+    """Return each parameter's name and the shape of its value, in order of declaration. If a parameter's default is
+    None, its description says how the value is chosen.
     """
     return {item.name: shape_of(item) for item in fields(parameters)}
 
 
 def read_parameters(parameters: type[P], given: Mapping[str, Any], policy: str) -> P:
-    """Build `parameters` from a person's mapping. Raises InvalidInput naming `spec.routing.parameters.<name>` for
-    unknown names, wrong types and values out of bounds.
+    """Build the dataclass `parameters` from a mapping in a pool's spec. Raises InvalidInput naming
+    `spec.routing.parameters.<name>` for unknown names, wrong types and values out of bounds.
     """
     return read(parameters, given, "spec.routing.parameters", named=attrgetter("name"), owner=f"policy {policy}")
 
@@ -31,9 +33,7 @@ DISCIPLINES = ("fifo", "longest_hit", "slack", "deadline")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueParameters:
-    """Parameters that every policy accepts: how requests wait in the router, and how their prefill times are
-    predicted.
-    """
+    """Parameters that every policy accepts: how requests wait in the router, and how prefill times are predicted."""
 
     queue_discipline: str = text(
         "Order in which an instance's queued requests are sent. `fifo`: by arrival; `longest_hit`: most cached tokens first; "
@@ -105,44 +105,48 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """The least TTFT gain, in seconds, for which a session leaves a home that could take its request; -inf = the
-        session leaves whatever it gains or loses.
+        """The TTFT gain, in seconds, that is needed to move a session from a home that could take its request; -inf =
+        the session moves whatever it gains or loses.
         """
         return -inf
 
     @property
     def sends_unfinished_first(self) -> bool:
-        """Whether turns of tasks in progress go before first turns when some requests must be late."""
+        """Whether turns of tasks in progress are sent before first turns of tasks when not all requests can meet their
+        TTFT target.
+        """
         return False
 
     @property
     def beginning_share(self) -> float:
-        """The part of the time taken by late turns of tasks in progress that first turns get."""
+        """The share of the time taken by late turns of tasks in progress that first turns of tasks get."""
         return 0.1
 
     @property
     def keeps_contexts(self) -> bool:
-        """Whether the policy weighs the contexts that a request would evict."""
+        """Whether the policy counts as a cost the cached contexts that a request would evict."""
         return False
 
     @property
     def expected_seconds(self) -> float:
-        """For how many seconds after its prefill a prompt's blocks are expected without a KV event."""
+        """Seconds after its prefill during which a prompt's blocks are assumed to be cached although no KV event has
+        reported them.
+        """
         return self.speculative_seconds
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes about settings that have no effect, a line each; empty for most policies."""
+        """Notes about settings that have no effect, one line each; empty for most policies."""
         return ()
 
 
 LEAST_GAIN_SECONDS = 0.05
-"""The default least gain that moves a session (docs/experiments.md)."""
+"""The default of `least_gain_seconds`, the TTFT gain needed to move a session (docs/experiments.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeParameters(QueueParameters):
-    """Parameters that every policy accepts if it moves sessions from homes that could take their requests."""
+    """Parameters of every policy that may move a session from a home that could take its request."""
 
     least_gain_seconds: float = number(
         "A session leaves a home that takes requests only if its first token is predicted to come at least this much sooner elsewhere; "

@@ -1,4 +1,4 @@
-"""Requests as routing sees them, before and while they wait in a queue."""
+"""The data of a request from which routing decides, before and while the request waits in a queue."""
 
 from typing import NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from fairlead.values import value
 @value
 class TraceContext:
     """The trace to which a request belongs, in the terms of W3C Trace Context. Ids are lower-case hexadecimal digits:
-    32 of a trace id and 16 of a span id.
+    32 in a trace id, 16 in a span id.
 
     `span_id` is the request's own span; `parent` is the caller's span, None if the caller sent none. A request whose
     caller does not sample its trace has no context.
@@ -21,18 +21,18 @@ class TraceContext:
     span_id: str
     parent: str | None = None
     state: str = ""
-    """The caller's `tracestate`."""
+    """The value of the caller's `tracestate` header."""
     asks: bool = False
-    """Whether the caller samples the trace and may have decisions kept."""
+    """Whether the caller samples the trace and has the right to have decisions kept."""
     operation: str = ""
-    """The operation asked of the model, as named by the GenAI semantic conventions (`gen_ai.operation.name`)."""
+    """The operation that the client requested, as named by the GenAI semantic conventions (`gen_ai.operation.name`)."""
     model: str = ""
-    """The model's name as the client gave it."""
+    """The model name that the client sent."""
 
 
 @value
 class RoutingRequest:
-    """One request as routing sees it.
+    """The data of one request from which routing decides.
 
     `blocks` are chained 64-bit hashes of the full routing blocks of the prompt; times are Unix seconds.
     """
@@ -42,94 +42,101 @@ class RoutingRequest:
     prompt_tokens: int
     blocks: tuple[int, ...]
     first_bytes_hash: int
-    """Hash of the first block, or of the whole prompt if it is shorter than a block: a key for prompts
-    without blocks.
+    """Hash of the first block, or of the whole prompt if it is shorter than a block. Policies use it as the key of
+    prompts without blocks.
     """
     session: str | None = None
-    """The session's name as the client gave it; in a decision, None if several sessions turned out to
-    share the name.
+    """The session's name as the client sent it. In a decision, it is None if several sessions turned out to share the
+    name.
     """
     further_names: tuple[str, ...] = ()
-    """Other names of the session in this request, used when several conversations share the first name."""
+    """Other names that the request gives for its session, used when several conversations share the first name."""
     beginning: int = 0
-    """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
+    """Hash of how the conversation begins, equal in all its turns; 0 = unknown."""
     named: str | None = None
-    """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
+    """The session name that the client sent, if several conversations turned out to share it; `session` is then another
+    name or None.
+    """
     max_output_tokens: int = 0
     answers: int = 1
-    """Answers that its engine makes at the same time (`n`, several prompts); their tokens say nothing of a step."""
+    """Number of answers that the engine generates for the request at the same time (`n`, or several prompts). If it is
+    above 1, the arrival of tokens does not show the time of a decode step.
+    """
     streamed: bool = True
-    """Whether the caller can see the first token. If not, the scheduler takes the prefill as finished once its
-    predicted time has passed.
+    """Whether the caller can observe the first token. If not, the scheduler assumes that the prefill is finished once
+    its predicted time has passed.
     """
     divisible: bool = True
     """Whether the prompt and the answer may be computed on two instances. False: one instance must compute both,
-    because nothing in the request could name another's KV blocks.
+    because the request's format has no field to name KV blocks of another instance.
     """
     movable: bool = False
-    """Whether the sender of this request can let an instance fetch KV blocks of the prompt from another
-    instance first.
+    """Whether the caller can make an instance fetch KV blocks of the prompt from another instance before it computes
+    the rest.
     """
     warms: bool = False
     """Whether the request only warms a cache and no client waits for it: a router sends a session's last prompt again,
-    so that the session's new home holds it. Such a request counts as work of its instance, but not as demand; its
+    so that the session's new home holds it. Such a request counts as work of its instance, but not as demand. Its
     decision is not recorded, and its latency is not compared with the objectives.
     """
     by_sidecar: bool = False
-    """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
-    prompt is computed.
+    """Whether a side-car of the decode instance sends the prompt to the prefill instance. The caller then cannot
+    observe when the prompt is computed.
     """
     prompt_bytes: int = 0
-    """Bytes from which `prompt_tokens` were estimated; 0 = they are the engine's own count."""
+    """Number of bytes from which `prompt_tokens` was estimated; 0 = `prompt_tokens` is the engine's own count."""
     prompt_kind: str = ""
-    """The kind of these bytes (`fairlead.routing.knowledge.token_sizes`): only prompts of the same kind can be
-    compared.
+    """The kind of text in the prompt's bytes (`fairlead.routing.knowledge.token_sizes`). Token sizes are compared only
+    between prompts of the same kind.
     """
     is_plain_text: bool = True
     """Whether the bytes are plain text to which a chat template adds little."""
     block_tokens: int = 0
-    """Tokens that a block of this prompt counts for, if different from the pool's table; 0 = as in the table."""
+    """Number of tokens per block of this prompt, if it differs from the pool's table; 0 = as in the table."""
     priority_class: str = DEFAULT_CLASS
-    """A class of its pool (`fairlead.priority_classes`); a class that the pool does not declare counts as the
-    default.
+    """The request's priority class in its pool (`fairlead.priority_classes`); a class that the pool does not declare
+    counts as the default class.
     """
     tenant: str = ""
-    """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
-    with "" belong to one tenant.
+    """The tenant that sent the request, if the pool shares fairly between tenants (`RoutingFacts.fairness`). All
+    requests with "" count as one tenant.
     """
     owner: str = ""
-    """The owner in whose group the session counts when a router has too many sessions: the id of the client's key. All
-    clients without a key are one owner.
+    """The owner of the session: the id of the client's key. If a router has too many sessions, it counts them per
+    owner. All clients without a key are one owner.
     """
     body_bytes: int = 0
     """Memory in bytes that the request occupies while it waits."""
     within: tuple[str, ...] | None = None
-    """The ids of the only instances that may serve the request; None = all of the pool. The request does not wait for
-    further instances to be added.
+    """The ids of the only instances that may serve the request; None = any instance of the pool. The request does not
+    wait for other instances.
     """
     client_id: str = ""
-    """The client's own id of the request, "" if it gave none."""
+    """The request id that the client sent, "" if it sent none."""
     explain: bool = False
-    """Whether the client asked to keep the decision and has the right to do so."""
+    """Whether the client asked that the decision be kept, and has the right to ask."""
     scored: bool = False
-    """Whether the dispatch includes the compared candidates."""
+    """Whether the dispatch must list the compared candidates."""
     trace: TraceContext | None = None
-    """The request's trace, if the router exports traces."""
+    """The request's trace; None without one, or if the router exports no traces."""
     lineage: Lineage | None = None
-    """The client's statement about how its session relates to other sessions; None if the client makes none."""
+    """The client's statement of how its session relates to other sessions, such as a parent session; None if the client
+    makes none.
+    """
     engine_blocks: tuple[int, ...] = ()
-    """Keys of the prompt's leading blocks as the engine divides it (`fairlead.kv_events.block_keys`), as far as the
-    tokens are known. A last block that ends the prompt is left out, since an engine computes at least one token.
+    """Keys of the prompt's leading blocks, divided as the engine divides them (`fairlead.kv_events.block_keys`), as far
+    as the tokens are known. If the last block ends exactly with the prompt, it is left out, because an engine always
+    computes at least one token.
     """
 
     def may_go_to(self, instance: str) -> bool:
-        """Return whether the request may be served by the instance, or by this rank of the instance."""
+        """Return whether the request may be served by the target: an instance, or one rank of it."""
         return self.within is None or instance in self.within or instance_of(instance) in self.within
 
 
 class QueuedRequest(Protocol):
-    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record, valid
-    only during that call.
+    """A request waiting in an instance's queue, for a policy that rebalances. It is the scheduler's own record, valid
+    only during the call to `rebalance`.
     """
 
     @property
@@ -140,16 +147,16 @@ class QueuedRequest(Protocol):
 
     @property
     def alternate(self) -> str | None:
-        """The only other instance to which the request may move."""
+        """The only other instance to which the request may move; None if it may not move."""
 
     @property
     def miss_tokens(self) -> int:
-        """Number of uncached prompt tokens with which the request counts on `instance`."""
+        """Number of uncached prompt tokens that were counted for the request on `instance`."""
 
 
 class Overtaken(NamedTuple):
-    """The waiting requests in a queue that would be sent after a certain request: their number, their predicted prefill
-    time, and the part of that time that belongs to late ones.
+    """The requests in a queue that would be sent after a certain new request: their number, their predicted prefill
+    time, and the part of that time that belongs to requests that are already late.
     """
 
     requests: int = 0

@@ -1,39 +1,40 @@
 """Rests: how long an engine should only decode before it computes the next prompt."""
 
 REST = 0.85
-"""Factor on the length of a full rest. With a smaller factor, more first tokens are in time and fewer answers meet
-their TPOT target.
+"""A factor on the length of every rest. With a smaller factor, more first tokens meet the TTFT target and fewer answers
+meet the TPOT target.
 """
 
 
 def resting(share: float) -> float:
-    """Return the seconds of rest per second of prefill, if decodes need that `share` of an instance's time.
+    """Return the seconds of rest per second of prefill, if decodes need the share `share` of an instance's time.
 
-    A full rest is share / (1 - share). A request whose first token comes at the beginning of such a rest meets the TPOT
-    target even if its answer ends with the prefill after it. For example, after a prefill of 1 s, with steps of 30 ms
-    and a target of 100 ms, the rest is 0.43 s, in which 14 tokens are generated; 15 tokens in 1.43 s are one token per
-    95 ms. Most answers do not end at just that moment.
+    A full rest is share / (1 - share). If a request gets its first token at the beginning of such a rest, it meets the
+    TPOT target even if its answer ends right after the next prefill. For example, after a prefill of 1 s, with steps of
+    30 ms and a target of 100 ms, the rest is 0.43 s, in which 14 tokens are generated; 15 tokens in 1.43 s are one
+    token per 95 ms. Most answers do not end at just that moment.
     """
     return REST * share / (1 - share)
 
 
 MOST_SHARE = 0.75
-"""The largest share of an instance's time that decodes and other routers' prefills may take; above it, no new prompt
-would be computed.
+"""Upper limit of the share of an instance's time that decodes and other routers' prefills may take together; above it,
+no new prompt would be computed.
 """
 OTHERS_COUNT = 0.5
-"""The weight of a second of other routers' prefills. It is below 1 because those routers insert rests too, partly at
-the same time.
+"""The weight of a second of other routers' prefills. It is below 1 because those routers insert rests too, and the
+rests partly coincide.
 """
 
 
 def among_others(share: float, others: float) -> float:
-    """Return the share of an instance's time that this router's prefills must leave free, if other routers' prefills
-    take `others` of that time and decodes need `share`. 0 without decodes, because then no pace has to be kept.
+    """Return the share of an instance's time that this router's prefills must leave free, if decodes need `share` of
+    the time and other routers' prefills take `others` of it. 0 if `share` is 0, because without decodes no TPOT must be
+    kept.
     """
     return min(MOST_SHARE, share + OTHERS_COUNT * others) if share else 0.0
 
 
 def rest_seconds(prefill_seconds: float, share: float) -> float:
-    """Seconds of rest before a prefill of this length."""
+    """Return the seconds of rest that are required before a prefill of this many seconds."""
     return prefill_seconds * resting(share)

@@ -1,7 +1,7 @@
-"""The interface of schedulers: the calls of a router or simulator, and their results.
+"""The interface of schedulers: the calls that a router or simulator makes, and their results.
 
 The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
-time, transport and retries. There is one scheduler per pool and process; it is not thread-safe and need not be.
+time, transport and retries. There is one scheduler per pool and process. It is not thread-safe.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ from fairlead.values import value
 
 @value
 class Dispatch:
-    """An order to send this request to this instance now, or to this data-parallel rank of the instance. `fallbacks`
-    are for retries before the first byte. All of these are targets (`fairlead.targets`).
+    """An order to send this request now to `instance`, which is an instance or one of its data-parallel ranks.
+    `fallbacks` are for retries before the first byte. All of them are targets (`fairlead.targets`).
     """
 
     request: RoutingRequest
@@ -46,38 +46,42 @@ class Dispatch:
     decision_id: str
     reason: DecisionReason
     hit_tokens: int
-    """Prompt tokens that are not computed, because the instance holds or fetches them."""
+    """Prompt tokens that need not be computed, because the instance holds them or fetches them."""
     miss_tokens: int
     decode: str | None = None
-    """The instance that decodes, when `instance` only prefills."""
+    """The instance that decodes, when `instance` only prefills; else None."""
     decode_address: str | None = None
     transfer_from: str | None = None
-    """The instance from which to fetch KV blocks of the prompt before the rest is computed."""
+    """The instance from which to fetch KV blocks of the prompt before the rest is computed; None = fetch nothing."""
     transfer_tokens: int = 0
     transfer_seconds: float | None = None
-    """Predicted seconds until these blocks have arrived; None if engines fetch without being asked."""
+    """Predicted seconds until the blocks from `transfer_from` have arrived; None if engines fetch without a request to
+    do so.
+    """
     longest_transfer_seconds: float = 0.0
-    """Seconds after which the instance should compute these blocks instead of waiting for them."""
+    """Seconds after which the instance should compute the blocks from `transfer_from` itself instead of waiting for
+    them.
+    """
     by_events: bool = False
     """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
-    """Whether some of these hits are only expected: no KV event has reported them yet."""
+    """Whether some tokens of `hit_tokens` are only assumed to be cached: no KV event has reported them yet."""
     kept: bool = False
-    """Whether the decision is certain to be kept because the client, or a person who watches the session, asked for
-    that.
+    """Whether the decision is certain to be kept, because the client or a person who watches the session asked for
+    it.
     """
     traced: bool = False
-    """Whether the request belongs to a trace that is certain to show it: the decision is kept, however the request
-    ends.
-    """
+    """Whether the decision is certain to be kept because the request belongs to a trace that shows it."""
     compared: tuple[CandidateScore, ...] = ()
-    """The chosen candidate and the next best candidates, if the request asked for them and this router placed it."""
+    """The chosen candidate and the next best candidates, if the request asked for them (`scored`) and this router made
+    the decision.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An order not to serve this request. `status` is 429 (contended) or 503 (no instance serves);
-    `retry_after_seconds` > 0.
+    """An order not to serve this request. `status` is the HTTP status, such as 429 (the pool has no room now) or 503
+    (no instance serves); `retry_after_seconds` > 0.
     """
 
     request: RoutingRequest
@@ -94,7 +98,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRecords:
-    """Records since the last `take_records`, to be put into a report."""
+    """The records made after the last `take_records`, to be put into a report."""
 
     bindings: tuple[BindingChange, ...]
     migrations: tuple[MigrationRecord, ...]
@@ -108,22 +112,23 @@ class SchedulerRecords:
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
-    """Records lost since the last take because they were not taken in time."""
+    """Number of records dropped after the last `take_records`, because too many waited to be taken."""
     traced: tuple[TracedRequest, ...] = ()
-    """The requests of `decisions` that belong to a trace; they are not part of a report."""
+    """Those requests of `decisions` that belong to a trace; they are not part of a report."""
     unkept_decisions: int = 0
-    """Number of decisions of late, refused, moved, failed or retried requests that were not kept since the last take,
-    because there were more than are kept in a minute. The weights of the kept rows account for these decisions.
+    """Number of decisions of late, refused, moved, failed or retried requests that were not kept, because there were
+    more than are kept in a minute; counted after the last `take_records`. The weights of the kept decisions account for
+    them.
     """
 
 
 @value
 class PrefixMemory:
-    """The blocks that an instance is believed to hold: chained hashes of 8 bytes, little-endian, least recently used
-    first.
+    """The blocks that an instance is believed to hold: chained hashes of 8 bytes each, little-endian, the least
+    recently used first.
 
-    `uid` is the pool's, `address` the engine's. Hashes with another `block_bytes` cannot be compared. `kept_at` is in
-    Unix seconds.
+    `uid` identifies the pool, `address` the engine. Hashes made with another `block_bytes` cannot be compared.
+    `kept_at` is in Unix seconds.
     """
 
     pool: PoolKey
@@ -136,160 +141,170 @@ class PrefixMemory:
 
 
 class Scheduler(Protocol):
-    """The scheduler of one pool: everything between a parsed request and the wire. Pure: the caller passes `now` (Unix
-    seconds, never going back).
+    """The scheduler of one pool: everything that is decided between parsing a request and sending it. It does no I/O
+    and reads no clock: the caller passes `now` (Unix seconds, never decreasing).
 
-    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then the counters
-    include it, and after that they do not. The instances of the table are targets (`fairlead.targets`); failures and
-    successes may be reported for a target or for the whole instance.
+    A submitted request ends in exactly one way: refused, completed, failed, cancelled or declined. The counters include
+    it until then. The instances of the table are targets (`fairlead.targets`); failures and successes may be reported
+    for a target or for a whole instance.
     """
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The current policy, if it learns from finished requests."""
+        """The current policy, if it learns from finished requests; else None."""
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the current policy binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session, by how their prompts begin."""
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers, including this one, that are assumed to have as much in flight as this one: the live
+        """Number of routers that are assumed to have as many requests in flight as this router: itself, and those live
         routers that do not report their work.
         """
 
     @property
     def caches(self) -> EngineCaches:
-        """The blocks that engines report to hold; the caller adds the engines' events, if the engines send any."""
+        """The blocks that the engines report to hold. The caller adds the engines' KV events, if the engines send
+        any.
+        """
 
     @property
     def handovers(self) -> Handovers:
-        """The engines that hand no KV blocks on. The caller records divided prompts in it; `transferred` records
-        fetches.
+        """The record of which engines transfer KV blocks. The caller records in it the requests whose prefill and
+        decode were divided; `transferred` records fetches.
         """
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Admit, choose, queue. The result may dispatch or refuse this request, and may also dispatch other requests
-        that moved; an accepted request that is not in the result waits in a queue.
+        """Admit the request, choose an instance and queue the request. The result may dispatch or refuse this request
+        and may dispatch other requests. If the request is not in the result, it was accepted and waits in a queue.
         """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Dispatch what may go, refuse what waited too long, rebalance.
+        """Return dispatches of queued requests that may be sent now and refusals of those that have waited too long;
+        rebalance the queues.
 
-        Call after every event and at least every 50 ms while something waits.
+        Call this after every event, and at least every 50 ms while a request waits.
         """
 
     def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Record that the prompt is computed on `Dispatch.instance`. The request continues at `Dispatch.decode`, which
-        has no token yet. For callers that can see this moment; until the first token, `retry` is possible. Under early
-        rejection mode AfterPrefill the result may refuse the request.
+        has no token yet. Only for callers that can observe this moment; `retry` is possible until the first token. In
+        the early rejection mode AfterPrefill, the result may refuse the request.
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Record that the first token has arrived, so the prompt is computed too, if that was not reported before.
-        Under early rejection mode AfterPrefill the result may refuse the request.
+        """Record that the first token has arrived. The prompt then also counts as computed, if `prefilled` was not
+        called. In the early rejection mode AfterPrefill, the result may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """Record that the KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or never will, as
-        `transfer` says.
+        """Record that the KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived or will never
+        arrive; `transfer` says which.
 
-        Optional: the first token implies that they have arrived.
+        The call is optional: the first token implies that the blocks have arrived.
         """
 
     def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """Return the copy of a shared prefix that the caller should make now; None if no copy gains enough. `turns` are
-        the candidates, newest first. Call `copied` once for each copy returned.
+        """Return the copy of a shared prefix that the caller should make now; None if no copy would save enough.
+        `turns` are the candidate prompts, newest first. Call `copied` once for each copy returned.
         """
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record how the copy ended, as `transfer` says."""
+        """Record how the copy ended; `transfer` has the result."""
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Report how many tokens of the answer have arrived so far.
+        """Record how many tokens of the answer have arrived so far.
 
-        Optional, because `complete` reports the total; with it, the load of long answers is known earlier.
+        The call is optional, because `complete` has the total; with it, the load of long answers is known earlier.
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
-        """Record that the request was answered completely.
+        """Record that the response to the request is complete.
 
-        `cached_tokens` is the engine's own count of cached prompt tokens, if reported (usage.prompt_tokens_details).
+        `cached_tokens` is the engine's own count of cached prompt tokens (usage.prompt_tokens_details); None if the
+        engine reports none.
         """
 
     def retry(
         self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
     ) -> Dispatch | Refusal:
-        """Retry the request, whose instance failed before the first byte: return the next fallback that still accepts,
-        or a refusal (upstream-failed). If the decode instance failed, the prefill stays where it is, and another
-        instance decodes. With `to`, the caller's own proxy has already retried, and the instance `to` of the table
-        answered; for a divided request `to` is another decode instance.
+        """Retry the request, whose instance failed before the first byte of the response: return the next fallback that
+        still accepts requests, or a refusal (upstream-failed). If the decode instance failed, the prefill stays where
+        it is, and another instance decodes. With `to`, the caller's own proxy has already retried the request at the
+        instance `to` of the table, which responded; for a divided request, `to` is another decode instance.
 
-        An instance that was not `reached`, because it refused the connection, is not tried again. It is not an attempt:
-        it cost nothing, and when many instances are lost at once, the next ones may be dead too.
+        An instance that was not `reached`, because it refused the connection, is not tried again. Such a try does not
+        count as an attempt: it cost nothing, and when many instances are lost at once, the next instances may be lost
+        too.
         """
 
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """Continue an answer that has begun and that instance `left` will not end. Return the instance to ask for the
-        rest, which first computes the prompt and `carried_tokens` of the answer; None, with nothing changed, if no
-        other instance remains.
+        """Continue a response that has begun and that instance `left` will not finish. Return the dispatch for the
+        rest: its instance first computes the prompt and `carried_tokens` of the answer. If no other instance remains,
+        return None and change nothing.
 
-        `why` is how `left` failed, or `HANDED_OVER`; `unlike` is recorded and says why the rest may differ from what
-        `left` would have generated. A later `first_token` reports that the answer continues.
+        `why` is how `left` failed, or `HANDED_OVER`. `unlike`, which is recorded, says why the rest may differ from
+        what `left` would have generated. A later `first_token` reports that the answer continues.
         """
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Return whether `carry_on` would now find an instance for the answer other than `left`, and one that did not
-        fail last.
+        """Return whether `carry_on` would now find an instance for the rest of the answer that is not `left` and was
+        not the last to fail.
         """
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """Return another instance to try, after `instance` refused the request as invalid (4xx); others may accept it.
-        None if there is no other, and the request stays where it was. If the other instance serves it and the refusal
-        `counts`, the refusal was a failure of the first instance.
+        """Return a dispatch to another instance, after `instance` refused the request as invalid (4xx), because another
+        instance may accept it. If there is no other instance, return None, and the request stays where it was. If the
+        other instance serves the request and the refusal `counts`, the refusal is counted as a failure of the first
+        instance.
 
-        If the instance was not `reached`, it was sent nothing, so this is not an attempt. From now on the request may
-        also go to the instances `beyond` those to which it was restricted (`RoutingRequest.within`).
+        If `instance` was not `reached`, nothing was sent to it, and the try does not count as an attempt. From now on
+        the request may also go to the instances in `beyond`, in addition to those to which it was restricted
+        (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
-        """Record that an instance failed the request, without any other effect; call it before `retry`,
-        `second_opinion` or `fail`. `failure` is the caller's word for the fault.
+        """Record that an instance failed the request, without any other effect. Call it before `retry`,
+        `second_opinion` or `fail`. `failure` is the caller's name for the kind of failure.
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Record that the request was lost after its first byte, or that its client gave up."""
+        """Record that the request failed after the first byte of its response, or that its client gave up."""
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Record that the client disconnected."""
 
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Record that the engine refused the client's request as invalid (4xx); this does not count as a failure."""
+        """Record that the engine refused the client's request as invalid (4xx). This does not count as a failure of the
+        instance.
+        """
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Report a failure to the circuit breaker, before `retry` or `fail` ends the attempt. A later run of the
-        request on another instance shows whether the instance or the request was at fault.
+        """Record a failure for the circuit breaker, before `retry` or `fail` ends the attempt. If the request runs on
+        another instance later, the result shows whether the instance or the request was at fault.
         """
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """Record that the engine's HTTP server answers health and metrics requests."""
+        """Record that the engine's HTTP server responds to health checks or metrics requests."""
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or progresses again.
+        """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or that it makes
+        progress again.
 
-        A stalled target gets no request that another target can take, and requests waiting for it are placed elsewhere;
-        the next `tick` returns the resulting dispatches.
+        A stalled target gets no request that another target can take, and the requests queued for it are placed on
+        other targets. The next `tick` returns the resulting dispatches.
         """
 
     def take_given(self, target: str) -> GivenWork:
-        """Return the work in progress at this instance's engine, and the longest prefill that has ended there since the
-        last call.
+        """Return the work in progress at the engine of this target, and the longest prefill that has ended there after
+        the last call.
         """
 
     def broken(self, now: float) -> Collection[str]:
@@ -297,101 +312,109 @@ class Scheduler(Protocol):
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
         """Record a reading of the engine's own metrics, for the instance or for this rank of it: the used share of its
-        KV cache (0-1), and the number of requests that it has not begun to compute; None for a value that could not be
-        read.
+        KV cache (0-1), and the number of requests that it has not begun to compute. A value that could not be read is
+        None.
         """
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Prefill times of one instance or of all, and how well they are predicted."""
+        """Return the measured prefill times of one instance, or of all for None, and how well they are predicted."""
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Decode times per token of one instance or of all, and how well they are predicted."""
+        """Return the measured decode times per token of one instance, or of all for None, and how well they are
+        predicted.
+        """
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Uncached prompt tokens per second of an instance or of all: measured, else recalled, else declared."""
+        """Return the prefill speed of an instance, or of all for None, in uncached prompt tokens per second: measured,
+        else recalled from before a restart, else declared.
+        """
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds per output token after the first, as one request sees it on that instance; unknown before any
-        observation.
+        """Return the seconds per output token after the first that a request observes on the instance, or on any for
+        None; unknown before any observation.
         """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Put a newer table in force: rings are rebuilt, queued requests of instances that stopped accepting are
-        re-routed, and dispatched requests stay.
+        """Use a newer routing table: rebuild rings and re-route queued requests of instances that stopped accepting.
+        Dispatched requests stay where they are.
         """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Take over bindings from the API (other routers' sessions, drains, lost races), and return how many moves of
-        sessions were lost. A version not newer than the known one is ignored, unless it comes with the ids of own
-        changes that `lost` against it.
+        """Apply bindings from the API (other routers' sessions, drains, lost races), and return how many moves of
+        sessions were undone by them. A version that is not newer than the known one is ignored, unless `lost` has the
+        ids of own changes that the API refused in favour of it.
         """
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """Return the prompt prefixes that each instance is believed to hold, to be kept for the next start of
-        a router.
+        """Return the prompt prefixes that each instance is believed to hold. The caller keeps them for the next start
+        of a router.
         """
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Restore the prefixes that an earlier process knew, once the table is in use; outdated parts are ignored.
-        Returns the number of instances for which something was restored.
+        """Restore the prefixes that an earlier process had recorded, once the table is in use; outdated parts are
+        ignored. Return the number of instances for which something was restored.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """Return the speed and decode steps that this router measured on one target, to be kept for a router that
-        starts. Unmeasured figures are unknown.
+        """Return the prefill speed and the decode step times that this router measured on one target. The caller keeps
+        them for the next start of a router. Figures that were not measured are unknown.
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Use earlier observations of one target, valid for the current table. Each figure is used until it is measured
-        here. None: there are no observations.
+        """Use earlier observations of one target, which must be valid for the current table. Each figure is used until
+        this scheduler has measured it. `memory` None: there are no observations.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Restore changes that this router made before a restart and that the API may not have answered, oldest first.
-        Call this after applying the last known bindings.
+        """Restore changes that this router made before a restart and that the API may not have confirmed or refused,
+        oldest first. Call this after the last known bindings were applied.
         """
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Report again the homes of sessions that the API has confirmed and that are not among `sessions`, which are
-        all that the API knows now: its database may have been restored from an older state. Returns how many sessions
-        the API lacks.
+        """Queue a report of the home of each session that the API has confirmed and that is not among `sessions`, the
+        sessions that the API knows now: its database may have been restored from an older state. Return how many
+        sessions the API lacks.
         """
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
-        """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
+        """Keep all decisions of exactly these sessions of the pool, each until the given time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
-        """Set the number of live routers, this one included, that send to the pool's instances; 1 until it is set. It
-        scales figures that a router sees for its own requests only.
+        """Set the number of live routers, this one included, that send to the pool's instances; 1 until it is set. The
+        number scales figures that a router can observe only for its own requests.
         """
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """This router's load report for the other routers, to be sent about once a second. None while one router
+        """Return this router's load report for the other routers, to be sent about once a second; None while one router
         decides for all. `why` says why this router decides alone.
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """Take over the work of the other routers that decide alone. It replaces the previous share and is dropped once
-        it is too old. A router that asks a decider ignores it.
+        """Record the work of the other routers that decide alone. It replaces the previous record, and is dropped once
+        it is too old. A router that has a decider ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Refuse a request that still waits here, because its time is over; a dispatched request continues."""
+        """Refuse a request that still waits in this scheduler, because its time is over. A dispatched request
+        continues.
+        """
 
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Refuse all requests that still wait here, because the router stops; dispatched requests continue."""
+        """Refuse all requests that still wait in this scheduler, because the router stops. Dispatched requests
+        continue.
+        """
 
     def held(self) -> HeldDemand:
-        """Return the demand of requests that wait because no instance accepts any."""
+        """Return the demand of the requests that wait because no instance accepts requests."""
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """Like `in_flight`, but only requests that clients sent to this router, without those of the routers for which
-        it decides.
+        """Return the result of `in_flight` for the requests that clients sent to this router, without those of the
+        routers for which it decides.
         """
 
     def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
-        """Hand over all records since the last call; without `samples` only history. The current second is kept for the
-        next call unless this is the `final` one.
+        """Return all records made after the last call; without `samples`, only bindings, moves, refusals and counts of
+        dropped records. The current second is left for the next call, unless this is the `final` one.
         """

@@ -1,13 +1,13 @@
 """Messages between a router that decides for several routers, and those routers.
 
-A *front* takes requests from clients, sends them to engines and passes answers on. The *decider* chooses for the front,
-with one view and one set of queues for the requests of all its fronts. A router can be the front of one router and the
-decider of many.
+A *front* receives requests from clients, sends them to engines and returns the responses. The *decider* chooses the
+instances for its fronts, with one view and one set of queues for all their requests. A router can be the front of one
+router and the decider of many.
 
     front ── Asked, and the progress of each request ──► decider
     front ◄────────── Dispatch or Refusal ───────────── decider
 
-Messages of one front arrive in the order in which they were sent, or not at all. Times in messages are Unix seconds of
+Messages of one front arrive in the order in which they were sent, or are lost. Times in messages are Unix seconds of
 one clock; the transport between machines with different clocks converts them.
 """
 
@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front's question where to send a request that it received at `submitted_at`."""
+    """A front's query: to which instance should a request be sent that the front received at `submitted_at`?"""
 
     request: RoutingRequest
     submitted_at: float
@@ -35,8 +35,8 @@ class Asked:
 
 @value
 class UnderWay:
-    """A front's report, when it starts asking, of a request that it already has in flight: the request was sent to
-    `instance` at `dispatched_at`, or later `by_proxy`.
+    """A front's report of a request that it already had in flight when it connected to the decider. The request was
+    sent to `instance` at `dispatched_at`, or, with `by_proxy`, some time after that.
     """
 
     request: RoutingRequest
@@ -52,7 +52,9 @@ class UnderWay:
 
 @value
 class Prefilled:
-    """A report that the prompt of the request is computed, and the request continues at its decode instance."""
+    """A report that the prompt of the request has been computed and that the request continues at its decode
+    instance.
+    """
 
     request: str
 
@@ -66,7 +68,7 @@ class FirstToken:
 
 @value
 class Transferred:
-    """A report that the KV blocks that the request fetches have arrived, or never will."""
+    """A report that the KV blocks that the request fetches have arrived or will never arrive."""
 
     request: str
     transfer: CacheTransfer | None = None
@@ -74,7 +76,7 @@ class Transferred:
 
 @value
 class Generated:
-    """The number of output tokens of the request that have arrived so far."""
+    """A report of how many output tokens of the request have arrived so far."""
 
     request: str
     output_tokens: int
@@ -82,7 +84,7 @@ class Generated:
 
 @value
 class Completed:
-    """A report that the request was answered completely."""
+    """A report that the response to the request is complete."""
 
     request: str
     output_tokens: int
@@ -96,15 +98,17 @@ class Abandoned:
     request: str
     outcome: MoveOutcome
     rejection: RejectionReason | None = None
-    """The front's reason if it refused the request; None if the engine declined the request (4xx)."""
+    """The front's reason for refusing the request; None if the engine declined it (4xx)."""
     is_recorded: bool = False
-    """Whether the front has recorded the request's end itself, because the request had no verdict."""
+    """Whether the front has recorded the end of the request itself, because the decider had not yet dispatched or
+    refused it.
+    """
 
 
 @value
 class SentElsewhere:
-    """A report that the instance `failed` failed before its first byte. The front sent the request to `instance` at
-    once; or the front's proxy did, and that instance had begun to answer before the front was informed.
+    """A report that the instance `failed` failed before the first byte of its response. The front has sent the request
+    to `instance` at once; or the front's proxy has, and `instance` began to respond before the front was informed.
     """
 
     request: str
@@ -114,18 +118,20 @@ class SentElsewhere:
     decode: str | None
     by_proxy: bool = False
     refused: bool = False
-    """The instance `failed` rejected the request (4xx), perhaps rightly, so no session moves."""
+    """Whether the instance `failed` rejected the request (4xx), perhaps rightly; then no session moves."""
     carried_on: str = ""
     """Why the answer, which had begun, continues at `instance`; "" if the answer had not begun."""
     carried_tokens: int = 0
-    """How many tokens of the answer the client had received by then."""
+    """Number of tokens of the answer that the client had received when `failed` failed."""
     unlike: str | None = None
     """Why the rest of the answer may differ from what `failed` would have generated."""
 
 
 @value
 class AttemptFailed:
-    """A report that an instance failed the request in this way; only for the record of the request's decision."""
+    """A report that an instance failed the request in the given way. It is used only for the record of the request's
+    decision.
+    """
 
     request: str
     instance: str
@@ -134,7 +140,7 @@ class AttemptFailed:
 
 @value
 class InstanceFailed:
-    """A front's report that an instance failed, at the given request if any."""
+    """A front's report that an instance failed, with the request on which it failed, if any."""
 
     instance: str
     fault: Fault = Fault.UNREACHED
@@ -143,7 +149,7 @@ class InstanceFailed:
 
 @value
 class InstanceWorked:
-    """A front's report that an instance answered a request completely."""
+    """A front's report that an instance responded to a request completely."""
 
     instance: str
 
@@ -165,24 +171,24 @@ Word = (
 
 
 class Decider(Protocol):
-    """The connection from a front (a router that asks) to the router that decides for it."""
+    """The connection from a front (a router that sends queries) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
         """Send a message. Never waits and never fails: the front is informed separately when it loses its decider."""
 
 
 class Front(Protocol):
-    """The connection from a deciding router to one of its fronts (routers that ask it)."""
+    """The connection from a deciding router to one of its fronts (the routers that send it queries)."""
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Send a verdict. Never waits and never fails."""
+        """Send the decision on a request. Never waits and never fails."""
 
 
 def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
-    """Return which of these routers, by name, decides for a pool: the highest of hashes of pool and name (rendezvous
-    hashing).
+    """Return the name of that router in `routers` that decides for the pool: the one with the highest hash of pool and
+    name (rendezvous hashing).
 
-    Routers that know the same set agree, pools are spread over the routers, and when a router joins or leaves only that
-    router's pools get another decider. Raises ValueError when there are no routers.
+    Routers that know the same set agree. Pools are spread over the routers, and when a router joins or leaves, only the
+    pools of that router get another decider. Raises ValueError when there are no routers.
     """
     return max(routers, key=lambda router: (xxh3_64_intdigest(f"{pool}\n{router}".encode()), router))

@@ -1,5 +1,5 @@
-"""Facts about a traced request that has ended, besides its decision. A router that exports traces makes spans
-of both.
+"""What is known about a traced request that has ended, in addition to its decision. A router that exports traces makes
+spans from both.
 """
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -8,14 +8,15 @@ from fairlead.values import value
 
 @value
 class TracedRequest:
-    """A request whose decision is kept and which belongs to a trace. Times are Unix seconds.
+    """A traced request whose decision is kept. Times are Unix seconds.
 
-    `first_token_at` is None if no first token was seen, for example for answers that are not streamed. `prefilled_at`
-    is when a prefill instance had computed the prompt for another instance that decodes, None if one instance did both.
+    `first_token_at` is None if no first token was observed, for example for responses that are not streamed.
+    `prefilled_at` is when a prefill instance had computed the prompt for a separate decode instance; None if one
+    instance did both.
     """
 
     decision: str
-    """The id of its decision."""
+    """The id of the request's decision."""
     request: RoutingRequest
     ended_at: float
     output_tokens: int

@@ -1,8 +1,8 @@
-"""Pools as vectors: one entry per candidate, in order of id, so that a policy that reads all instances costs about as
-much with 512 instances as with 64.
+"""Pools as vectors: one entry per candidate, in order of id. A policy that reads all instances then takes about as long
+with 512 instances as with 64.
 
-Such a policy is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the view and
-are valid until the next event; a policy computes new vectors from them and never writes into them.
+Such a policy is a formula over vectors and a selection: the `lowest` costs or the `highest` scores. Vectors belong to
+the view and are valid until the next event; a policy computes new vectors from them and never writes into them.
 """
 
 from array import array
@@ -19,7 +19,7 @@ from fairlead.routing.contracts.requests import Overtaken
 from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
-"""Up to this many instances, a loop is cheaper than vectors: an operation on a vector takes about as long for eight
+"""Number of instances up to which a loop is faster than vectors: an operation on a vector takes about as long for eight
 entries as for a hundred.
 """
 
@@ -29,17 +29,17 @@ FloatVector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolVectors:
-    """Counters of the candidates.
+    """The counters of the candidates, as vectors.
 
-    `requests` counts the requests waiting, prefilling and decoding; `waiting` those in this router's queue; `queued`
-    those whose prefill has not begun.
+    `requests` counts requests that are waiting, prefilling or decoding; `waiting` those in this router's queue;
+    `queued` those whose prefill has not begun.
     """
 
     loads: tuple[InstanceLoad, ...]
     pending: IntVector
-    """Uncached prompt tokens that are queued or sent and have no first token yet."""
+    """Uncached prompt tokens of requests that are queued or sent and have no first token yet."""
     pending_microseconds: IntVector
-    """Predicted time of the pending prefills."""
+    """Predicted time of the pending prefills, in microseconds."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
@@ -47,45 +47,45 @@ class PoolVectors:
     sessions: IntVector
     """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
-    """The part of the pending time for which a new request would wait: all but the late requests. The elapsed part is
-    not subtracted; see `done_seconds`.
+    """The part of the pending prefill time, in seconds, for which a new request would wait: that of all requests that
+    are not late. The elapsed part of the prefill in flight is not subtracted; see `done_seconds`.
     """
     under_way_since: FloatVector
-    """When the oldest prefill in flight began (Unix seconds); infinite if there is none."""
+    """When the oldest prefill in flight began (Unix seconds); infinite without a prefill in flight."""
     under_way_seconds: FloatVector
-    """The predicted duration of that prefill, in seconds."""
+    """The predicted duration of the oldest prefill in flight, in seconds."""
     decode_share: FloatVector
-    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than
-    1); 0 if unknown.
+    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if
+    unknown.
     """
     resting: FloatVector
-    """Seconds of rest per second of prefill that `decode_share` requires."""
+    """Seconds of rest per second of prefill that the value in `decode_share` requires."""
     rested_since: FloatVector
-    """When the present rest began (Unix seconds): when the last prefill there ended, plus the rest that is owed; minus
+    """When the present rest began (Unix seconds): the end of the last prefill, plus the rest that is still owed; minus
     infinity before any prefill.
     """
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading if there is one, else computed from the requests that
-    this router sent there.
+    this router sent to the instance.
     """
     pace: FloatVector
-    """Actual over predicted prefill time, smoothed."""
+    """Actual over predicted prefill time of each instance, smoothed."""
     lasting_pace: FloatVector
-    """The same ratio as `pace`, over many more prefills."""
+    """Actual over predicted prefill time of each instance, averaged over many more prefills than `pace`."""
     kv_capacity_tokens: int
     share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], ...]"
-    """The Python arrays behind the vectors above, in the same order: writing single entries is three times as fast in
-    the arrays.
+    """The Python arrays that share memory with the vectors above, in the same order. Writing a single entry is three
+    times as fast in an array.
     """
 
     @staticmethod
     def of(
         loads: Sequence[InstanceLoad], kv_capacity_tokens: int, share_of: Callable[[InstanceLoad], float] = lambda load: 0.0
     ) -> "PoolVectors":
-        """The vectors of these loads as they are now. Each instance has a KV cache of this many tokens, and `share_of`
-        returns the share of its time that its decodes need.
+        """Return the vectors of these loads with their present counters. Each instance has a KV cache of
+        `kv_capacity_tokens`; `share_of` returns the share of an instance's time that its decodes need.
         """
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(7))
@@ -124,13 +124,13 @@ class PoolVectors:
         return vectors
 
     def done_seconds(self, now: float) -> FloatVector:
-        """The elapsed part of the predicted time of each prefill in flight."""
+        """Return the elapsed part of each prefill in flight, in seconds; at most its predicted time."""
         done: FloatVector = now - self.under_way_since
         np.maximum(done, 0.0, out=done)
         return np.minimum(done, self.under_way_seconds, out=done)
 
     def ahead_seconds(self, now: float) -> FloatVector:
-        """Seconds of queued and running work left before a new request."""
+        """Return the seconds of queued and running prefills that would be computed before a new request."""
         return self.wait_seconds - self.done_seconds(now)
 
     def decode_shares(self) -> float:
@@ -141,7 +141,7 @@ class PoolVectors:
         return sum(decode_share)
 
     def refresh(self, index: int) -> None:
-        """Read the counters of one instance again. Only the view may call this."""
+        """Read the counters of the instance at this index again. Only the view may call this."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue, sessions = self.counts
         wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rests, rested_since = self.measures
@@ -168,8 +168,9 @@ class PoolVectors:
             self._add(load.others, index)
 
     def _add(self, others: OthersLoad, index: int) -> None:
-        """Add other routers' work to this router's counts. The counts of decodes, by which ties are broken, stay this
-        router's own: with figures that all routers receive at once, all routers would break ties alike.
+        """Add other routers' work to this router's counters. The counters by which ties are broken (decodes) are left
+        out: all routers receive the same figures at the same time, and would all break ties in favour of the same
+        instance.
         """
         pending, pending_microseconds, _, requests, *_ = self.counts
         wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
@@ -181,38 +182,44 @@ class PoolVectors:
 
 
 def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
-    """Return the number of tokens to compute per instance, at least one."""
+    """Return the number of prompt tokens to compute on each instance, at least one."""
     return np.maximum(1, prompt_tokens - hits)
 
 
 def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Indexes of the `count` lowest costs, best first; ties are broken by the tie vectors in turn, then by index."""
+    """Return the indexes of the `count` lowest costs, best first. Ties are broken by the lowest value in each vector of
+    `ties` in turn, then by the lowest index.
+    """
     order = np.lexsort((*reversed(ties), costs)) if ties else costs.argsort(kind="stable")
     first: list[int] = order[:count].tolist()
     return first
 
 
 def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Indexes of the `count` highest scores, best first; ties are broken by the *lowest* of the tie vectors in turn,
-    then by index.
+    """Return the indexes of the `count` highest scores, best first. Ties are broken by the *lowest* value in each
+    vector of `ties` in turn, then by the lowest index.
     """
     return lowest(-scores, count, *ties)
 
 
 def normalised(values: IntVector | FloatVector) -> FloatVector:
-    """Return the values as shares of the largest; zeros when the largest is zero."""
+    """Return the values divided by the largest of them; zeros when the largest is zero."""
     largest = float(values.max()) if len(values) else 0.0
     return values / largest if largest > 0 else np.zeros(len(values))
 
 
 class Overtaking(Protocol):
-    """A query for the work that waits for instances and would be sent after a certain request."""
+    """A query for the waiting work that would be sent after a certain request."""
 
     def at(self, instance: str) -> Overtaken:
-        """Return the work that waits for this instance."""
+        """Return the work waiting for this instance that would be sent after the request."""
 
     def microseconds(self, instances: Sequence[str]) -> FloatVector:
-        """Predicted time of all prefills that wait for each instance, in microseconds."""
+        """Return, for each instance, the predicted time in microseconds of the waiting prefills that would be sent
+        after the request.
+        """
 
     def microseconds_in_time(self, instances: Sequence[str]) -> FloatVector:
-        """Predicted time of the waiting prefills of each instance that can still be in time, in microseconds."""
+        """Return, for each instance, the part of `microseconds` that belongs to prefills that can still meet their TTFT
+        target.
+        """

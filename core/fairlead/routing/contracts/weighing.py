@@ -1,7 +1,7 @@
-"""The values that a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each
-with the conditions under which it applied.
+"""The values that a policy compares, as data: terms with unit and direction, limits, and the rules by which it decides.
+Each rule has conditions under which it applies.
 
-A decision names its rule; from the recorded terms and limits anyone can check that the rule leads to the chosen
+A decision names its rule. From the recorded terms and limits anyone can check that the rule leads to the chosen
 instance.
 """
 
@@ -20,7 +20,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A figure that each candidate has. `words` name the figure in a sentence."""
+    """A figure of each candidate that a policy compares. `words` name the figure in a sentence."""
 
     name: str
     words: str
@@ -30,7 +30,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A figure of the whole decision: a threshold, or a weight in force."""
+    """A figure of the decision as a whole: a threshold, or a weight that was used."""
 
     name: str
     words: str
@@ -38,7 +38,7 @@ class Limit:
 
 
 class Holds(StrEnum):
-    """How a term compares with a limit."""
+    """The relation that must hold between a term and a limit."""
 
     ABOVE = "above"
     AT_MOST = "at-most"
@@ -50,10 +50,10 @@ PASSED_OVER = "passed-over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A comparison of a `term` of the candidate `of` (the chosen instance, or the one passed over) with `against`: a
-    limit, named, or `chosen` for the chosen instance's value of the same term.
+    """A condition: the `term` of the candidate `of` (the chosen instance, or the one passed over) is compared with
+    `against`: a limit, by name, or `chosen` for the chosen instance's value of the same term.
 
-    If `term` itself names a limit, two numbers of the decision are compared.
+    If `term` itself names a limit, two limits of the decision are compared.
     """
 
     term: str
@@ -64,11 +64,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRule:
-    """One way a policy decides.
+    """One way in which a policy decides.
 
     `because` ends the sentence "X was chosen: …". The chosen instance is the best by `order` (terms in turn, each in
-    its direction; empty = the rule compares nothing) among the candidates for which `among` holds (None = all). The
-    rule applies only if `given` holds. Remaining ties are broken by `ties`.
+    its own direction; empty = the rule compares nothing) among the candidates that satisfy `among` (None = all). The
+    rule applies only if the conditions `given` hold. Remaining ties are broken by `ties`.
     """
 
     code: str
@@ -81,9 +81,8 @@ class DecisionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
-    """All terms, limits and rules by which a policy's decisions are recorded. `total` is the term that the policy
-    compares by default, None if it compares none; `parts` are the terms that add up to `total`, empty if it is not a
-    sum.
+    """All terms, limits and rules with which a policy's decisions are recorded. `total` is the term that the policy
+    usually compares, None if it compares none; `parts` are the terms whose sum is `total`, empty if it is not a sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -104,13 +103,13 @@ STAYS_PAUSED = "migrations-paused"
 MOVED_BY_PERSON = "moved-by-person"
 GAIN_TOO_SMALL = "gain-too-small"
 NOT_RECORDED = "not-recorded"
-"""The rule of decisions made before rules were recorded."""
+"""The rule given to decisions that were made before rules were recorded."""
 NOT_WEIGHED = "not-weighed"
-"""The rule of decisions whose candidates were not recorded, because when they were made there was no reason to keep
-them.
+"""The rule given to decisions without recorded candidates, because there was no reason to keep the decision when it was
+made.
 """
 NOBODY = "nobody"
-"""The rule of decisions without an instance to choose."""
+"""The rule given to decisions when no instance could be chosen."""
 
 COMMON_TERMS = (
     Term(name="hit_tokens", words="cached prompt", unit=Unit.TOKENS, better=Better.HIGHER),
@@ -118,7 +117,7 @@ COMMON_TERMS = (
     Term(name="pending_tokens", words="waiting ahead", unit=Unit.TOKENS),
     Term(name="predicted_ttft_seconds", words="predicted TTFT", unit=Unit.SECONDS),
 )
-"""Terms that every candidate of every policy has."""
+"""The terms that every candidate has under every policy."""
 
 TIER_TERMS = (
     Term(name="host_tokens", words="of the cached prompt in processor memory", unit=Unit.TOKENS),
@@ -126,7 +125,9 @@ TIER_TERMS = (
     Term(name="remote_tokens", words="of the cached prompt in a remote store", unit=Unit.TOKENS),
     Term(name="load_seconds", words="to load them", unit=Unit.SECONDS),
 )
-"""Terms of candidates that hold some of the prompt outside their GPU. `load_seconds` is absent while it is unknown."""
+"""Terms of candidates that hold some of the prompt outside their GPU. `load_seconds` is absent while the loading time
+is unknown.
+"""
 
 COMMON_RULES = (
     DecisionRule(code=ONLY_INSTANCE, because="no other instance could take it"),
@@ -173,7 +174,7 @@ COMMON_RULES = (
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),
 )
-"""Rules that take precedence over any policy."""
+"""The rules that take precedence over those of any policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="maximum number of requests in a queue", unit=Unit.REQUESTS)
 GAIN = Limit(name="gain_seconds", words="gain predicted for leaving", unit=Unit.SECONDS)
 LEAST_GAIN = Limit(name="least_gain_seconds", words="least gain that moves a session", unit=Unit.SECONDS)
@@ -182,5 +183,5 @@ COMMON_LIMITS = (QUEUE_LIMIT, GAIN, LEAST_GAIN)
 
 
 def better(term: Term, one: float, other: float) -> bool:
-    """Whether `one` is the better value of the term."""
+    """Return whether `one` is a better value of the term than `other`."""
     return one < other if term.better is Better.LOWER else one > other

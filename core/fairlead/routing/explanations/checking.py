@@ -29,7 +29,7 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """Return the contradictions in the record, in words; empty if there are none. `parts` are the terms that add up to
+    """Return the contradictions in the record, in words; empty if there are none. `parts` are the terms whose sum is
     the total.
     """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
@@ -99,7 +99,7 @@ def _rule(decision: WeighedDecision) -> list[str]:
 
 
 def _reason(decision: WeighedDecision, reason: str) -> list[str]:
-    """Check whether the recorded reason fits the numbers."""
+    """Return a contradiction if the recorded reason does not fit the recorded numbers."""
     chosen = candidate(decision, decision.target)
     assert chosen is not None
     wrong = {

@@ -1,5 +1,5 @@
-"""Decisions and moves in sentences, made only from recorded facts, so that each can be checked against the numbers next
-to it.
+"""Sentences about decisions, made only from recorded facts, so that each sentence can be checked against the numbers
+shown with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Candidate(Protocol):
 
 
 class LimitInForce(Protocol):
-    """A threshold or weight of the decision, with its value."""
+    """A threshold or weight that the decision used, with its value."""
 
     @property
     def name(self) -> str: ...
@@ -49,14 +49,14 @@ class LimitInForce(Protocol):
 
 
 class WeighedDecision(Protocol):
-    """The public record of a decision, from which a sentence is made."""
+    """The public record of a decision, as the sentences about it need it."""
 
     @property
     def chosen(self) -> str: ...
 
     @property
     def target(self) -> str:
-        """The chosen instance or rank, named as in `candidates`."""
+        """The chosen instance or rank, by its name in `candidates`."""
 
     @property
     def rule(self) -> DecisionRule: ...
@@ -99,7 +99,7 @@ class WeighedDecision(Protocol):
 
 
 def explain(decision: WeighedDecision) -> str:
-    """Say why the chosen instance was chosen, and whether the prediction came true."""
+    """Return a sentence that says why the chosen instance was chosen and whether its predicted TTFT was right."""
     chosen = candidate(decision, decision.target)
     sentences = [f"{decision.target} was chosen: {decision.rule.because}."]
     if chosen is None:
@@ -132,7 +132,7 @@ _TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remot
 
 
 def _tiers(chosen: Candidate) -> str:
-    """Say which of the held tokens are not on the GPU, and how long they take to load."""
+    """Return a clause that says how many of the cached tokens are not on the GPU, and how long they take to load."""
     held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
     if not held:
         return ""
@@ -146,7 +146,7 @@ def _tiers(chosen: Candidate) -> str:
 
 
 def candidate(decision: WeighedDecision, instance: str | None) -> Candidate | None:
-    """The candidate of this name."""
+    """Return the decision's candidate for this instance; None if it is not recorded."""
     return next((one for one in decision.candidates if one.instance == instance), None)
 
 
@@ -167,7 +167,7 @@ def limit_of(decision: WeighedDecision, name: str) -> LimitInForce | None:
 
 
 def sides(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> tuple[float | None, float | None]:
-    """Return the two numbers that a condition compares."""
+    """Return the two numbers that a condition compares; None for a number that was not recorded."""
     subject = candidate(decision, decision.passed_over) if condition.of == PASSED_OVER else chosen
     own = limit_of(decision, condition.term)
     left = own.value if own is not None else None if subject is None else value_of(subject, condition.term)
@@ -196,7 +196,9 @@ def eligible(decision: WeighedDecision) -> list[Candidate]:
 
 
 def deciding(decision: WeighedDecision, one: Candidate, other: Candidate) -> tuple[Term, float, float] | None:
-    """The first term of the rule's order in which the two differ, with both values; None when they are equal in all."""
+    """Return the first term in the rule's order in which the two candidates differ, with the value of each; None when
+    they are equal in all terms.
+    """
     for name in decision.rule.order:
         term = term_of(decision, name)
         mine, theirs = value_of(one, name), value_of(other, name)
@@ -206,13 +208,15 @@ def deciding(decision: WeighedDecision, one: Candidate, other: Candidate) -> tup
 
 
 def beats(decision: WeighedDecision, one: Candidate, other: Candidate) -> bool:
-    """Whether `one` is strictly better than `other` by the rule's order of terms."""
+    """Return whether `one` is strictly better than `other` in the rule's order of terms."""
     found = deciding(decision, one, other)
     return found is not None and better(found[0], found[1], found[2])
 
 
 def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
-    """The best of the other candidates among which the rule chose, by its order of terms."""
+    """Return the second best candidate: the best by the rule's order of terms, without the chosen one; None if there is
+    no other.
+    """
     best: Candidate | None = None
     for one in eligible(decision):
         if one.instance != chosen.instance and (best is None or beats(decision, one, best)):
@@ -221,8 +225,8 @@ def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
 
 
 def in_words(value: float, unit: Unit, digits: int = 2) -> str:
-    """Return a value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. A negative number of tokens says by how
-    many more tokens are committed than fit.
+    """Return a value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. For a negative number of tokens it says
+    how many tokens more are committed than fit.
     """
     if unit is Unit.TOKENS and value < 0:
         return f"over-committed by {in_words(-value, unit, digits)}"
@@ -239,7 +243,7 @@ def in_words(value: float, unit: Unit, digits: int = 2) -> str:
 
 
 def pair_in_words(one: float, other: float, unit: Unit) -> tuple[str, str]:
-    """Both values, with enough digits to show that they differ."""
+    """Return both values in words, with enough digits to show that they differ."""
     for digits in (2, 4, 6, 9):
         words = in_words(one, unit, digits), in_words(other, unit, digits)
         if words[0] != words[1] or one == other:
@@ -263,8 +267,8 @@ def _comparison(decision: WeighedDecision, chosen: Candidate) -> str:
 
 
 def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
-    """Say that the score would have chosen another instance, if the rule compares nothing and so overrides the
-    score.
+    """Return a clause that says which instance the score would have chosen, if the rule compares nothing and so
+    overrides the score.
     """
     total = term_of(decision, TOTAL)
     if total is None or chosen.total is None:

@@ -1,4 +1,4 @@
-"""Session migrations and re-routes in sentences: what moved, the predicted gain, and the actual one."""
+"""Sentences about session migrations and re-routes: what moved, and the predicted and the actual gain."""
 
 from typing import Protocol
 
@@ -37,13 +37,15 @@ TRIGGERS = {
     BindingReason.OPERATOR: "a person asked for it",
     BindingReason.PREFIX_COPIED: "many sessions begin with it, and the target did not hold it",
 }
-"""The reasons for moves, by trigger."""
+"""The reason for a move in words, by the move's trigger."""
 
 _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, BindingReason.OFF_RING})
-"""Triggers of moves that follow the prefix's place on the ring."""
+"""Triggers of moves that follow a prefix to its new position on the hash ring."""
 
 _LATE = "staying was predicted to miss the TTFT target"
-"""The wording of `slo` for moves with a recorded figure: earlier releases used that word for other causes too."""
+"""The words for the trigger `slo` if the move has a recorded figure. Moves without a figure are from earlier releases,
+which used this trigger for other causes too.
+"""
 
 _NUMBERS = {
     BindingReason.SLO: "{0} to the first token; the target is {1}",
@@ -61,7 +63,9 @@ _NUMBERS_BY_UNIT = {
     (BindingReason.PREFIX_OUTWEIGHED, Unit.TOKENS): "{0} were to be computed at the old instance, {1} at the new one",
     (BindingReason.PREFIX_OUTWEIGHED, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
 }
-"""The wording of the deciding number, by trigger; see `fairlead.reports.moves.MoveCause`."""
+"""Sentence templates for the two numbers of a move's cause, by trigger and unit; see
+`fairlead.reports.moves.MoveCause`.
+"""
 
 
 class TimedMove(CausedMove, Protocol):
@@ -105,11 +109,13 @@ class TimedMove(CausedMove, Protocol):
 
 
 HANDED_OVER = "A router handed it over before its next turn: it asked the target for the session's last prompt."
-"""The sentence for `Move.handed_over`."""
+"""The sentence for moves with `Move.handed_over`."""
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """Say what moved and why, what was predicted, and what resulted. `what` is the session or the request."""
+    """Return sentences that say what moved and why, what was predicted, and what resulted. `what` names the session or
+    the request.
+    """
     if move.trigger == BindingReason.PREFIX_COPIED:
         return f"A prefix was copied from {move.source} to {move.target}: {cause(move)}. {transfer_in_words(move)}"
     along = " ".join(filter(None, (HANDED_OVER if move.handed_over else "", transfer_in_words(move))))
@@ -122,12 +128,12 @@ NOT_MOVED = {
     CacheFate.LOST: "an engine did not answer",
     CacheFate.LATE: "it took too long",
 }
-"""Why a KV cache was not transferred."""
+"""Why a KV cache was not transferred, in words, by the recorded outcome."""
 
 
 def transfer_in_words(move: TimedMove) -> str:
-    """Say whether the KV cache was transferred, how long that took and what was predicted; "" if no transfer
-    was tried.
+    """Return a sentence that says whether the KV cache was transferred, how long that took and what was predicted; ""
+    if no transfer was tried.
     """
     if move.cache is None or move.transfer_seconds is None:
         return ""
@@ -143,8 +149,8 @@ def transfer_in_words(move: TimedMove) -> str:
 
 
 def cause(move: TimedMove) -> str:
-    """Say why the session or request moved: the figure that decided and the threshold that it crossed, if they are
-    recorded.
+    """Return words for why the session or request moved, with the deciding figure and the threshold that it crossed, if
+    they are recorded.
     """
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
@@ -159,7 +165,7 @@ def cause(move: TimedMove) -> str:
 
 
 def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
-    """Return the recorded numbers of the cause, each with its name; empty for moves without numbers."""
+    """Return the recorded numbers of the move's cause, each with its name; empty for moves without recorded numbers."""
     found: list[tuple[str, str]] = []
     if move.crossed is not None and move.threshold is not None and move.crossed_unit is not None:
         crossed, threshold = pair_in_words(move.crossed, move.threshold, Unit(move.crossed_unit))
@@ -173,7 +179,7 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """State the predicted seconds of staying and of moving; a predicted loss is named as a loss."""
+    """Return a sentence with the predicted seconds of staying and of moving. A predicted loss is called a loss."""
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None or go is None or benefit is None:
         return "No time was predicted for staying."
@@ -184,7 +190,9 @@ def promise(move: TimedMove) -> str:
 
 
 def verdict(move: TimedMove) -> str:
-    """Say whether moving was faster than predicted for staying, and whether that had been predicted."""
+    """Return a sentence that says whether moving was faster than staying was predicted to be, and whether that had been
+    predicted.
+    """
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:
         return "Whether it was faster is not known: no first token was reported for the moved request."

@@ -1,4 +1,4 @@
-"""Says what happened to the request of a decision, in sentences that use nothing but what was recorded."""
+"""Sentences about what happened to the request of a decision, made only from the record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,13 +24,11 @@ FAILURES = {
     "answer": "sent an invalid answer",
     "rest-refused": "refused to go on with the answer",
 }
-"""A router's words for how an instance fails a request, as the end of a sentence; unknown words are
-shown as they are.
-"""
+"""Words for the kinds of failure that routers report, as the end of a sentence; unknown kinds are shown as they are."""
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """Say what happened to the request and how it ended; "" if that was not recorded."""
+    """Return a sentence that says what happened to the request and how it ended; "" if that was not recorded."""
     return " ".join(_sentences(decision))
 
 
@@ -97,8 +95,8 @@ def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
 
 
 def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
-    """Say why the chosen instance was chosen, and how the request ended. The caller passes the record of the decision
-    as both arguments.
+    """Return sentences that say why the chosen instance was chosen and how the request ended. Both arguments are the
+    record of the same decision.
     """
     why = explain(weighed) if kept.chosen else "No instance could take the request."
     return f"{why} {fate(kept)}".rstrip()

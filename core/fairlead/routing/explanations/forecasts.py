@@ -1,17 +1,17 @@
-"""Compares a predicted TTFT with the actual one."""
+"""Compares a decision's predicted TTFT with the actual one."""
 
 from dataclasses import dataclass
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
-"""Seconds by which a prediction must be wrong, besides the factor, to be called far off."""
+"""Minimum error, in seconds, for a prediction to be called far off; its relative error must be large too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Predicted and actual TTFT in seconds, without the time that the request was held.
+    """Predicted and actual TTFT in seconds, without the time that the request was held before the decision.
 
-    `elsewhere`: another instance than the chosen one computed the prompt. The prediction was not made for that
+    With `elsewhere`, another instance than the chosen one computed the prompt. The prediction was not made for that
     instance, so it is never called wrong.
     """
 
@@ -21,7 +21,7 @@ class Forecast:
 
     @property
     def off_seconds(self) -> float:
-        """Positive if the first token came earlier than predicted."""
+        """Predicted minus actual TTFT in seconds: positive if the first token came earlier than predicted."""
         return self.predicted_seconds - self.actual_seconds
 
     @property
@@ -31,8 +31,8 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """Return the forecast of a decision; None if no first token was reported. A request is held before a decision is
-    made, so the prediction is compared with the rest of the TTFT.
+    """Return the predicted and the actual TTFT of a decision; None if no first token was reported. A request is held
+    before its decision is made, so the prediction is compared with the rest of the TTFT.
     """
     if ttft_seconds is None:
         return None

@@ -1,4 +1,4 @@
-"""The ground of a recorded decision: its rule, terms and limits, looked up in the declarations of its policy."""
+"""The ground of a recorded decision: its rule, terms and limits, as declared by its policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from fairlead.routing.contracts.weighing import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitValue(Limit):
-    """A limit with its value in one decision."""
+    """A limit and its value in one decision."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The rule, terms and limits of a recorded decision, looked up. With the candidates, a sentence or a check needs
-    nothing else.
+    """The rule, terms and limits of a recorded decision. Together with the candidates they are all that a sentence or a
+    check needs.
     """
 
     rule: DecisionRule
@@ -38,10 +38,10 @@ class Ground:
 
 
 def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float]) -> Ground:
-    """The rule, terms and limits of a decision, as its policy declares them (None: this version does not know the
-    policy).
+    """Return the rule, terms and limits of a decision, as its policy declares them; `known` is None if this version
+    does not know the policy.
 
-    An unknown rule is shown by its name.
+    A rule that this version does not know is shown by its code.
     """
     unknown = DecisionRule(
         code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"
@@ -57,13 +57,13 @@ def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float])
 
 
 def rule_of(known: PolicyTerms | None, code: str) -> DecisionRule | None:
-    """The rule with this code; None if this version does not know it."""
+    """Return the rule with this code; None if this version does not know it."""
     rules = COMMON_RULES if known is None else (*COMMON_RULES, *known.rules)
     return next((rule for rule in rules if rule.code == code), None)
 
 
 def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
-    """Return the terms by name: the common terms, those of tiers, the policy's own terms and its total."""
+    """Return all terms by name: the common terms, the terms of cache tiers, the policy's own terms and its total."""
     found = {term.name: term for term in (*COMMON_TERMS, *TIER_TERMS)}
     if known is not None:
         found |= {term.name: term for term in known.terms}

@@ -1,4 +1,4 @@
-"""The chosen instance's lead over the next best instance, in the term that decided between them."""
+"""The lead of the chosen instance over the next best instance, in the term that decided between them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,8 +8,8 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 
 class Standing(StrEnum):
-    """How the chosen instance compares with the next best: `ahead` by the rule's own order, or by the score if the rule
-    ignores the score; `equal` in every term that the rule compares; `behind` in a score that the rule overrides.
+    """How the chosen instance compares with the next best: `ahead` by the rule's order of terms, or by the score if the
+    rule ignores the score; `equal` in every term that the rule compares; `behind` in a score that the rule overrides.
     """
 
     AHEAD = "ahead"
@@ -19,7 +19,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """The chosen candidate's value of `term`, and the value of `other`, the best of the remaining candidates.
+    """The chosen candidate's value of `term`, and the value of the candidate `other`, the best of the remaining
+    candidates.
 
     `by_rule` says that the rule compared the two; otherwise `term` is the score, which did not decide.
     """
@@ -37,7 +38,7 @@ class Margin:
 
 
 def margin_of(decision: WeighedDecision) -> Margin | None:
-    """The margin; None if there was only one candidate, or if the rule compares nothing."""
+    """Return the chosen candidate's margin; None if there was only one candidate, or if nothing can be compared."""
     chosen = candidate(decision, decision.target)
     if chosen is None:
         return None
@@ -58,7 +59,9 @@ def margin_of(decision: WeighedDecision) -> Margin | None:
 
 
 def _by_score(decision: WeighedDecision) -> Margin | None:
-    """The margin for a rule that compares nothing: the candidate's score against the best of the others."""
+    """Return the margin for a rule that compares nothing: the chosen candidate's score against the best score of the
+    other candidates.
+    """
     total, chosen = term_of(decision, TOTAL), candidate(decision, decision.target)
     if total is None or chosen is None or chosen.total is None:
         return None

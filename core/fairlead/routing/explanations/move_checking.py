@@ -1,5 +1,5 @@
-"""Checks whether a recorded move contradicts its own cause: each trigger is compared with the numbers recorded beside
-it.
+"""Checks whether a recorded move contradicts its own cause: each trigger is compared with the numbers that were
+recorded with it.
 
 Moves recorded by earlier releases have no numbers; only their other fields are checked.
 """
@@ -10,18 +10,18 @@ from fairlead.reports.bindings import GAINING, BindingReason
 from fairlead.reports.units import Unit
 
 EXACT = 1e-6
-"""Tolerance for sums of the same terms in another order."""
+"""Tolerance for sums of the same terms that were added in another order."""
 
 _EQUAL_MAY_DECIDE = frozenset(
     {BindingReason.PREFIX_COPIED, BindingReason.SLO, BindingReason.HOTSPOT, BindingReason.QUEUE_FULL, BindingReason.PREFIX_EQUAL}
 )
 _EQUAL_MAY_DECIDE_BY_TIES = frozenset({BindingReason.PREFIX_OUTWEIGHED, BindingReason.BEST_SCORE})
 NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MIGRATION, BindingReason.PREFIX_AFFINITY}
-"""Triggers decided by a figure, which is recorded with the move."""
+"""Triggers that are decided by a figure, which is recorded with the move."""
 
 
 class CausedMove(Protocol):
-    """The fields that a move's cause is checked against; see `fairlead.reports.moves.Move`."""
+    """The fields of a move that are checked against its cause; see `fairlead.reports.moves.Move`."""
 
     @property
     def trigger(self) -> str: ...
@@ -52,7 +52,7 @@ class CausedMove(Protocol):
 
 
 def cause_contradictions(move: CausedMove) -> list[str]:
-    """Contradictions between the cause and the numbers, in words; empty if there are none."""
+    """Return the contradictions between a move's trigger and its numbers, in words; empty if there are none."""
     if move.source_hit_tokens is None or move.target_hit_tokens is None:
         return []  # of a router that does not tell
     return [*_number(move), *_hits(move, move.source_hit_tokens, move.target_hit_tokens), *_gain(move)]

@@ -1,4 +1,4 @@
-"""The candidates of a decision on one scale, for readers who do not know the policy."""
+"""The scores of a decision's candidates on one scale, for readers who do not know the policy."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from fairlead.routing.contracts.weighing import Better, PolicyTerms
 
 def relative_scores(known: PolicyTerms | None, candidates: Sequence[CandidateScore]) -> dict[str, float]:
     """Return each candidate's score: from 1 for the best of the compared candidates to 0 for the worst, by the total
-    that their policy compares; 1 for all if their totals are equal. Empty if the policy compares no total, or is not
-    known.
+    that the policy compares; 1 for all if their totals are equal. Empty if the policy compares no total, or is unknown
+    to this version.
     """
     totals = {one.instance: one.total for one in candidates if one.total is not None}
     if known is None or known.total is None or not totals:

@@ -1,12 +1,12 @@
-"""Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
+"""Session bindings as one router knows them: a session's home, the binding's version, and when it was last used.
 
-The API decides. A change made here is optimistic: it takes effect at once and stays pending until the API reports its
-id as the binding in force, or reports a newer binding by another writer, which replaces this router's. Each change
-names the newest version from the API and the pending change it follows, so that the API can see exactly what this
-router knew (`fairlead.binding_races`).
+The API decides. A change made in this module is optimistic: it takes effect at once and stays pending until the API
+reports its id as the binding in force, or reports a newer binding by another writer, which replaces this router's. Each
+change names the newest version from the API and the pending change that it follows, so that the API can see exactly
+what this router knew (`fairlead.binding_races`).
 
-The API stores an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too: the
-target can be determined only once the ranks of the instance are known.
+The API stores an instance and a rank; in this module a home is a target (`fairlead.targets`). The API's rank is kept
+too, because the target can be determined only once the ranks of the instance are known.
 """
 
 import math
@@ -20,13 +20,13 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""Number of times within its TTL that an active session is reported although it does not move."""
+"""How many times per TTL an active session that does not move is reported to the API."""
 
 MOST_TOLD = 5_000
 """Maximum number of a pool's sessions that are reported at once when the API turns out to lack them."""
 MOST_PENDING = 32
-"""Number of a session's own changes that are kept until the API answers; while the API is unreachable, older ones are
-only counted.
+"""Maximum number of a session's pending changes that are kept until the API confirms or refuses them. While the API is
+unreachable, older changes are only counted.
 """
 
 
@@ -38,45 +38,49 @@ class _Known:
     """
     used_at: float
     group: tuple[str | None, bool]
-    """The owner whose requests use the session here, None without an owner, and whether the session has had several
-    requests.
+    """The group in which the session is counted: the owner of its requests at this router (None = no owner), and
+    whether the session has had several requests.
     """
     reported_at: float
     """When this router last reported the session to the API."""
     confirmed_version: int = 0
     """The newest version received from the API."""
     pending: list[BindingChange] = field(default_factory=list)
-    """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
+    """This router's newest changes that the API has neither confirmed nor refused, oldest first; each follows the one
+    before it.
+    """
     forgotten: int = 0
-    """Number of older own changes without an answer that are no longer kept in `pending`."""
+    """Number of older pending changes that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session. Pending changes may still give it a home."""
     held_back: bool = False
-    """Whether the session is not reported to the API yet, because its owner has too many sessions of one request."""
+    """Whether the session is not reported to the API yet, because its owner has too many sessions with a single
+    request.
+    """
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
-    """The change by which a person gave the session this home, until this router sends a request of
+    """The id of the change by which a person gave the session this home; None once this router has sent a request of
     the session there.
     """
 
 
 ELSEWHERE = None, False
-"""The group of sessions of which only other routers have requests."""
+"""The group of sessions whose requests all came through other routers."""
 LOOK_AGAIN = 256
-"""Number of sessions to forget, because there are too many, before the largest group is determined again."""
+"""Number of sessions that are forgotten, when there are too many, before the largest group is determined again."""
 
 
 class SessionBindings:
-    """Bindings of one pool, forgotten `ttl_seconds` after their last use.
+    """The bindings of one pool's sessions, forgotten `ttl_seconds` after their last use.
 
     Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner form two
-    groups: those with one request and those with more. The sessions of other routers' requests form one more group. So
-    a client that invents names has its own sessions forgotten. While the sessions of one request of an owner exceed
-    half of the limit, a further session is reported only at its second request.
+    groups: those with one request and those with more. Sessions whose requests came through other routers form one more
+    group. So a client that invents session names makes its own sessions be forgotten. While an owner's sessions with a
+    single request exceed half of the limit, a further session is reported only at its second request.
 
-    Keeps `InstanceLoad.sessions` of the loads equal to the number of sessions bound there, and adds instances whose
-    number changes to `changed`. Instances here are targets.
+    Keeps `InstanceLoad.sessions` equal to the number of sessions bound to each instance, and adds instances whose
+    number changes to `changed`. Instances in this class are targets.
     """
 
     def __init__(
@@ -108,9 +112,9 @@ class SessionBindings:
         return None if known is None else known.binding
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
-        """Take over the instances that have several data-parallel ranks as targets; every other instance is one target.
-        Sessions stay at their instances, and at their ranks if these are known; a session without a known rank gets a
-        rank by its name, the same at every router.
+        """Set which instances have several data-parallel ranks, each of which is a target; every other instance is one
+        target. Sessions stay at their instances, and at their ranks if these are known. A session without a known rank
+        gets a rank by its name, the same at every router.
         """
         if ranked == self._ranked:
             return
@@ -139,13 +143,14 @@ class SessionBindings:
         return chosen_rank(session, targets) if rank is None else target_of(instance, rank)
 
     def count(self, instance: str) -> int:
-        """Sessions bound to the instance."""
+        """Return the number of sessions bound to the instance."""
         return self._counts.get(instance, 0)
 
     def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
-        """Record that the session was used, by another request of the owner if one is given.
+        """Record that the session was used; if `owner` is given, by another request of that owner.
 
-        Returns a change to report now and then, because the API would forget a session that only ever stays.
+        Returns from time to time a change to report to the API, which would otherwise forget a session that never
+        moves; else None.
         """
         known = self._known.get(session)
         if known is None:
@@ -162,9 +167,9 @@ class SessionBindings:
         return self._sign_of_life(known, binding.instance, now)
 
     def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
-        """Return a change that reports each session that the API has confirmed and that is not `present` in its
-        snapshot, as of the session's last use; and the number of these sessions. If there are more than `MOST_TOLD`,
-        the others are reported when they are used.
+        """Return a change for each session that the API has confirmed and that is not in `present`, the sessions in the
+        API's snapshot; each change reports the session as of its last use. Return also the number of these sessions. If
+        there are more than `MOST_TOLD`, the remaining sessions are reported when they are next used.
         """
         lacking = [
             known
@@ -199,7 +204,7 @@ class SessionBindings:
         self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str, owner: str = ""
     ) -> BindingChange:
         """Make `instance` the session's home, for a request of the owner, and return the change to report. `change_id`
-        is the change's id, which must never be used again.
+        must never have been used before.
         """
         known = self._known.get(session)
         previous = None if known is None else known.binding
@@ -222,8 +227,8 @@ class SessionBindings:
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
-        """Forget the home of a name that turned out to be shared by several conversations, and return the change that
-        records this; None for a name without a home.
+        """Forget the home of a session name that turned out to be shared by several conversations, and return the
+        change that reports this; None if the name has no home.
         """
         self.release(session)
         known = self._known.get(session)
@@ -234,12 +239,14 @@ class SessionBindings:
         return replace(change, shared=True)
 
     def is_held_back(self, session: str) -> bool:
-        """Return whether the session's first change is not to be reported yet."""
+        """Return whether reporting the session's first change must still wait (`held_back`)."""
         known = self._known.get(session)
         return known is not None and known.held_back
 
     def release(self, session: str) -> BindingChange | None:
-        """Return the session's first change if it was held back: it must be reported now, before any other."""
+        """Return the session's first change if it was held back, else None. It must be reported now, before any other
+        change.
+        """
         known = self._known.get(session)
         if known is None or not known.held_back:
             return None
@@ -247,8 +254,8 @@ class SessionBindings:
         return known.pending[0]
 
     def recall(self, change: BindingChange, now: float) -> None:
-        """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
-        this with all such changes in their order, after the API's last state has arrived.
+        """Apply again a change that this router made before a restart and that the API may not have confirmed or
+        refused. Call this with all such changes in their order, after the API's last state has arrived.
         """
         if change.stays:
             return
@@ -289,12 +296,12 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Take over the API's binding for a session. A version not newer than the newest known one is ignored, except
-        for the end of a binding, which has the same version.
+        """Apply the API's binding for a session. A version that is not newer than the newest known one is ignored,
+        except for the end of a binding, which has the same version.
 
         `lost` are ids of changes that the API refused. If a pending change is among them, it and all later ones are
-        dropped, and the API's binding counts even if it is older than the known one, because the database was restored.
-        Returns the number of moves lost that way.
+        dropped, and the API's binding is used even if it is older than the known one, because the database was
+        restored. Return the number of moves that were dropped.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -330,8 +337,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """Settle all pending changes when the change at `place`, or an earlier change that is no longer kept, has lost.
-        The changes after it have lost too. Returns the number of moves lost.
+        """Drop the pending change at index `place` and all later ones, because it, or an earlier change that is no
+        longer kept, was refused in favour of `binding`. Return the number of moves that were dropped.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -359,13 +366,15 @@ class SessionBindings:
         self._count(binding.instance, 1)
 
     def is_asked(self, session: str) -> bool:
-        """Whether a person chose the session's home and this router has not yet sent a request of it there."""
+        """Return whether a person chose the session's home and this router has not yet sent a request of the session
+        there.
+        """
         known = self._known.get(session)
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """Record that a request of the session goes to its home. For the first such request after a person chose that
-        home, returns the person's change.
+        """Record that a request of the session is sent to its home. For the first such request after a person chose
+        that home, return the id of the person's change; else None.
         """
         known = self._known.get(session)
         if known is None:
@@ -374,12 +383,14 @@ class SessionBindings:
         return change
 
     def is_under_way(self, session: str) -> bool:
-        """Return whether a turn of the session was served: here or, as far as is known, by another router."""
+        """Return whether a turn of the session has been served, by this router or, as far as is known, by another
+        one.
+        """
         known = self._known.get(session)
         return known is not None and (known.is_served or known.group == ELSEWHERE)
 
     def set_context(self, session: str, context_tokens: int) -> None:
-        """Record how many tokens the session's last turn held (prompt and output)."""
+        """Record the number of tokens in the session's context (prompt and output) after its last turn."""
         known = self._known.get(session)
         if known is None:
             return
@@ -388,7 +399,7 @@ class SessionBindings:
             known.binding = _with_context(known.binding, context_tokens)
 
     def expire(self, now: float) -> None:
-        """Forget sessions not used for longer than the TTL."""
+        """Forget sessions that were not used for longer than the TTL."""
         while self._known:
             session, known = next(iter(self._known.items()))
             if now - known.used_at <= self.ttl_seconds:
@@ -410,7 +421,7 @@ class SessionBindings:
         self._enter(session, known.group)
 
     def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
-        """Count a session in the group, and make room for it."""
+        """Add the session to the group, and forget another session if there are too many."""
         members = self._groups.get(group)
         if members is None:
             members = self._groups[group] = OrderedDict()
@@ -458,8 +469,8 @@ def _asked(binding: Binding) -> str | None:
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:
-    """Return the binding with this context. Like `replace`, but three times as fast; every request that ends
-    calls it.
+    """Return the binding with this number of context tokens. Does the same as `dataclasses.replace` three times as
+    fast; it is called for every request that ends.
     """
     return Binding(
         pool=binding.pool,
@@ -477,6 +488,8 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
 
 
 def _rank(binding: Binding) -> int | None:
-    """Return the rank of a home: that of the target, or the reported rank while the instance's ranks are unknown."""
+    """Return the rank of the binding's home: the target's rank, or the reported rank while the instance's ranks are
+    unknown.
+    """
     found = None if binding.instance is None else rank_of(binding.instance)
     return binding.rank if found is None else found

@@ -1,9 +1,10 @@
-"""Circuit breaker of one instance: closed until failures come in a row, then open, then half open for a single probe.
+"""Circuit breaker of one instance: closed until several failures in a row, then open, then half open for a single
+probe.
 
 closed --threshold failures--> open --backoff passes--> half open --probe works--> closed
                                  ^----- probe fails, backoff doubles ----'
 
-The caller decides which failures are the instance's own (`scheduling.circuits`).
+The caller decides which failures are the instance's fault (`scheduling.circuits`).
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Settings of a circuit: the number of failures in a row that opens it; the first and the longest time it stays
-    open; and how long a probe may go without a verdict.
+    """Settings of a circuit: the number of failures in a row that opens it; the shortest and the longest time for which
+    it stays open; and how long a probe may take until its outcome is known.
     """
 
     failures: int = 3
@@ -38,7 +39,7 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open or half open: only a probe may be sent."""
+        """Whether the circuit is open or half open, so that at most a probe may be sent."""
         return self._open
 
     def admits(self, now: float) -> bool:
@@ -52,8 +53,8 @@ class Circuit:
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
-        """Record that a request was sent. In a half-open circuit the request is the probe, and no other request is sent
-        until its outcome is known.
+        """Record that a request was sent. If the circuit is half open, the request is the probe, and no other request
+        is sent until the probe's outcome is known.
 
         A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
         """
@@ -62,28 +63,28 @@ class Circuit:
             self.broken_until = now + self._settings.probe_seconds
 
     def ended(self, request_id: str, now: float) -> None:
-        """Record that a request ended; if it was the probe and had no verdict (its client left), another probe may be
-        sent.
+        """Record that a request ended. If it was the probe and shows nothing about the instance (for example, its
+        client left), another probe may be sent.
         """
         if self.is_probe(request_id):
             self._probe = None
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """Record that the probe failed, perhaps through its own fault: the next probe is sent after the same wait as
-        this one.
+        """Record that the probe failed, perhaps because of the request itself: the next probe is sent after the same
+        wait as this one.
         """
         self._probe = None
         self.broken_until = now + self._backoff
 
     def probe_failed(self, now: float) -> None:
-        """Record that the probe failed through the instance's fault: the next probe is sent after twice the wait."""
+        """Record that the probe failed because of the instance: the next probe is sent after twice the wait."""
         if self._open:
             self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
             self.broken_until = max(self.broken_until, now + self._backoff)
 
     def worked(self) -> None:
-        """Record that the instance answered: the circuit closes from any state."""
+        """Record that the instance served a request: the circuit closes from any state."""
         self.failures = 0
         self._open = False
         self._probe = None
@@ -91,16 +92,16 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """Record that an answer begun earlier continued: failures so far are not consecutive. An open circuit stays
-        open.
+        """Record that a response begun earlier continued, so that the failures so far no longer count as consecutive.
+        An open circuit stays open.
         """
         if not self._open:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
-        """Record a failure of the instance. After enough failures in a row the circuit opens; the number needed grows
-        with each request that still runs `beside` the failed one. A half-open circuit opens again for twice as long. An
-        open circuit does not change.
+        """Record a failure of the instance. After enough failures in a row the circuit opens; `beside` is the number of
+        other requests still running on the instance, and each of them raises the number of failures needed. A half-open
+        circuit opens again for twice as long. An open circuit does not change.
         """
         self.failures += 1
         if self._open:
@@ -113,8 +114,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that a counted failure was not the instance's. If the circuit would not have opened without that
-        failure and has had no probe since, it may close.
+        """Record that a failure counted earlier was not the instance's fault. The circuit may close if it would not
+        have opened without that failure and no probe was sent in the meantime.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

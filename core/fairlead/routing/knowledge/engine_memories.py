@@ -1,9 +1,10 @@
 """Observations of engines in a form that outlives the router: each router keeps them on disk, and the control API keeps
-a copy of its own.
+its own copy.
 
-A router that starts uses the newest observations until it has measured the same itself. The danger is that the pool has
-other engines now. So values that are implausible, older than a week, or from another pool, model or revision are
-ignored; and the first few prefills, answers and prompts replace the remembered figures, however much they differ.
+A router that starts uses the newest observations until it has measured the same figures itself. The danger is that the
+pool has other engines now. Therefore values that are implausible, older than a week, or from another pool, model or
+revision are ignored; and the first few prefills, answers and prompts replace the remembered figures, however much they
+differ.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ MOST_DECLARED = 64.0
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
-    """Return what this router itself measured on the engines of `table`; token counts are in that table's tokens."""
+    """Return the figures that this router has itself measured on the engines of `table`; token counts use that table's
+    token size.
+    """
     return EngineMemory(
         pool=table.pool,
         uid=table.uid,
@@ -42,8 +45,8 @@ def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, 
 
 
 def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-    """Return the part of a memory that still holds for the engines of `table`, counted in its tokens, with its present
-    age; None if no part does.
+    """Return the part of a memory that is still valid for the engines of `table`, converted to its token size, with its
+    present age; None if no part is valid.
     """
     ours = _revisions(table)
     others = bool(memory.revisions and ours) and not set(memory.revisions) & set(ours)
@@ -59,8 +62,8 @@ def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMem
 
 
 def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMemory | None:
-    """Join two memories: each figure is taken from the better source or, if the sources are equal, from the newer
-    observation.
+    """Return one memory from two: each figure is taken from the better source or, if the sources are equally good, from
+    the newer observation. None if both are None.
     """
     if first is None or second is None:
         return first or second
@@ -72,7 +75,7 @@ def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMem
 
 
 def decode_coefficients(memory: EngineMemory) -> tuple[float, ...]:
-    """Return the fitted coefficients of a decode step, or else those of a constant step time; empty if neither is
+    """Return the fitted coefficients of the decode step time, else those of a constant step time; empty if neither is
     known.
     """
     step = memory.known.decode_step_seconds.observed
@@ -95,7 +98,7 @@ def _within(figure: Figure, least: float, most: float) -> Figure:
 
 
 def _counted(memory: EngineMemory, bytes_per_token: float) -> EngineMemory:
-    """Return the same memory, counted in tokens of this many bytes."""
+    """Return the memory converted to tokens of this many bytes."""
     times, speed, fit = memory.counted_by / bytes_per_token, memory.known.prefill_tokens_per_second, memory.decode_fit
     if times == 1.0:
         return memory

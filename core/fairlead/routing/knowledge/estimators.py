@@ -1,10 +1,10 @@
-"""Times fitted online: how long a prefill and a decode step take, from what was observed, with the error of every
-prediction kept.
+"""Times fitted online: how long a prefill and a decode step take, estimated from observations, with the error of every
+prediction recorded.
 
 Models are linear in their coefficients and fitted by least squares to the last observations, with the pool's declared
-figures as a prior. The same observations in the same order give the same coefficients. Observations older than an hour
-or than the last few hundred are forgotten, so a wrong fit does not last longer. Their danger: extrapolation;
-predictions are kept above zero and within a factor of those by the prefill speed (`prefill_speeds`).
+figures as a prior. The same observations in the same order give the same coefficients. Only the last few hundred
+observations of the last hour count, so a wrong fit does not last longer. The danger of fits is extrapolation:
+predictions are kept above zero and within a factor of the predictions by prefill speed (`prefill_speeds`).
 """
 
 from collections import defaultdict
@@ -22,8 +22,8 @@ from fairlead.routing.knowledge.whole_answers import WholeAnswers
 from fairlead.tables import EngineFacts
 
 FORMS = ("configured", "linear", "bilinear")
-"""`configured` miss / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x uncached
-and s all prompt tokens.
+"""Forms of the prefill model: `configured` x / speed; `linear` c0 + c1·x; `bilinear` c0 + c1·x + c2·s + c3·x·s, with x
+the uncached and s all tokens of the prompt.
 """
 
 MEMORY_OBSERVATIONS = 200
@@ -31,34 +31,32 @@ MEMORY_OBSERVATIONS = 200
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
-"""A fitted prediction may exceed the prediction from the speed by at most this factor, or fall below it by the same
-factor.
-"""
+"""The largest factor by which a fitted prediction may exceed the prediction from the speed, or fall below it."""
 
 
 LONGEST_STEP_SECONDS = 10.0
-"""Longest plausible decode step; a longer one means that the engine stood still."""
+"""Longest plausible decode step in seconds; a longer one means that the engine stood still."""
 LONGEST_PREFILL_SECONDS = 600.0
-"""Longest plausible prefill; a longer one means that the engine stood still."""
+"""Longest plausible prefill in seconds; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
-"""Number of observations after which decode steps count as known. A fit to this few observations says little more than
-their mean, but in a full pool the mean is within a fifth of the truth. Waiting for more is worse: until then no time is
-reserved for decodes.
+"""Number of observations after which decode step times count as known. A fit to this few observations says little more
+than their mean, but in a full pool the mean is within a fifth of the truth. Waiting for more would be worse, because
+until then no time is reserved for decodes.
 """
 RECALLED_UNTIL = 100
-"""Number of observations after which a fit no longer uses a recalled fit as its prior."""
+"""Number of observations from which a fit no longer uses a recalled fit as its prior."""
 MOST_TOKENS = 10_000_000.0
 """Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0
-"""Upper bound for requests that decode at once: more than on any engine."""
+"""Upper bound for requests that decode at the same time: more than on any engine."""
 
 
 NO_STEP = (0.0, 0.0, 0.0)
-"""The coefficients of an unknown decode step."""
+"""The coefficients of an unknown decode step time."""
 
 
 class _Mean:
-    """A weighted mean of recent observations; None before the first observation."""
+    """A weighted mean of recent values; None before the first."""
 
     __slots__ = ("sum", "weight")
 
@@ -76,9 +74,9 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time per token, and the errors of the predictions from measured and from declared figures.
+    """The mean time per token, and the errors of predictions by measured and by declared figures.
 
-    Errors are shares of the total time, so that one answer whose tokens came in a burst does not decide.
+    Errors are shares of the total time, so that one answer whose tokens arrived in a burst does not decide.
     """
 
     __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
@@ -91,7 +89,9 @@ class _Observed:
         self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """Add an observation: its tokens, its seconds, and the seconds that were predicted."""
+        """Add an observation: its tokens, its seconds, and the seconds predicted by the measured figure (`learnt`) and
+        by the declared one; None for a prediction that was not made.
+        """
         self.samples += 1
         self.observed_at = now
         mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
@@ -122,26 +122,28 @@ class _Observed:
 
 
 class _ObservedByInstance:
-    """Observations of all instances together, used to predict times, and of each one separately."""
+    """Observations of all instances together, from which times are predicted, and of each instance separately."""
 
     def __init__(self) -> None:
         self.all = _Observed()
         self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
 
     def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """Like `_Observed.observe`; `learnt` is the prediction from the observations of all instances."""
+        """Add an observation to the instance's figure and to that of all instances. `learnt` is the prediction in
+        seconds by the figure of all instances, `declared` by the declared figure.
+        """
         self.all.observe(tokens, seconds, learnt, declared, now)
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """The figure of one instance, or of all instances for None."""
+        """Return the observations of one instance, or of all instances for None."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
         self._each.pop(instance, None)
 
     def forget_older(self, before: float) -> None:
-        """Forget figures whose last observation was before then."""
+        """Forget figures whose last observation was before this time (Unix seconds)."""
         for instance in [name for name, observed in self._each.items() if observed.observed_at < before]:
             del self._each[instance]
         if self.all.observed_at < before:
@@ -149,11 +151,11 @@ class _ObservedByInstance:
 
 
 class PrefillTimes:
-    """Estimates of the seconds that a prompt's prefill takes on an instance that does nothing else.
+    """Estimates of how many seconds a prompt's prefill takes on an instance that does nothing else.
 
-    `speed`, in tokens per second, is used for predictions and choices: the measured speed once there are enough
-    prefills, else the `recalled` one, else the declared one. `observed_speed` is the measured or the recalled speed, or
-    None; only this speed may justify refusing, moving or scaling. With a `form` other than `configured`, predictions
+    `speed`, in tokens per second, is used for predictions and choices: the measured speed once enough prefills were
+    observed, else the `recalled` speed, else the declared one. `observed_speed` is the measured or the recalled speed,
+    or None; only this speed may justify refusing, moving or scaling. With a `form` other than `configured`, predictions
     come from a fit as soon as there are enough observations.
     """
 
@@ -179,27 +181,27 @@ class PrefillTimes:
         self._fit = LeastSquares(prior, [one * (10 * per_thousand) ** 2 for one in doubt])
         self._observed = _ObservedByInstance()
         self._went_by, self._took = _Mean(), _Mean()
-        """Seconds per token of longer prefills, as predicted and as observed."""
+        """Mean seconds per token of longer prefills: predicted, and observed."""
 
     @property
     def samples(self) -> int:
-        """Number of prefills observed."""
+        """Number of prefills observed in total."""
         return self._observed.all.samples
 
     @property
     def fitted(self) -> bool:
-        """Whether predictions come from the fit."""
+        """Whether predictions come from the fit rather than from the speed."""
         return self.form != "configured" and self.samples >= self._min_samples
 
     def seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
-        """Predicted seconds to compute the uncached part of a prompt."""
+        """Return the predicted seconds to compute the uncached part of a prompt."""
         configured = max(1, prompt_tokens - hit_tokens) / self.speed
         if self.form == "configured" or not self.fitted:  # asked several times a request: most pools have nothing to look up
             return configured
         return self._bounded(prompt_tokens, hit_tokens, configured)
 
     def seconds_vector(self, prompt_tokens: int, hits: IntVector) -> FloatVector:
-        """Like `seconds`, as a vector with a value for each hit."""
+        """Return the result of `seconds` for each entry of `hits`, as a vector."""
         tokens = misses(prompt_tokens, hits)
         configured: FloatVector = tokens / self.speed
         if not self.fitted:
@@ -211,25 +213,25 @@ class PrefillTimes:
         return bounded
 
     def declare(self, engine: EngineFacts) -> None:
-        """Take over the speed that the pool declares now; measurements stay."""
+        """Use the speed that the pool declares now; measurements are kept."""
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
     @property
     def is_measured(self) -> bool:
-        """Whether the speed was measured here, and not recalled."""
+        """Whether this router has measured the speed, rather than recalled it."""
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Use this earlier figure until the speed is measured here; an unknown figure removes an earlier
-        recalled one.
+        """Use this figure from before a restart until the speed is measured; an unknown figure removes a recalled
+        one.
         """
         self.recalled.take(figure, now)
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is updated only on
-        request.
+        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit itself is computed again
+        only when it is next needed.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -255,29 +257,33 @@ class PrefillTimes:
     def observe_whole(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> None:
-        """Add the duration of a whole answer (`WholeAnswers`); such answers give the speed if no separate prefill is
-        seen.
+        """Add the duration of a whole answer (`WholeAnswers`). If no separate prefill is observed, the speed comes from
+        such answers.
         """
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """The speed over all instances, or over one instance's prefills, with its source, spread and age."""
+        """Return the speed over all instances (None), or over one instance's prefills, with its source, spread and
+        age.
+        """
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
 
     def measured(self, now: float) -> Figure:
-        """The speed measured over all instances; unknown before the first."""
+        """Return the speed measured over all instances; unknown before the first measurement."""
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Report seconds per prefilled token, and the errors of whole prefills: for an instance, or for all."""
+        """Return the seconds per prefilled token, and the errors in predicting whole prefills, for one instance or for
+        all.
+        """
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone or whose engine was replaced."""
+        """Forget the observations of an instance that is gone or whose engine was replaced."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
         self.whole.forget(instance)
@@ -311,8 +317,9 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Estimates of the seconds of a decode step with a given number of context tokens and requests: the table's figure
-    if there is one, else a fit to answers. Until enough answers are seen, the fit starts from a recalled fit.
+    """Estimates of how many seconds a decode step takes with a given number of context tokens and requests: by the
+    table's figure if there is one, else by a fit to observed answers. Until enough answers are observed, the fit starts
+    from a recalled fit.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
@@ -323,40 +330,40 @@ class DecodeTimes:
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
         self._recalled_at: float | None = None
-        """When the recalled fit was observed; None without one."""
+        """When the recalled fit was observed (Unix seconds); None without a recalled fit."""
         self._went_by, self._stepped = _Mean(), _Mean()
-        """Steps as predicted and as observed."""
+        """Mean seconds of a decode step: predicted, and observed."""
 
     @property
     def samples(self) -> int:
-        """Number of answers observed."""
+        """Number of answers observed in total."""
         return self._observed.all.samples
 
     @property
     def known(self) -> bool:
-        """Whether a prediction can be made."""
+        """Whether a decode step's time can be predicted."""
         return self._is_modelled or self.is_measured or self._recalled_at is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether predictions use the table's figures or this router's observations."""
+        """Whether predictions use the table's figures or enough observations by this router."""
         return self._is_modelled or self.is_measured
 
     @property
     def is_measured(self) -> bool:
-        """Whether enough was observed for a fit of this router's own."""
+        """Whether this router has observed enough for a fit of its own."""
         return self._fitted_samples >= self._min_samples
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """Seconds of a decode step: the base, the extra seconds per 100,000 context tokens, and per 100 requests. Empty
-        until fitted here.
+        """Seconds of a decode step: the base, the additional seconds per 100,000 context tokens, and per 100 requests.
+        Empty until this router has fitted them.
         """
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
     def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
-        """Start with these coefficients from earlier observations; new observations soon replace them. Does nothing if
-        enough was observed already.
+        """Start with these coefficients from observations made `age_seconds` ago; new observations soon replace them.
+        Does nothing if enough has been observed already.
         """
         if not self._is_modelled and not self.is_measured:
             self._recalled_at = now - age_seconds
@@ -370,7 +377,7 @@ class DecodeTimes:
             self._fit.start_from(NO_STEP)
 
     def seconds(self, context_tokens: float, requests: float) -> float:
-        """Predicted seconds of one step; 0 while nothing is known."""
+        """Return the predicted seconds of one decode step; 0 while nothing is known."""
         if self._is_modelled:
             return self._modelled.decode_seconds(context_tokens, requests)
         if self._fitted_samples < self._min_samples and self._recalled_at is None:
@@ -379,7 +386,7 @@ class DecodeTimes:
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
         """Add the time that an answer's tokens after the first took. Impossible times are ignored; a time per token
-        above that of the longest step counts as the longest step.
+        above that of the longest plausible step counts as that step's.
         """
         if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
@@ -387,8 +394,9 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """Record that a request decoded at `seconds` per token, beside this many tokens and requests on average. The
-        fit uses the observation; otherwise like `observe_answer`.
+        """Add the observation that a request decoded at `seconds` per token while the engine held this many context
+        tokens and requests on average; the fit uses it. Impossible and too long times are treated as in
+        `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
@@ -402,7 +410,7 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def is_crowded(self, now: float) -> bool:
-        """Whether a further observation would hardly change the fit, so that it may be skipped."""
+        """Return whether a further observation would hardly change the fit, so that it may be skipped."""
         return self._fit.is_crowded(now)
 
     def forget_older(self, now: float) -> None:
@@ -416,22 +424,24 @@ class DecodeTimes:
             self._went_by, self._stepped = _Mean(), _Mean()
 
     def begin_again(self) -> None:
-        """Restart the fit from the observations that follow."""
+        """Discard the fit's observations; it is fitted to later ones only."""
         self._fit.forget(inf)
         self._fitted_samples = 0
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Report seconds per decoded token as requests see them, and the error of predicting whole answers by the mean:
-        for an instance, or for all.
+        """Return the seconds per decoded token that requests observe, and the error of predicting whole answers by the
+        mean, for one instance or for all.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds per output token after the first, as a request sees it on one instance, or on any."""
+        """Return the seconds per output token after the first that a request observes on one instance, or on any for
+        None.
+        """
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone or whose engine was replaced."""
+        """Forget the observations of an instance that is gone or whose engine was replaced."""
         self._observed.forget(instance)

@@ -1,11 +1,11 @@
 """Contexts worth keeping: the parts of each cache that belong to sessions whose next turn is likely.
 
 While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there evict
-them. How many of an instance's tokens would then be computed again follows from the likelihood of each session's next
-turn, which comes from the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times
-that likelihood. It counts in full while a turn runs, at another instance once a turn was placed there, with fewer
-tokens once a prompt is shorter, and not at all once its instance lost it. No time limit alone ends a context: it counts
-for less, the longer its session is silent beyond the usual pauses between turns.
+them. How many tokens would then be computed again depends on the likelihood of each session's next turn, which is
+estimated from the pauses observed between turns in this pool (`next_turns`). A context counts with its tokens times
+that likelihood. It counts in full while a turn runs. It counts at another instance once a turn is placed there, with
+fewer tokens once a prompt is shorter, and not at all once its instance has lost it. No time limit alone ends a context:
+it counts for less, the longer its session is silent beyond the usual pauses.
 
 The danger is work for sessions that never return: at most `MOST_CONTEXTS` are followed, and they are examined once a
 second.
@@ -23,14 +23,16 @@ from fairlead.routing.knowledge.next_turns import NextTurns
 MOST_CONTEXTS = 20_000
 """Maximum number of contexts followed; beyond it, the context used longest ago is no longer followed."""
 ENDED_SECONDS = 900.0
-"""Seconds of silence after which a session counts as ended in the statistics of pauses, and is no longer followed."""
+"""Seconds without a turn after which a session counts as ended in the statistics of pauses, and is no longer
+followed.
+"""
 LOOK_SECONDS = 1.0
 """Seconds between two examinations of all contexts."""
 
 
 @dataclass(slots=True)
 class _Context:
-    """A session's context at `home`: its tokens, the time since which no turn of it runs, and the ids of
+    """A session's context at the instance `home`: its tokens, when its last turn ended (`idle_since`), and the ids of
     running turns.
     """
 
@@ -41,7 +43,7 @@ class _Context:
 
 
 class KeptContexts:
-    """The contexts of a pool's sessions, keyed by session name, as far as this router has seen their turns."""
+    """The contexts of a pool's sessions, by session name, as far as this router has observed their turns."""
 
     def __init__(self) -> None:
         self._turns = NextTurns()
@@ -53,8 +55,8 @@ class KeptContexts:
         return len(self._contexts)
 
     def placed(self, session: str, request_id: str, instance: str, tokens: int, now: float) -> None:
-        """Record that a turn with a prompt of this many tokens goes to the instance; call again if it goes elsewhere
-        before it ends.
+        """Record that a turn with a prompt of this many tokens is sent to the instance. Call again if the turn is sent
+        to another instance before it ends.
         """
         context = self._contexts.get(session)
         if context is None:
@@ -71,7 +73,7 @@ class KeptContexts:
             self._contexts.popitem(last=False)
 
     def ended(self, session: str, request_id: str, answer_tokens: int, now: float) -> None:
-        """Record that the turn ended with an answer of this many tokens, 0 if it got no answer. Unknown turns are
+        """Record that the turn ended with an answer of this many tokens; 0 if it got no answer. Unknown turns are
         ignored.
         """
         context = self._contexts.get(session)
@@ -89,8 +91,8 @@ class KeptContexts:
         self._kept.pop(instance, None)
 
     def tokens_at(self, instances: Sequence[str], now: float) -> FloatVector:
-        """Return, for each instance, the tokens of contexts there, each multiplied by the likelihood of its session's
-        next turn.
+        """Return, for each instance, the sum of its contexts in tokens, each multiplied by the likelihood of its
+        session's next turn.
         """
         if now - self._looked_at >= LOOK_SECONDS:
             self._look(now)
@@ -98,7 +100,9 @@ class KeptContexts:
         return np.array([kept.get(instance, 0.0) for instance in instances])
 
     def _look(self, now: float) -> None:
-        """Count all contexts by their present likelihood, and stop following sessions that ended."""
+        """Compute the weighted tokens of all contexts again by their present likelihood, and stop following sessions
+        that have ended.
+        """
         self._looked_at = now
         self._kept = {}
         likelihoods: dict[int, float] = {}

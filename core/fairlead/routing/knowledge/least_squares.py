@@ -1,4 +1,4 @@
-"""Least squares over the last observations, for the fitted times of an engine.
+"""Least squares over the last observations, for fitting the times of an engine.
 
 The same observations in the same order give the same coefficients.
 """
@@ -12,27 +12,27 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Share of the observations, those nearest to a first fit, that the second fit uses."""
+"""Share of the observations that the second fit uses: those nearest to the first fit."""
 
 FITTED_OBSERVATIONS = 400
-"""Maximum number of observations of a fit; further ones replace the oldest."""
+"""Maximum number of observations in a fit; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""The fit is repeated when the share `FITTED_AFTER` of its observations is new; with fewer than a hundred observations,
-after `FITTED_FIRST` new ones.
+"""The fit is repeated when the share `FITTED_AFTER` of its observations is new or, with fewer than a hundred
+observations, after `FITTED_FIRST` new ones.
 """
 FITTED_SECONDS = 0.5
-"""Seconds between two fits once the maximum number of observations is kept, because thousands may arrive per second. A
-fit is made earlier if four times that maximum is new.
+"""Minimum seconds between two fits once the maximum number of observations is kept, because thousands may arrive per
+second. The fit is repeated earlier when four times that maximum is new.
 """
 
 
 class LeastSquares:
-    """Ridge regression of a few coefficients over the last observations, fitted again now and then.
+    """Ridge regression of a few coefficients over the last observations, repeated after some new observations.
 
-    `start` are the prior coefficients, `doubt` their variances relative to an observation's variance of 1: the larger
-    the variance, the sooner observations override the prior. The tenth of the observations that is furthest from a
-    first fit is left out of the second fit, so that outliers have no effect.
+    `start` are the prior coefficients, and `doubt` their variances relative to an observation's variance of 1: the
+    larger the variance, the sooner observations override the prior. The tenth of the observations that is furthest from
+    a first fit is left out of the second fit, so that outliers have no effect.
     """
 
     def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
@@ -43,7 +43,7 @@ class LeastSquares:
         self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
         self._values = np.zeros(FITTED_OBSERVATIONS)
         self._seen_at = np.zeros(FITTED_OBSERVATIONS)
-        """Ring buffers: the next observation replaces the one at `_next`."""
+        """Ring buffers of the observations: the next one is written at index `_next`."""
         self._next = 0
         self._count = 0
         self._since_fit = 0
@@ -53,11 +53,11 @@ class LeastSquares:
         return self._count
 
     def predict(self, features: Sequence[float]) -> float:
-        """The model's value for these features."""
+        """Return the model's value for these features."""
         return _dot(self.coefficients, features)
 
     def start_from(self, start: Sequence[float]) -> None:
-        """Use these coefficients before any observation; existing observations stay."""
+        """Use these coefficients as the prior; existing observations stay."""
         self.start = tuple(start)
         self._believed = self._trust * np.array(start, dtype=np.float64)
         self._fit()
@@ -78,11 +78,15 @@ class LeastSquares:
         return many or not 0 <= now - self._fitted_at < FITTED_SECONDS
 
     def is_crowded(self, now: float) -> bool:
-        """Whether an observation may be skipped, because more arrive between two fits than are kept."""
+        """Return whether an observation may be skipped, because more observations arrive between two fits than are
+        kept.
+        """
         return self._count == FITTED_OBSERVATIONS and 0 <= now - self._observed_at < FITTED_SECONDS / FITTED_OBSERVATIONS
 
     def forget(self, before: float) -> None:
-        """Drop observations made before then; without any left, the model is back to its prior."""
+        """Drop observations made before this time. Without any observations left, the coefficients are the prior's
+        again.
+        """
         kept = np.flatnonzero(self._seen_at[: self._count] >= before)
         if len(kept) == self._count:
             return

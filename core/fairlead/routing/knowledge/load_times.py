@@ -1,12 +1,12 @@
-"""Times that engines take to load KV blocks from the tiers outside the GPU, as observed at first tokens.
+"""Times that engines take to load KV blocks from cache tiers outside the GPU, as observed at first tokens.
 
     measured > declared > unknown
 
-The time to a first token whose prompt was partly held in slow tiers consists of computing what was not held and loading
-the rest. The measured prefill speed predicts the computing, so the remainder is the load. The median over the last
-loads counts, because one engine step that was held up would spoil a mean. While a tier's time is unknown, its blocks
-count like the GPU's: the engine loads them whatever a router assumes, and only requests sent to them show how long that
-takes.
+If part of a prompt was held in slow tiers, the time to its first token consists of computing what was not held and
+loading the part that was. The measured prefill speed predicts the time for computing; the remainder is the time for
+loading. The figure is the median over the last loads, because one delayed engine step would distort a mean. While a
+tier's time is unknown, its blocks count like the GPU's: the engine loads them whatever a router assumes, and only
+requests sent to them show how long that takes.
 """
 
 from collections import deque
@@ -16,17 +16,17 @@ from fairlead.capabilities import Figure, Source, declared
 from fairlead.kv_events.sources import SLOW, Tier, TierCounts
 
 KEPT_LOADS = 64
-"""Number of loads of each tier from which its figure is computed."""
+"""Number of loads of each tier from which its median is computed."""
 LEAST_LOADS = 3
 """Number of loads after which a tier's time counts as measured."""
 LEAST_TOKENS = 256
 """Minimum number of loaded tokens; fewer say more about a step's fixed time than about the load."""
 OF_ONE_TIER = 0.9
-"""Share of the loaded tokens that must come from one tier for the time to count as this tier's."""
+"""Minimum share of the loaded tokens that must come from one tier for the time to be recorded as that tier's."""
 
 
 class LoadTimes:
-    """Seconds per token of each tier in `SLOW`, over all instances of a pool."""
+    """Seconds per token to load from each tier in `SLOW`, over all instances of a pool."""
 
     def __init__(self) -> None:
         self._seen: dict[Tier, deque[float]] = {tier: deque(maxlen=KEPT_LOADS) for tier in SLOW}
@@ -40,18 +40,18 @@ class LoadTimes:
         self._go_by_best(tier)
 
     def seconds(self, tokens: TierCounts) -> float:
-        """Return the predicted seconds to load this many tokens from each tier; tokens of tiers with an unknown time
-        count as 0.
+        """Return the predicted seconds to load these numbers of tokens from their tiers. Tokens of tiers with an
+        unknown time count as 0.
         """
         return sum(count * per_token for count, per_token in zip(tokens, self._per_token, strict=True) if per_token)
 
     def knows(self, tokens: TierCounts) -> bool:
-        """Return whether the time of every tier that holds some of these tokens is known."""
+        """Return whether the time is known for every tier that holds some of these tokens."""
         return all(per_token is not None for count, per_token in zip(tokens, self._per_token, strict=True) if count)
 
     def observe(self, tokens: TierCounts, seconds: float, now: float) -> None:
-        """Record that this many tokens were loaded in `seconds`, without the time for computing. The observation is
-        ignored if the tokens are too few or come from several tiers.
+        """Record that these numbers of tokens were loaded in `seconds`, without the time for computing. The observation
+        is ignored if the tokens are too few or come from several tiers.
         """
         loaded = sum(tokens)
         tier, most = max(zip(SLOW, tokens, strict=True), key=lambda one: one[1])
@@ -62,8 +62,8 @@ class LoadTimes:
         self._go_by_best(tier)
 
     def figure(self, tier: Tier, now: float) -> Figure:
-        """Return the tokens per second that an engine loads from a tier; also unknown if loads are too short to be
-        measured.
+        """Return the tokens per second that an engine loads from a tier; unknown before enough loads, and if loads are
+        too short to measure.
         """
         seen = self._seen[tier]
         per_token = median(seen) if len(seen) >= LEAST_LOADS else 0.0
@@ -72,7 +72,7 @@ class LoadTimes:
         return Figure(value=1 / per_token, source=Source.MEASURED, samples=len(seen), age_seconds=max(0.0, now - self._newest[tier]))
 
     def forget_older(self, before: float) -> None:
-        """Forget the times of tiers whose last load was before then."""
+        """Forget the times of tiers whose last load was before this time."""
         for tier in [tier for tier, newest in self._newest.items() if newest < before]:
             del self._newest[tier]
             self._seen[tier].clear()

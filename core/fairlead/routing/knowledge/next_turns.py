@@ -1,5 +1,5 @@
-"""Estimates which sessions are worth copying to another cache before their instance leaves: how likely a next turn is,
-from the pauses between turns, and how many tokens it would have to recompute.
+"""Estimates which sessions are worth copying to another cache before their instance is removed: from the pauses between
+turns, how likely a next turn is, and how many tokens it would have to compute again.
 """
 
 from collections.abc import Iterable
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from math import log2
 
 SOON_SECONDS = 300.0
-"""A next turn counts if it is expected within this time; a cache would evict the tokens for later turns again."""
+"""Only next turns expected within this many seconds count; for later turns, the new cache would evict the tokens
+again.
+"""
 OVERHEAD_TOKENS = 512
-"""Cost of a request in tokens, in addition to its prompt."""
+"""Fixed cost of copying one session by a request, in tokens, in addition to its prompt."""
 FORGET_AT = 4096
-"""When this many pauses and ends are counted, the counts are halved, so that recent sessions count more."""
+"""When this many pauses and ends are counted, all counts are halved, so that recent sessions weigh more."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
-"""Bounds of the classes of pauses in seconds, from one second to half a year."""
+"""Bounds of the classes into which pauses are sorted, in seconds: from one second to half a year."""
 
 
 def _class_of(seconds: float) -> int:
@@ -22,8 +24,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions: the number of turns after a pause of each class, and the number of
-    sessions that ended after such a pause.
+    """Pauses between turns of a pool's sessions: for each class of pauses, the number of turns that followed such a
+    pause and the number of sessions that ended after one.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """Record a turn that came this many seconds after the previous one."""
+        """Record a turn that arrived this many seconds after its session's previous one."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
@@ -48,11 +50,11 @@ class NextTurns:
             self._counted /= 2
 
     def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
-        """Return the share of sessions idle for this time that had a turn within the next `soon_seconds`, between 0 and
-        1.
+        """Return the share of sessions that had a turn within the next `soon_seconds`, among sessions idle for
+        `idle_seconds`; between 0 and 1.
 
-        Without observations the likelihood falls with the idle time, by Laplace's rule: one turn that came and one that
-        did not are added to the counts.
+        Without observations the likelihood falls with the idle time, by Laplace's rule: one turn and one session
+        without a further turn are added to the counts.
         """
         first, last = _class_of(idle_seconds), _class_of(idle_seconds + soon_seconds)
         came = sum(self._came[first : last + 1])
@@ -62,7 +64,7 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A session whose instance leaves: the tokens in its cache, and how long it has been idle."""
+    """A session whose instance is to be removed: the tokens in its cache, and how long it has been idle."""
 
     name: str
     tokens: int
@@ -71,8 +73,8 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """A session, the likelihood of its next turn, and the number of tokens that a copy is expected to save: its cached
-    tokens × likelihood.
+    """A session, the likelihood of its next turn, and the number of tokens that copying it is expected to save: its
+    cached tokens × that likelihood.
     """
 
     session: Leaving
@@ -84,13 +86,14 @@ class Worth:
 
     @property
     def per_token(self) -> float:
-        """Tokens saved per token of cost."""
+        """Expected saving in tokens per token of cost."""
         return self.tokens / (self.session.tokens + OVERHEAD_TOKENS)
 
 
 def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
-    """Sort the sessions so that copying them in this order saves the most for a budget of tokens or, if their blocks
-    are `fetched`, which takes about equally long for each, for a budget of time. Sessions without tokens are left out.
+    """Sort the sessions so that copying them in this order saves the most for a given budget: a budget of tokens or,
+    with `fetched`, a budget of time, because fetching takes about equally long for each session. Sessions without
+    tokens are left out.
     """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
     if fetched:

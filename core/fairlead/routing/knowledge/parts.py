@@ -1,11 +1,11 @@
-"""The instances that each router prefers, if several routers decide alone and know each other's work only with a delay
-of seconds.
+"""The instances that each router prefers, if several routers decide alone and receive each other's load reports only
+seconds later.
 
-All reports are old, so routers that use only reports would choose the same instance at the same time; and a router
-without reports cannot know where others placed a prompt. Hashing solves both problems without messages. Routers with
-reports divide the instances among themselves; routers without reports send an unknown prompt to the instance that its
-hash selects, which is the same for all routers. If conversations share their beginning, such as a system prompt, the
-hash of the beginning distinguishes nothing; then the hash of the conversation is used.
+All reports are old, so routers that used only reports would choose the same instance at the same time; and a router
+without reports cannot know where another one placed a prompt. Hashing solves both problems without messages. Routers
+with reports divide the instances among themselves. Routers without reports send an unknown prompt to the instance that
+its hash selects, which is the same for all routers. If conversations share their beginning, such as a system prompt,
+the hash of the beginning is the same for all of them; then the hash of the conversation is used.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.targets import instance_of
 
 OF_ANOTHER = 0.2
-"""Extra waiting time, as a share of the TTFT target, that an instance in another router's part is charged."""
+"""Extra waiting time charged to an instance in another router's part, as a share of the TTFT target."""
 AT_HOME = 0.04
-"""Bonus, as a share of the TTFT target, of the instance that the hash selects, for a prompt whose beginning no instance
-is known to hold.
+"""Bonus for the instance that the prompt's hash selects, as a share of the TTFT target, if no instance is known to hold
+the prompt's beginning.
 """
 
 AT_CONVERSATIONS_HOME = 0.3
-"""The same bonus for a turn on the instance that its conversation's hash selects, as long as no instance is known to
-hold at least half of its prompt. Earlier turns that other routers sent to that instance save more than a prompt's
-beginning.
+"""Bonus for the instance that the conversation's hash selects, as a share of the TTFT target, if no instance is known
+to hold at least half of the turn's prompt. It is larger than `AT_HOME`: earlier turns that other routers sent to that
+instance save more than a prompt's beginning.
 """
 
 
 def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | None:
-    """Return the hash key of a request of which `most_held` tokens are known to be held somewhere, and the bonus of the
-    instance that the key selects, as a share of the TTFT target. None if this router's own knowledge is better than a
-    hash.
+    """Return the hash key of a request, and the bonus of the instance that the key selects, as a share of the TTFT
+    target. `most_held` is the largest number of the prompt's tokens that an instance is known to hold. None if this
+    router's own knowledge is better than a hash.
     """
     if not most_held:
         return (request.blocks[0], AT_HOME) if request.blocks else None
@@ -43,8 +43,8 @@ def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | Non
 
 
 def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> frozenset[str]:
-    """The instances in this router's part, by their names without ranks. Every instance is in exactly one part, and
-    parts differ by at most one instance; with fewer instances than routers, some parts are empty.
+    """Return the instances in this router's part, by their names without ranks. Every instance is in exactly one part,
+    and the sizes of parts differ by at most one; with fewer instances than routers, some parts are empty.
     """
     names = sorted(set(routers))
     if router not in names:
@@ -55,13 +55,13 @@ def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> fr
 
 
 def seed_of(instance: str) -> int:
-    """The seed of an instance's hashes."""
+    """Return the number that stands for the instance in rendezvous hashing."""
     return xxh3_64_intdigest(instance.encode())
 
 
 def home_of(key: int, seeds: Sequence[int]) -> int:
-    """Return the index of the instance, by its seed, that a prompt's or conversation's hash selects (rendezvous
-    hashing: adding or removing an instance moves as few prompts as possible).
+    """Return the index of the instance that the hash of a prompt or conversation selects among the instances with these
+    seeds (rendezvous hashing: adding or removing an instance moves as few prompts as possible).
     """
     hashed = key.to_bytes(8, "little")
     scores = [xxh3_64_intdigest(hashed, seed) for seed in seeds]

@@ -1,10 +1,10 @@
-"""How full a pool is: arriving prefills, and the time that its decodes need.
+"""How full a pool is, from its arriving prefills and from the time that its decodes need.
 
-Load 1 means that an instance has, on average, no time left when every arriving prefill is computed and every answer
-gets its tokens within the TPOT target. For example, 0.4 s of prefill per second and instance, plus decode steps of 35
-ms with a target of 100 ms, give a load of 0.75.
+Load 1 means that an average instance has no time left if every arriving prefill is computed and every answer gets its
+tokens within the TPOT target. For example, 0.4 s of prefill per second and instance, plus decode steps of 35 ms with a
+target of 100 ms, give a load of 0.75.
 
-A router sees only its own requests and assumes that each other router sends as many, as behind a load balancer.
+A router can observe only its own requests and assumes that each other router sends as many, as behind a load balancer.
 """
 
 from math import exp
@@ -13,14 +13,14 @@ from fairlead.routing.contracts.rests import MOST_SHARE
 
 FULL = 1.0
 WINDOW_SECONDS = 30.0
-"""Time constant in seconds: an arrival this long ago counts a third of a new one."""
+"""Time constant in seconds: an arrival this long ago counts about a third (1/e) of a new one."""
 FIRST_SECONDS = 5.0
-"""Minimum seconds of arrivals before a load is computed."""
+"""Minimum seconds over which arrivals must be observed before a load is computed."""
 MOST_PREFILL_SECONDS = 600.0
 
 
 class OfferedPrefills:
-    """Seconds of prefill that arrived per second, recently."""
+    """Recent rate of arriving prefills, in seconds of prefill per second."""
 
     def __init__(self) -> None:
         self._sum = 0.0
@@ -28,7 +28,7 @@ class OfferedPrefills:
         self._began_at = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        """Add an arriving prefill of this many predicted seconds; more than ten minutes count as ten."""
+        """Add an arriving prefill of this many predicted seconds; at most ten minutes are counted."""
         seconds = min(seconds, MOST_PREFILL_SECONDS)
         if self._at is None:
             self._at = self._began_at = now
@@ -40,7 +40,7 @@ class OfferedPrefills:
         self._sum *= times
 
     def per_second(self, now: float) -> float:
-        """The smoothed rate; 0 before any arrival."""
+        """Return the smoothed rate; 0 before any arrival."""
         if self._at is None:
             return 0.0
         seen = max(FIRST_SECONDS, now - self._began_at)
@@ -48,16 +48,18 @@ class OfferedPrefills:
 
 
 def affinity(load: float, most: float) -> float:
-    """Return how many seconds of waiting a second of prefill is worth at this load of the pool, at most `most`.
+    """Return the weight of a second of prefill relative to a second of waiting, at this load of the pool; at most
+    `most`.
 
-    A second of prefill counts for itself and for the delay that it causes other requests, as in a queue that is busy
-    for this share of the time.
+    A second of prefill counts for itself and for the delay that it causes to other requests, as in a queue whose server
+    is busy for the share `load` of the time.
     """
     return most if load >= FULL else min(most, 1 / (1 - load))
 
 
 def decode_share(step_seconds: float, tpot_seconds: float) -> float:
-    """Return the share (0-1) of an instance's time that its decodes need to produce each token within the target. 0 if
-    decode steps are unknown, or if decoding alone already misses the target: reserving time would then be useless.
+    """Return the share (0-1) of an instance's time that its decodes need to produce each token within the TPOT target.
+    0 if the time of decode steps is unknown, or if decoding alone already misses the target, because reserving time
+    would then be useless.
     """
     return min(MOST_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0

@@ -1,12 +1,12 @@
-"""The prefill speed of a pool's instances, measured from the prefills that routers see.
+"""The prefill speed of a pool's instances, measured from the prefills that routers observe.
 
 The last prefills are kept. The measured speed is tokens over seconds, summed over the prefills whose speed is within a
 factor of two of the median weighted by tokens. So long prompts, which take longer per token, count with their full
-time, while prefills that waited behind other work, or hit more of the cache than predicted, do not distort it. The
-measured speed may be far from the declared one.
+time, while prefills that waited behind other work, or hit more of the cache than predicted, do not distort the result.
+The measured speed may be far from the declared one.
 
 A short prefill mostly waits for the engine's current step and says little about the speed. Short prefills count only in
-a pool that has no others and computes them so slowly that the step hardly matters.
+a pool that has no long ones, and that computes them so slowly that the wait hardly matters.
 """
 
 from collections import deque
@@ -20,42 +20,46 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
 from fairlead.routing.contracts.vectors import FloatVector
 
 COMPARED_TOKENS = 1000
-"""Shorter prefills mostly wait for the engine's current step and are not used for the speed."""
+"""Minimum tokens of a prefill that is used to measure the speed; a shorter one mostly waits for the engine's current
+step.
+"""
 SLOW_SECONDS = 0.2
-"""Prefills that take longer than this are used even if they are short, because the wait for a step is a small part of
-them.
+"""Seconds above which a prefill is used although it is short, because the wait for a step is only a small part of its
+time.
 """
 LEAST_SECONDS = 1e-9
 """Lower bound for the time of one token, in seconds."""
 KEPT_PREFILLS = 200
-"""Number of prefills from which the speed is measured; further ones replace the oldest."""
+"""Number of prefills that are kept to measure the speed; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
-"""Minimum number of prefills for a speed to count as measured."""
+"""Minimum number of kept prefills for a speed to count as measured."""
 TOGETHER_SECONDS = 0.005
-"""First tokens of an instance this close together belong to one step and count as one prefill."""
+"""First tokens of an instance that are at most this many seconds apart belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
-"""The median is computed again when this share of the prefills is new."""
+"""The median is computed again when this share of the kept prefills is new."""
 AGAIN_SECONDS = 0.5
-"""Seconds between two computations once the maximum number of prefills is kept: with thousands of prefills per second,
-computing the speed after each fifth would take a twentieth of the router's CPU time.
+"""Minimum seconds between two computations of the speed once the maximum number of prefills is kept. With thousands of
+prefills per second, computing the speed whenever a fifth is new would take a twentieth of the router's CPU time.
 """
 AGAIN_TIMES = 5
-"""The speed is computed again once all kept prefills were replaced this many times, however soon that is."""
+"""The speed is computed again once all kept prefills were replaced this many times, even before `AGAIN_SECONDS` have
+passed.
+"""
 ODD = 2.0
 """A prefill this many times faster or slower than the median is ignored."""
 FAST_SHARE = 0.25
-"""If several routers send to the engines, the speed is taken from the fastest prefills, up to this share: slower ones
-may have waited for prefills that this router cannot see. With a smaller share, the few prefills whose prefix another
-router had placed would decide.
+"""Share of the prefills, weighted by tokens and fastest first, from which the speed is taken if several routers send to
+the engines: slower prefills may have waited for prefills that this router cannot observe. With a smaller share, the
+result would depend on the few prefills whose prefix another router had already sent.
 """
 LINE_PREFILLS = 20
-"""Minimum number of prefills for separating the fixed time per prefill from the time per token."""
+"""Minimum number of prefills for separating the fixed time of a prefill from its time per token."""
 NEAR_SHARE = 0.9
-"""Share of the prefills, those nearest to a first line, that the second line uses."""
+"""Share of the prefills through which the second line is fitted: those nearest to the first line."""
 LEAST_COMPUTING = 0.5
-"""Engines compute for at least this share of the time that a prefill takes."""
+"""Minimum share of a prefill's time in which the engine is assumed to compute."""
 MEMORY_SECONDS = 3600.0
-"""Seconds for which an observation counts."""
+"""Seconds for which an observed prefill counts."""
 
 
 @dataclass(slots=True)
@@ -68,26 +72,28 @@ class _Prefill:
 
 
 class PrefillSpeeds:
-    """The times of the last prefills. `tokens_per_second` is None while too few of them allow a measurement."""
+    """The last prefills and the speed measured from them. `tokens_per_second` is None while too few of them can be
+    used.
+    """
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self.computing_share = 1.0
-        """The part of a prefill's time, by the measured speed, in which the engine computes its tokens; in the rest the
-        engine finishes its current step, which takes equally long for short and long prompts.
+        """The share of a prefill's time in which the engine computes its tokens, with the time taken from the measured
+        speed. In the rest the engine finishes its current step, which takes equally long for short and long prompts.
         """
         self.alone_share = 1.0
-        """The part of the computing time that a prefill would take without other routers' prefills ahead of it. The
-        measured speed includes those prefills, because the next prefill will also wait behind them.
+        """The share of the computing time that a prefill would take without other routers' prefills ahead of it. The
+        measured speed includes those prefills, because the next prefill will also wait behind such prefills.
         """
         self.among_others = False
-        """Whether other routers also send to these instances; affects measurements from now on."""
+        """Whether other routers also send to these instances. A change affects later measurements only."""
         self._prefills: deque[_Prefill] = deque()
         self._latest: dict[str, _Prefill] = {}
-        """The latest prefill of each instance, even if it is no longer among the kept ones."""
+        """The latest prefill of each instance, even if it is no longer among the kept prefills."""
         self._long = self._slow = 0
-        """Number of kept prefills that are long, or slow, enough for a measurement. The counters avoid examining all
-        kept prefills at each first token.
+        """Number of kept prefills that have enough tokens for a measurement, and number of those that took long enough.
+        The counters avoid a pass over all kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf
@@ -123,7 +129,7 @@ class PrefillSpeeds:
         return self._new > AGAIN_SHARE * kept
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone or whose engine was replaced."""
+        """Forget the prefills of an instance that is gone or whose engine was replaced."""
         self._latest.pop(instance, None)
         self._keep(one for one in self._prefills if one.instance != instance)
 
@@ -133,15 +139,17 @@ class PrefillSpeeds:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills with token counts multiplied by `times`, after the estimated size of a token changed."""
+        """Return the same prefills with token counts multiplied by `times`, for use after the estimated size of a token
+        changed.
+        """
         if times != 1.0:
             self._latest.clear()
             self._replace([replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills])
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """The prefill speed of one instance, or of all together, in tokens per second, with its spread between prefills
-        and the age of the newest prefill.
+        """Return the prefill speed of one instance, or of all together for None, in tokens per second, with the spread
+        between prefills and the age of the newest prefill.
         """
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN
@@ -181,7 +189,7 @@ class PrefillSpeeds:
 
     @property
     def _tells(self) -> bool:
-        """Whether the kept prefills suffice to measure a speed."""
+        """Return whether the kept prefills suffice to measure a speed."""
         kept = len(self._prefills)
         return self._long >= ENOUGH_PREFILLS or (kept >= ENOUGH_PREFILLS and self._slow >= kept - kept // 2)
 
@@ -204,10 +212,10 @@ class PrefillSpeeds:
 
 
 class RecalledSpeed:
-    """A speed that was observed before this router began, until it has measured one itself.
+    """A speed that was observed before this router started; used until this router has measured a speed itself.
 
     It is used for up to a week, unless prefills contradict it: even short prefills, which mostly wait for the engine's
-    step, give a lower bound of its speed.
+    step, give a lower bound of the speed.
     """
 
     __slots__ = ("_figure", "_observed_at", "_prefills", "_seconds", "_tokens", "value")
@@ -221,7 +229,7 @@ class RecalledSpeed:
         self._seconds = 0.0
 
     def take(self, figure: Figure, now: float) -> None:
-        """Use this speed, unless prefills have already contradicted it."""
+        """Use the speed in `figure`, unless prefills have already contradicted it."""
         observed_at = now - (figure.age_seconds or 0.0)
         if figure.value != self._figure.value:
             self._prefills, self._tokens, self._seconds, self.value = 0, 0, 0.0, figure.value
@@ -238,12 +246,12 @@ class RecalledSpeed:
         return True
 
     def forget_older(self, before: float) -> None:
-        """Drop the speed if it was observed before this time."""
+        """Drop the recalled speed if it was observed before this time."""
         if self._observed_at < before:
             self.value, self._figure = None, UNKNOWN
 
     def figure(self, now: float) -> Figure:
-        """Return the figure as it was observed, with its present age."""
+        """Return the recalled speed as a figure with its present age."""
         return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
 
 
@@ -252,19 +260,21 @@ def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
 
 
 def _spread(prefills: list[_Prefill]) -> Spread | None:
-    """The median of the prefills' speeds, each weighted by its tokens."""
+    """Return the median and the spread of the prefills' speeds, each weighted by its tokens; None if there are too
+    few.
+    """
     return spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills)
 
 
 def _usual(prefills: list[_Prefill], median: float) -> float:
-    """Tokens over seconds, summed over the prefills whose speed is within a factor of `ODD` of the median."""
+    """Return tokens over seconds, summed over the prefills whose speed is within a factor of `ODD` of the median."""
     kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
     usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
     return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)
 
 
 def _fast(prefills: list[_Prefill]) -> float:
-    """The lowest speed among the fastest prefills that make up `FAST_SHARE` of all tokens."""
+    """Return the lowest speed among the fastest prefills that make up `FAST_SHARE` of all tokens."""
     speeds = sorted(((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills), reverse=True)
     enough, summed = FAST_SHARE * sum(tokens for _, tokens in speeds), 0
     for speed, tokens in speeds:
@@ -275,8 +285,8 @@ def _fast(prefills: list[_Prefill]) -> float:
 
 
 def _slope(prefills: list[_Prefill]) -> float:
-    """Seconds per additional token: the slope of the line through prefills' tokens and seconds, without the tenth of
-    them farthest from it. Infinite if the prefills are too few or too similar.
+    """Return the seconds per additional token: the slope of a line through the prefills' tokens and seconds, without
+    the tenth of the prefills farthest from it. Infinite if the prefills are too few or too similar.
     """
     if len(prefills) < LINE_PREFILLS:
         return inf
@@ -289,7 +299,7 @@ def _slope(prefills: list[_Prefill]) -> float:
 
 
 def _line(tokens: FloatVector, seconds: FloatVector) -> tuple[float, FloatVector]:
-    """The slope of the line through these points, and each point's distance from it in seconds."""
+    """Return the slope of the line fitted through these points, and each point's distance from the line in seconds."""
     across, up = tokens - tokens.mean(), seconds - seconds.mean()
     square = float(across @ across)
     slope = float(across @ up) / square if square > 0 else inf

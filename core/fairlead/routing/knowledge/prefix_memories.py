@@ -1,8 +1,8 @@
 """The prefixes that instances are believed to hold, kept on disk for the router's next process.
 
-If engines report their cache by KV events, the events count instead. The danger is an engine that restarted meanwhile
-at the same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show
-otherwise. So nothing older than the pool's session TTL is recalled.
+If engines report their cache by KV events, the events are used instead. The danger is an engine that restarted in the
+meantime at the same address: its cache is empty, but it is believed to hold its predecessor's blocks until the results
+of its prompts show otherwise. So nothing older than the pool's session TTL is recalled.
 """
 
 import sys
@@ -15,13 +15,13 @@ from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.tables import RoutingTable
 
 MOST_BLOCKS = 1_000_000
-"""Maximum number of blocks kept per pool (8 MB); beyond it, only the most recently used ones of each
-instance are kept.
-"""
+"""Maximum number of blocks kept per pool (8 MB); beyond it, only each instance's most recently used blocks are kept."""
 
 
 def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], now: float) -> tuple[PrefixMemory, ...]:
-    """The memory of each instance that has one, ready to be kept."""
+    """Return what each instance is believed to hold, in the form to be kept; instances without known prefixes are left
+    out.
+    """
     instances = [instance for instance in prefixes.instances() if instance in loads]
     most = MOST_BLOCKS // max(1, len(instances))
     return tuple(
@@ -41,10 +41,10 @@ def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, Instanc
 def recall(
     prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], memories: Iterable[PrefixMemory], now: float
 ) -> int:
-    """Restore the kept memory of the pool's instances, as far as it still holds; returns the number of instances
+    """Restore the kept prefixes of the pool's instances, as far as they are still valid. Return the number of instances
     restored.
 
-    Newer knowledge of an instance takes precedence.
+    If newer knowledge of an instance exists, it takes precedence.
     """
     known = set(prefixes.instances())
     recalled = 0

@@ -1,7 +1,8 @@
 """Prompt prefixes: chained block hashes, and which instance is believed to hold which blocks.
 
-The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never more recently used than its
-parent, an instance that holds a block also holds all blocks before it, so a leading run can be found by bisection.
+The index mirrors each instance's cache as an LRU cache of routing blocks. A block is never more recently used than its
+parent, so an instance that holds a block also holds all blocks before it. Therefore the length of a match can be found
+by bisection.
 """
 
 from collections import OrderedDict
@@ -13,8 +14,8 @@ from fairlead.slot_masks import FEW
 
 
 def prompt_root(adapter: str | None, more: bytes = b"") -> int:
-    """The root hash of a prompt: engines share no block between a model and its adapters, nor between requests that
-    differ in `more`, such as a salt.
+    """Return the root hash of a prompt. Different roots keep apart what engines do not share: blocks of a model and of
+    its adapters, and blocks of requests that differ in `more`, such as a salt.
     """
     root = 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
     return int(xxh3_64_intdigest(more, root)) if more else root
@@ -48,46 +49,50 @@ def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), 
 
 
 def shared_blocks(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many leading blocks two prompts have in common, by their chained hashes."""
+    """Return how many leading blocks two prompts have in common, given their chained hashes."""
     return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
 class PrefixIndex:
-    """The blocks that each instance is believed to hold, bounded to its KV cache by LRU.
+    """The blocks that each instance is believed to hold, limited to the size of its KV cache by LRU.
 
-    Blocks are chained hashes. The index by block is built at the first query about all instances: policies that examine
-    one or two instances never need it.
+    Blocks are chained hashes. The index from blocks to instances is built at the first query about all instances:
+    policies that examine only one or two instances never need it.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = max(0, capacity_blocks)
         self._holders: dict[int, int] | None = None
-        """Block → mask of the slots that hold it; None before it is needed."""
+        """Block → bit mask of the slots (one per instance) that hold it; None until it is first needed."""
         self._caches: dict[str, OrderedDict[int, None]] = {}
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
         self._freshest: dict[str, Sequence[int]] = {}
-        """The last inserted run of each instance: most runs are inserted twice, once when sent and once when
-        computed.
+        """The blocks last inserted for each instance. Most prompts are inserted twice: when they are sent and when they
+        are computed.
         """
         self.slots_version = 0
-        """A number that grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
+        """A counter that grows when an instance gets or loses a slot, which is its bit in the masks of
+        `match_masks`.
+        """
 
     @property
     def capacity_blocks(self) -> int:
-        """Blocks one instance can hold."""
+        """Number of blocks that one instance can hold."""
         return self._capacity
 
     def set_capacity(self, capacity_blocks: int) -> None:
-        """Set the KV cache size; blocks that no longer fit are forgotten, least recently used first."""
+        """Set the size of each KV cache in blocks; blocks that no longer fit are forgotten, least recently used
+        first.
+        """
         self._capacity = max(0, capacity_blocks)
         self._freshest.clear()
         for instance in tuple(self._caches):
             self._evict(instance)
 
     def insert(self, instance: str, blocks: Sequence[int]) -> None:
-        """Record that the instance now holds this leading run. Its blocks become the most recently used, the first
-        block most of all.
+        """Record that the instance now holds these leading blocks of a prompt. They become its most recently used
+        blocks, the first of them most of all.
         """
         if self._freshest.get(instance) is blocks:
             return
@@ -110,7 +115,7 @@ class PrefixIndex:
             self._evict(instance)
 
     def drop(self, instance: str) -> None:
-        """Forget everything about an instance that is gone or that lost its cache."""
+        """Forget all blocks of an instance that is gone or that lost its cache."""
         cache = self._caches.pop(instance, None)
         if cache is None:
             return
@@ -135,7 +140,7 @@ class PrefixIndex:
         return low
 
     def match_everywhere(self, blocks: Sequence[int]) -> dict[str, int]:
-        """Leading blocks held, for every instance that holds at least the first."""
+        """Return the number of leading blocks held, for every instance that holds at least the first block."""
         found: dict[str, int] = {}
         names = self._names
         for mask, depth in self.match_masks(blocks):
@@ -149,11 +154,11 @@ class PrefixIndex:
         return found
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """Return pairs (mask of slots, leading blocks held), shallowest first, of all slots that hold at least the
-        first block.
+        """Return pairs (mask of slots, number of leading blocks held), fewest blocks first, of all slots that hold at
+        least the first block.
 
-        If a slot is in several masks, the last (deepest) mask counts: a mask also contains slots that hold more blocks,
-        so that it is the same for every prompt with this beginning.
+        If a slot is in several masks, the last mask (with the most blocks) counts. A mask also contains the slots that
+        hold more blocks, so that it is the same for every prompt with this beginning.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders
@@ -178,7 +183,7 @@ class PrefixIndex:
         return found
 
     def slots(self) -> Mapping[str, int]:
-        """Instance → its slot."""
+        """Each instance's slot, which is its bit in the masks."""
         return self._slots
 
     def held(self, instance: str) -> frozenset[int]:
@@ -190,7 +195,7 @@ class PrefixIndex:
         return list(self._caches.get(instance, ()))
 
     def instances(self) -> tuple[str, ...]:
-        """Instances with a cache view, in order of id."""
+        """The instances that are believed to hold blocks, in order of id."""
         return tuple(sorted(self._caches))
 
     def _free_slot(self, instance: str) -> int:

@@ -1,21 +1,22 @@
-"""Judges whether an engine that has work makes progress, by its metrics and its answers.
+"""Judges whether an engine that has work makes progress, by its metrics and its responses.
 
-An engine's HTTP server is often a separate process, which goes on answering while the computing process hangs: its
+An engine's HTTP server is often a separate process, which goes on responding while the computing process hangs: its
 metrics then repeat the last figures. So an engine is judged by figures that change with its steps: counts of tokens and
-steps, the used share of its KV cache, the number of running requests, tokens of answers, batches of KV events.
+steps, the used share of its KV cache, the number of running requests, tokens of answers, batches of KV events. A change
+of any of them is a movement.
 
     still = from the later of {last movement, first request of this router that waits} to the newest reading
     slow    when still >= allowed / 2
-    stalled when still >= allowed, until something moves
+    stalled when still >= allowed, until the next movement
 
 allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
 
 A step is the observed time between two movements while the engine runs requests. The longest step of the last half hour
-counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to an
-engine that reports no running requests: a request may wait in front of it, for an image or a grammar.
+counts, but at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to an
+engine that reports no running requests: a request may wait before its first step, for an image or a grammar.
 
-All times are seconds of a clock that stands still while this process does: a pause of this process does not count as an
-engine's silence.
+All times are seconds of a clock that stops while this process is paused, so a pause of this process does not count as
+an engine's silence.
 """
 
 from dataclasses import dataclass
@@ -24,41 +25,43 @@ from enum import StrEnum
 from fairlead.routing.contracts.loads import GivenWork
 
 LEAST_SECONDS = 10.0
-"""Minimum seconds without a movement after which an engine is stalled."""
+"""Minimum of the time, in seconds, that is allowed without a movement before an engine counts as stalled."""
 TIMES_LONGEST = 4.0
-"""Factor on an engine's longest step: the engine may stand still for this multiple."""
+"""Multiple of an engine's longest step for which the engine may show no movement."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""Maximum seconds that a step counts, so that an engine that hung once cannot hang longer unnoticed."""
+"""Maximum seconds with which a step counts, so that an engine that hung once cannot hang longer unnoticed later."""
 UNMEASURED_SECONDS = 60.0
-"""Time allowed to an engine whose step times are not known yet, or that reports no running requests."""
+"""Seconds allowed without a movement to an engine whose step times are not known yet, or that reports no running
+requests.
+"""
 LIKE = 1.25
-"""Once a prefill has finished, the step times of prefills up to this many times as long count as known."""
+"""Once a prefill has finished, the step times of prefills up to this many times as long count as known too."""
 MOST_PREFILL_SECONDS = 300.0
-"""The largest factor by which a long prefill may extend the time allowed."""
+"""Maximum of the allowed time, in seconds, that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
-"""Maximum seconds that a step may include between the last reading without a movement and the first reading
-with one.
+"""Maximum seconds that are added to a step for the unknown moment of its end, between the last reading without a
+movement and the first reading with one.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Step times are known after this many steps, within this many seconds."""
+"""Step times are known once at least `KNOWN_STEPS` steps were observed and they add up to this many seconds."""
 WINDOW_SECONDS = 900.0
-"""Length of a window in seconds; the longest step of the present and the previous window counts."""
+"""Length of a window in seconds; the longest step of the present and of the previous window counts."""
 CANARY_SECONDS = 30.0
-"""Seconds without any change after which an idle or stalled engine is asked for a token as a test, if its pool allows
-it.
+"""Seconds without a movement after which an idle or stalled engine gets a test request for one token, if its pool
+allows it.
 """
 SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""A stalled engine for which no request waits gets requests again after this many seconds; the time doubles while
-nothing moves.
+"""Maximum seconds before a stalled engine for which no request waits gets requests again. The time doubles while there
+is no movement.
 """
 
 
 class Life(StrEnum):
-    """The state of an engine's work. These words are labels of metrics."""
+    """The state of an engine's work. The values are used as labels of metrics."""
 
     UNKNOWN = "unknown"
     """The engine's metrics show nothing that changes with its steps, or it sleeps."""
@@ -82,12 +85,12 @@ class Movement:
     gauges: tuple[float, ...] = ()
 
     def is_restart_of(self, before: "Movement") -> bool:
-        """Whether these figures come from a restarted engine."""
+        """Return whether these figures come from a restarted engine: some count is lower than `before`."""
         return len(self.counts) == len(before.counts) and any(now < then for now, then in zip(self.counts, before.counts, strict=True))
 
 
 class _Longest:
-    """The largest value of the present and the previous window."""
+    """The largest value in the present and the previous window."""
 
     __slots__ = ("_before", "_began_at", "_now")
 
@@ -125,20 +128,24 @@ class StepTimes:
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """Record a finished prefill of this predicted length: the steps of such prefills are known from now on."""
+        """Record that a prefill of this predicted length has finished: how long the steps of such prefills take now
+        counts as known.
+        """
         self._split.add(seconds, now)
 
     @property
     def known(self) -> bool:
-        """Whether enough steps were seen to judge the engine by."""
+        """Whether enough steps were observed to judge the engine by their length."""
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
-        """Seconds of the longest recent step."""
+        """Return the seconds of the longest recent step."""
         return self._longest.value(now)
 
     def allowed(self, prefill_seconds: float, now: float) -> float:
-        """Seconds within which a figure should change while a prefill predicted to take this long is running."""
+        """Return the seconds within which a figure should change while a prefill predicted to take `prefill_seconds` is
+        running.
+        """
         unseen = prefill_seconds if prefill_seconds > LIKE * self._split.value(now) else 0.0
         least = max(LEAST_SECONDS, TIMES_LONGEST * self.longest(now)) if self.known else UNMEASURED_SECONDS
         return max(least, min(TIMES_LONGEST * unseen, MOST_PREFILL_SECONDS))
@@ -154,23 +161,24 @@ class EngineProgress:
         self._shown: Movement | None = None
         """The latest figures of the engine."""
         self._moved_at = self._seen_at = 0.0
-        """When these figures last changed, and when they were last read."""
+        """When the engine's figures last changed, and when they were last read."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
         self.steps = StepTimes()
         self.life = Life.UNKNOWN
         self.still_seconds = 0.0
-        """Seconds for which nothing has moved although the engine has work."""
+        """Seconds without a movement although the engine has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
-        """Seconds for which nothing may move before the engine counts as stalled; it counts as slow
-        after half of them.
+        """Seconds that are allowed without a movement before the engine counts as stalled; it counts as slow after half
+        of them.
         """
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """Seconds for which the engine has certainly been stalled, as of the last check: while it reports running
-        requests, or after a trial request failed as well. Otherwise the requests sent may not have reached the engine.
+        """Seconds for which the engine has certainly been stalled, at the last check. It is certain if the engine
+        reports running requests, or if a trial request failed as well; otherwise the requests may not have reached the
+        engine.
         """
         self.on_trial = False
         """Whether the engine is stalled and gets requests anyway, as a trial."""
@@ -185,8 +193,8 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Take over the step figures of the engine's metrics, None if the metrics have none. Returns the state of the
-        engine's work.
+        """Process the engine's figures from its metrics (None if the metrics have none) and the work that this router
+        has given it. Return the state of the engine's work.
         """
         before, self._shown = self._shown, shown
         if before is None or shown is None:
@@ -211,7 +219,7 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Record that something moved at an unknown moment since the last reading."""
+        """Record the step that ended with a movement at an unknown moment after the last reading."""
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -225,16 +233,16 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Return whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a
-        while.
+        """Return whether to send the engine a test request for one token: it is idle or stalled, and there has been no
+        movement for `CANARY_SECONDS`.
         """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
-        """Record that the canary request sent at that time got no token. Returns whether this proves that the engine
-        hangs: nothing has moved since, and the engine was already stalled or reports no running request for which the
-        token might wait.
+        """Record that the canary request sent at `asked_at` got no token. Return whether this proves that the engine
+        hangs: there has been no movement since `asked_at`, and the engine was already stalled or reports no running
+        request for which the token might wait.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)
@@ -275,7 +283,7 @@ class EngineProgress:
         return max(allowed, self._least_seconds if self._runs else UNMEASURED_SECONDS)
 
     def _stall(self, now: float, *, certain: bool) -> None:
-        """Record that the engine is stalled, or that a trial request failed as well; `certain`: the requests have
+        """Record that the engine is stalled, or that a trial request failed as well. `certain` says that requests have
         reached the engine.
         """
         if certain and self._certain_at is None:
@@ -290,8 +298,8 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, but its
-        state can no longer be observed.
+        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, although
+        its state can no longer be observed; after a while it gets requests as a trial.
         """
         if self._stalled_at is None:
             return Life.IDLE

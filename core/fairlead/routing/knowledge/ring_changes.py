@@ -13,7 +13,7 @@ Moves = Mapping[tuple[str, str], float]
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
-    """Return the keys that change owner between two tables, as shares averaged over both rings, like
+    """Return the keys that change owner between two tables, as shares of all keys, averaged over the two rings as in
     `rings.key_shares`.
 
     Empty when the ring of one of the tables has no instances.
@@ -26,9 +26,10 @@ def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]
 
 
 def moves_between(before: HashRing, after: HashRing) -> Moves:
-    """Return the part of the circle that each instance loses to each other instance; both rings have the same size.
+    """Return the part of the circle that each instance loses to each other instance; both rings have the same number of
+    positions.
 
-    Between two neighbouring anchors of either ring no owner changes, so each such arc is compared once.
+    Between two neighbouring anchors of either ring the owner does not change, so each such arc is compared once.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     ends = sorted({*before.positions, *after.positions})
@@ -42,7 +43,7 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 
 
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
-    """How many bound sessions are expected to follow the keys that move.
+    """Return how many bound sessions are expected to move with the keys that change owner.
 
     A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: if a tenth
     of its keys moves, so does a tenth of its `bound` sessions.
@@ -54,8 +55,8 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """Return the largest excess of an instance's share of the keys over its share of the anchors: 0.1 = a tenth more;
-    None on an empty ring.
+    """Return the largest relative excess of an instance's share of the keys over its share of the anchors: 0.1 = a
+    tenth more; None on an empty ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}
     total = sum(anchors.values())

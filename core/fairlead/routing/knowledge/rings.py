@@ -1,9 +1,9 @@
-"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its candidates (usually
-two rings).
+"""Consistent hashing: a ring of instance anchors, and the independent rings (usually two) that give each key its
+candidates.
 
 A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first.
-Positions are xxh3-64, so every process, today and tomorrow, maps a key alike. Adding an instance moves only keys it
-takes over, removing one only keys it had.
+Positions are xxh3-64 hashes, so every process of every version maps a key to the same position. Adding an instance
+moves only the keys that it takes over; removing one moves only the keys that it had.
 """
 
 from bisect import bisect_left
@@ -28,13 +28,13 @@ SALTS = (FIRST_SALT, SECOND_SALT, 0x46616972_00000003, 0x4C656164_00000004)
 
 _KEY = Struct("<IQ")
 Key = tuple[int, int]
-"""A hash key: depth in blocks and the chained hash at that depth; depth 0 = the prompt's first bytes."""
+"""A hash key: a depth in blocks and the chained hash at that depth; depth 0 = a hash of the prompt's first bytes."""
 
 
 class HashRing:
     """Anchors of instances on a circle of `size` positions, given as (position, instance).
 
-    If two anchors share a position, the smaller id owns it.
+    If two anchors share a position, it belongs to the instance with the smaller id.
     """
 
     def __init__(self, points: Iterable[tuple[int, str]], size: int = FULL_CIRCLE, salt: int = FIRST_SALT) -> None:
@@ -52,14 +52,14 @@ class HashRing:
 
     @staticmethod
     def of(instances: Iterable[InstanceEntry], salt: int = FIRST_SALT) -> "HashRing":
-        """Return the ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both
-        are above 0).
+        """Return the ring of a table's accepting instances, with `anchors` x `weight` points for each instance (at
+        least one when both are above 0).
         """
         return HashRing.of_anchors(((entry.id, anchor_count(entry)) for entry in instances), salt)
 
     @staticmethod
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
-        """Return the ring for the given (instance, points) pairs; each instance occurs once.
+        """Return the ring for the given (instance, number of points) pairs; each instance occurs once.
 
         The ranks of one instance share its points. So a key belongs to the same instance however many of its ranks are
         known, and changes its rank only if that rank leaves or a new rank takes the key over.
@@ -92,14 +92,14 @@ class HashRing:
         return xxh3_64_intdigest(_KEY.pack(*key), self._salt)
 
     def owner_at(self, position: int) -> str | None:
-        """The instance a position belongs to, None on an empty ring."""
+        """Return the instance to which a position belongs; None on an empty ring."""
         if not self._owners:
             return None
         index = bisect_left(self._positions, position)
         return self._owners[index if index < len(self._owners) else 0]
 
     def walk_at(self, position: int) -> Iterator[str]:
-        """Distinct instances clockwise from a position, the owner first."""
+        """Yield the distinct instances clockwise from a position, its owner first."""
         start = bisect_left(self._positions, position)
         seen: set[str] = set()
         count = len(self._owners)
@@ -112,15 +112,17 @@ class HashRing:
                     return
 
     def owner(self, key: Key) -> str | None:
-        """The instance a key belongs to, None on an empty ring."""
+        """Return the instance to which a key belongs; None on an empty ring."""
         return self.owner_at(self.position(key))
 
     def walk(self, key: Key) -> Iterator[str]:
-        """Distinct instances clockwise from a key, its owner first."""
+        """Yield the distinct instances clockwise from a key's position, its owner first."""
         return self.walk_at(self.position(key))
 
     def shares(self) -> Mapping[str, float]:
-        """Part of the circle (0-1) each instance owns; sums to 1 unless the ring is empty."""
+        """Return the part of the circle (0-1) that each instance owns; the parts add up to 1 unless the ring is
+        empty.
+        """
         owned = dict.fromkeys(self.instances, 0)
         before = chain((position - self.size for position in self._positions[-1:]), self._positions)
         for owner, arc in zip(self._owners, map(sub, self._positions, before), strict=True):
@@ -130,8 +132,8 @@ class HashRing:
 
 @lru_cache(maxsize=4096)
 def _positions_of(instance: str, count: int, salt: int) -> Sequence[int]:
-    """Sorted positions of an instance's anchors, ready to be merged. Cached, because a table change leaves nearly all
-    instances unchanged.
+    """Return the sorted positions of an instance's anchors, ready to be merged. The result is cached, because a table
+    change leaves nearly all instances unchanged.
     """
     return sorted(xxh3_64_intdigest(f"{instance}#{number}".encode(), salt) for number in range(count))
 
@@ -145,11 +147,11 @@ def _shared_out(instance: str, count: int, salt: int, targets: Sequence[str]) ->
 
 
 class CandidateRings:
-    """Up to four rings with independent hash functions; a key's candidates are its owners on the rings, all different.
+    """Up to four rings with independent hash functions. A key's candidates are its owners on the rings, all different.
 
     If a ring names an instance that an earlier ring has already named, `distinct` takes the next unnamed instance
-    clockwise on that ring. This keeps candidates stable: a new instance displaces at most one. `paper` takes the next
-    instance by index (DualMap Eq. 5), which is not stable.
+    clockwise on that ring. Candidates are then stable: a new instance displaces at most one of them. `paper` takes the
+    next instance by index (DualMap Eq. 5), which is not stable.
     """
 
     def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
@@ -158,7 +160,7 @@ class CandidateRings:
 
     @staticmethod
     def of(instances: Sequence[InstanceEntry], count: int = 2, mode: str = "distinct") -> "CandidateRings":
-        """The rings that give keys `count` candidates (1-4) among a table's accepting instances."""
+        """Return the rings that give each key `count` candidates (1-4) among a table's accepting instances."""
         rings = [HashRing.of(instances, salt) for salt in SALTS[:count]]
         return DualRing(rings[0], rings[1], mode) if count == 2 else CandidateRings(rings, mode)
 
@@ -168,11 +170,13 @@ class CandidateRings:
         return self.rings[0].instances
 
     def candidates(self, key: Key) -> tuple[str, ...]:
-        """The key's candidates: as many distinct instances as there are rings, or all of them when there are fewer."""
+        """Return the key's candidates: as many distinct instances as there are rings, or all instances when there are
+        fewer.
+        """
         return self.candidates_at([ring.position(key) for ring in self.rings])
 
     def candidates_at(self, positions: Sequence[int]) -> tuple[str, ...]:
-        """Like `candidates`, for the key's positions on the rings."""
+        """Return the candidates of a key that has these positions on the rings."""
         found: list[str] = []
         for ring, position in zip(self.rings, positions, strict=True):
             other = next((instance for instance in self._preference(ring, position) if instance not in found), None)
@@ -192,7 +196,9 @@ class CandidateRings:
 
 
 class DualRing(CandidateRings):
-    """Two rings, as in DualMap: a faster `CandidateRings` for exactly two. Every request of `dualmap` uses it."""
+    """Two rings, as in DualMap: a faster `CandidateRings` for exactly two rings, because every request under the policy
+    `dualmap` uses it.
+    """
 
     def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:
         super().__init__((first, second), mode)
@@ -200,11 +206,13 @@ class DualRing(CandidateRings):
         self.second = second
 
     def candidates(self, key: Key) -> tuple[str, ...]:
-        """The key's pair: two distinct instances, one when the rings have only one, none when they are empty."""
+        """Return the key's pair of two distinct instances; a single instance if the rings have only one, empty if they
+        have none.
+        """
         return self.pair_at(self.first.position(key), self.second.position(key))
 
     def pair_at(self, first_position: int, second_position: int) -> tuple[str, ...]:
-        """Like `candidates`, for positions on the rings."""
+        """Return the pair of a key that has these positions on the two rings."""
         first = self.first.owner_at(first_position)
         if first is None:
             return ()
@@ -219,8 +227,8 @@ class DualRing(CandidateRings):
         return (first, next(instance for instance in self.second.walk_at(second_position) if instance != first))
 
     def shares(self) -> Mapping[str, float]:
-        """Mean share (0-1) of each instance over both rings: half of the share of the keys that have the instance as a
-        candidate.
+        """Return each instance's share (0-1) of a ring, averaged over both rings. It is half of the share of the keys
+        that have the instance as a candidate.
         """
         second = self.second.shares()
         return {instance: (share + second.get(instance, 0.0)) / 2 for instance, share in self.first.shares().items()}
@@ -236,9 +244,9 @@ def anchor_count(entry: InstanceEntry) -> int:
 
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
-    """Return the share (0-1) of the key space of every accepting instance of a table, mean over both rings; for
-    display, not for routing. The shares depend only on names and anchors, so the last results are cached: 82,000
-    anchors take some 100 ms.
+    """Return the share (0-1) of the key space that belongs to each accepting instance of a table, averaged over both
+    rings; for display, not for routing. The shares depend only on names and anchors, so the last results are cached:
+    82,000 anchors take some 100 ms.
     """
     return _shares_of_anchors(tuple((entry.id, count) for entry in instances if (count := anchor_count(entry))))
 

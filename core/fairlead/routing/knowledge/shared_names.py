@@ -1,13 +1,13 @@
 """Decides which session names belong to a single conversation, judged by how the names are used.
 
 A client may send anything as a session's name: a user, its own name, a constant. Requests with such a name are not one
-conversation, and one instance cannot take them all. So a name counts as a session's only while it is used like a
-session's name: by a few requests at once, as agents make them, and by one conversation with few side requests.
+conversation, and one instance cannot serve them all. So a name counts as a session's name only while it is used like
+one: by a few concurrent requests, as agents make them, and by one conversation with few side requests.
 
 A name is *shared* if it has more than `AT_ONCE` requests in flight, or if overlapping requests have more than
 `BEGINNINGS` different beginnings or belong to more than `CONVERSATIONS` continuing conversations. It is assumed to be
-shared until no sign of sharing has been seen for `keep_seconds`. If turns of one conversation arrive before the last
-turn is answered, each longer than the turn before, they count as one request.
+shared until no sign of sharing has been observed for `keep_seconds`. If several turns of one conversation are in
+flight, each longer than the turn before, they count as one request.
 """
 
 from collections import OrderedDict
@@ -16,23 +16,27 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 AT_ONCE = 4
-"""Maximum number of requests of one session in flight: an agent's parallel calls."""
+"""Maximum number of requests in flight with a name that still counts as one session's: an agent makes parallel
+calls.
+"""
 BEGINNINGS = 4
-"""Maximum number of different beginnings among overlapping requests of one session: titles, summaries and checks next
-to a conversation.
+"""Maximum number of different beginnings among overlapping requests with a name that still counts as one session's: a
+conversation has side requests for titles, summaries and checks.
 """
 CONVERSATIONS = 2
-"""Maximum number of these beginnings that may recur, as the beginning of a conversation recurs in each turn: an agent
-and one sub-agent.
+"""Maximum number of beginnings that may recur among the requests of one session, as a conversation's beginning recurs
+in each turn: an agent and one sub-agent.
 """
 MOST_BEGINNINGS = 16
 """Maximum number of beginnings remembered per name; the newest are kept."""
 MOST_REMEMBERED = 20_000
-"""Maximum number of names without a request in flight that are remembered because they seemed shared."""
+"""Maximum number of names that are remembered without a request in flight, because they seemed shared."""
 
 
 class Hold(NamedTuple):
-    """A request's use of a name, until the request ends. `counts` says whether the request counts towards `AT_ONCE`."""
+    """A request's use of a session name, until the request ends. `counts` says whether the request counts towards
+    `AT_ONCE`.
+    """
 
     name: str
     beginning: int
@@ -52,32 +56,32 @@ class _Use:
     in_flight: int = 0
     at_once: int = 0
     depth: int = 0
-    """Number of blocks of the longest prompt in flight."""
+    """Number of blocks of the longest prompt that is in flight with this name."""
     last_block: int = 0
     longest: int = 0
-    """The beginning of that prompt."""
+    """The hash of how the conversation begins to which the longest prompt in flight belongs."""
     beginnings: dict[int, _Beginning] = field(default_factory=dict)
     shared_until: float = 0.0
     seen_at: float = 0.0
 
 
 class SharedNames:
-    """How the names of one pool's sessions are used. Times are Unix seconds."""
+    """How the session names of one pool are used. Times are Unix seconds."""
 
     def __init__(self, keep_seconds: float) -> None:
         self.keep_seconds = keep_seconds
         self._used: dict[str, _Use] = {}
         self._remembered: OrderedDict[str, _Use] = OrderedDict()
-        """Names that have no request in flight."""
+        """Names without a request in flight, remembered because they seemed shared."""
 
     def is_shared(self, name: str, now: float) -> bool:
-        """Whether the name is assumed to be shared by several conversations."""
+        """Return whether the name is assumed to be shared by several conversations."""
         use = self._used.get(name) or self._remembered.get(name)
         return use is not None and now < use.shared_until
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
-        """Record that a request with this name arrives; it belongs to the conversation with this beginning (0 =
-        unknown), and its prompt has these chained blocks.
+        """Record that a request with this name arrives, and return the hold. The request belongs to the conversation
+        with the hash `beginning` (0 = unknown), and its prompt has these chained blocks.
         """
         use = self._used.get(name)
         if use is None:
@@ -95,7 +99,7 @@ class SharedNames:
         return Hold(name, beginning, counts)
 
     def let_go(self, holds: Iterable[Hold]) -> None:
-        """Record that the request with these holds ended."""
+        """Record that the request with these holds has ended."""
         for name, beginning, counts in holds:
             use = self._used[name]
             use.in_flight -= 1
@@ -150,7 +154,9 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Return whether a prompt extends the longest prompt in flight, as the next turn of a conversation does."""
+    """Return whether the prompt extends the longest prompt in flight with this name, as the next turn of a conversation
+    does.
+    """
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
         return False

@@ -1,11 +1,11 @@
-"""Bytes per token by kind of prompt, learned from the token counts in engines' answers. Routers see bytes, engines
-count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five bytes,
-and what a chat template adds for tools, images or a stored conversation is not text that a router reads. So each kind
-of prompt (`prompt_kind`) has its own estimate, and plain text of all paths together has another, which is the pool's
-figure. A kind with too few counts uses the figure for text and, until that figure is known, the declared one.
+"""Bytes per token, estimated for each kind of prompt from the token counts that engines report. Routers see bytes and
+engines count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five
+bytes, and what a chat template adds for tools, images or a stored conversation is not text that a router reads. So each
+kind of prompt (`prompt_kind`) has its own estimate. Plain text of all URL paths together has one more, which is the
+pool's figure. A kind with too few counts uses the figure for text and, until that figure is known, the declared one.
 
 An estimate is the weighted median of a kind's last prompts, so that outliers do not move it. It stays within `LEAST`
-and `MOST`. Prompts older than `MEMORY_SECONDS` no longer count, and without enough recent prompts the kind is unknown
+and `MOST`. Prompts older than `MEMORY_SECONDS` no longer count; without enough recent prompts the estimate is unknown
 again. The pool's figure changes in steps, because everything counted in tokens restarts with each change.
 """
 
@@ -19,19 +19,19 @@ from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, Figure, Source, s
 from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 100
-"""Number of prompts of a kind on which an estimate rests; further ones replace the oldest."""
+"""Number of prompts of a kind from which its estimate is computed; further ones replace the oldest."""
 MEMORY_SECONDS = 3600.0
 """Seconds for which a prompt counts."""
 FORGET_SECONDS = 60.0
-"""Seconds between two checks for figures that are too old."""
+"""Seconds between two checks for estimates that are too old."""
 
 FIRST_PROMPTS = 20
-"""Minimum number of prompts for an estimate to be used."""
+"""Minimum number of prompts of a kind for its estimate to be used."""
 ESTIMATED_EVERY = 20
 """Number of prompts after which an estimate is computed again."""
 
 STEP = 0.05
-"""Least relative difference between an estimate and the pool's figure in use at which the figure changes."""
+"""Relative difference between the new estimate and the pool's figure in use from which the figure is changed."""
 
 LEAST, MOST = 0.5, 16.0
 """Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and foreign scripts the fewest,
@@ -47,13 +47,15 @@ ERRORS_KEPT = 500
 _RATIO, _WEIGHT = itemgetter(1), itemgetter(2)
 
 GIVEN_IDS = "token-ids"
-"""The kind of prompts that clients send as token ids, `ID_BYTES` each: their size is known."""
+"""The kind of prompts that clients send as token ids. Each id counts as `ID_BYTES` bytes, so bytes per token are
+known.
+"""
 ID_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
-    """How a kind of prompt is counted: by its own reported counts (`learned`), by the figure for `text`, or by the
+    """How a kind of prompt is converted to tokens: by its own estimate (`learned`), by the figure for `text`, or by the
     `declared` figure.
     """
 
@@ -64,9 +66,10 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSizeReport:
-    """How plain text is counted: `bytes_per_token` is the figure in use, `learnt` the estimate from the last prompts.
+    """How plain text is converted to tokens: `bytes_per_token` is the figure in use, `learnt` the estimate from the
+    last prompts.
 
-    `error` is the mean absolute error of the router's counts against the engine's, over the last prompts;
+    `error` is the mean absolute error of the router's token counts against the engine's, over the last prompts;
     `declared_error` is the error that the declared figure would have had for the same prompts. Both are shares (0.1 =
     10 %), None before any prompt.
     """
@@ -77,7 +80,7 @@ class TokenSizeReport:
     error: float | None
     declared_error: float | None
     kinds: tuple[KindReport, ...] = ()
-    """All kinds seen recently."""
+    """The kinds of prompt that were seen recently."""
 
 
 class _Estimate:
@@ -89,19 +92,21 @@ class _Estimate:
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
-        """For each remembered prompt: when it was observed (s), its ratio and its weight."""
+        """For each remembered prompt: when it was observed (seconds), its bytes per token, and its weight."""
         self.samples = 0
         self.observed: float | None = None
-        """The median of the remembered ratios."""
+        """The weighted median of the remembered prompts' bytes per token; None without prompts."""
         self.value: float | None = None
         """The estimate in use: the median, or None while too few prompts are remembered."""
 
     def __bool__(self) -> bool:
-        """Whether any prompt is remembered."""
+        """Return whether any prompt is remembered."""
         return bool(self._last)
 
     def observe(self, sample: tuple[float, float, float]) -> bool:
-        """Add a prompt: when it was observed, its ratio and its weight. Returns whether an estimate exists."""
+        """Add a prompt: when it was observed, its bytes per token, and its weight. Return whether an estimate
+        exists.
+        """
         self._last.append(sample)
         self.samples += 1
         if self.samples % ESTIMATED_EVERY and len(self._last) > FIRST_PROMPTS:
@@ -111,11 +116,11 @@ class _Estimate:
 
     @property
     def observed_at(self) -> float:
-        """When the last prompt was observed."""
+        """Return when the last prompt was observed."""
         return self._last[-1][0]
 
     def figure(self, now: float) -> Figure:
-        """The measured estimate; unknown without one."""
+        """Return the estimate as a measured figure; unknown without an estimate."""
         if self.value is None:
             return UNKNOWN
         return Figure(
@@ -146,8 +151,8 @@ class _Estimate:
 
 
 class TokenSizes:
-    """The bytes of a token in one pool; `declared` until the engines have reported enough. Times are in seconds of any
-    monotonic clock.
+    """The bytes per token in one pool: the `declared` figure until the engines have reported enough token counts. Times
+    are seconds of any monotonic clock.
     """
 
     def __init__(self, declared: float) -> None:
@@ -164,23 +169,23 @@ class TokenSizes:
 
     @property
     def samples(self) -> int:
-        """Prompts of plain text observed."""
+        """Number of plain-text prompts observed."""
         return self._text.samples
 
     def of(self, kind: str) -> float:
-        """Bytes per token in prompts of this kind."""
+        """Return the bytes per token in prompts of this kind."""
         estimate = self._kinds.get(kind)
         if estimate is not None and estimate.value is not None:
             return estimate.value
         return ID_BYTES if kind == GIVEN_IDS else self.bytes_per_token
 
     def tokens(self, counted_bytes: int, kind: str = "") -> int:
-        """Return the number of tokens as which a prompt of this many bytes counts; at least 1."""
+        """Return the estimated number of tokens in a prompt of this many bytes; at least 1."""
         return max(1, ceil(counted_bytes / self.of(kind)))
 
     def observe(self, counted_bytes: int, prompt_tokens: int, now: float = 0.0, kind: str = "", *, text: bool = True) -> bool:
-        """Record that an engine counted this many tokens in a prompt of this kind; `text`: the prompt is plain text.
-        Returns whether `bytes_per_token` changed. Impossible counts are ignored.
+        """Record that an engine counted `prompt_tokens` tokens in a prompt of this kind; `text` says whether the prompt
+        is plain text. Return whether `bytes_per_token` changed. Impossible counts are ignored.
         """
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
@@ -196,14 +201,14 @@ class TokenSizes:
         return self._text.observe(sample) and self._step()
 
     def recall(self, figure: Figure, now: float) -> bool:
-        """Use this earlier figure until enough prompts were seen here; if it is unknown, use the declared figure.
-        Returns whether `bytes_per_token` changed.
+        """Use this figure from before a restart until enough prompts were observed; if it is unknown, use the declared
+        figure. Return whether `bytes_per_token` changed.
         """
         self._recalled, self._recalled_at = figure, now - (figure.age_seconds or 0.0)
         return self._text.value is None and self._fall_back(now)
 
     def forget(self, now: float) -> bool:
-        """Drop old prompts. Returns whether `bytes_per_token` changed."""
+        """Drop old prompts. Return whether `bytes_per_token` changed."""
         before = now - MEMORY_SECONDS
         for kind, estimate in tuple(self._kinds.items()):
             estimate.forget(before)
@@ -213,7 +218,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def _fall_back(self, now: float) -> bool:
-        """Use the recalled figure, or else the declared figure."""
+        """Use the recalled figure, or else the declared figure. Return whether `bytes_per_token` changed."""
         recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
         before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
         if self.bytes_per_token == before:
@@ -222,13 +227,15 @@ class TokenSizes:
         return True
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
-        """Return the facts, with a routing block of as many tokens as its bytes now correspond to."""
+        """Return the engine facts with the tokens per routing block computed from its bytes and the present bytes per
+        token.
+        """
         if self.bytes_per_token == self.declared:
             return engine
         return replace(engine, block_tokens=max(1, round(engine.block_bytes / self.bytes_per_token)))
 
     def report(self) -> TokenSizeReport:
-        """The pool's figure in use and its error."""
+        """Return the pool's figure in use and its error."""
         count = len(self._errors)
         return TokenSizeReport(
             bytes_per_token=self.bytes_per_token,
@@ -240,7 +247,7 @@ class TokenSizes:
         )
 
     def measured(self, now: float) -> Figure:
-        """Return the bytes of prompt text per token, as measured here; unknown before the first measurement."""
+        """Return the bytes of plain text per token, as measured by this router; unknown before enough prompts."""
         return self._text.figure(now)
 
     def _kind_reports(self) -> Iterator[KindReport]:

@@ -1,4 +1,6 @@
-"""Where other routers placed prompts, according to their reports: a sketch of each prompt, not all of its blocks."""
+"""Where other routers placed prompts, according to their reports. A report has only a sketch of each prompt, not all of
+its blocks.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,30 +10,30 @@ from fairlead.targets import instance_of
 
 
 class ToldPrompts:
-    """Prefixes of other routers' prompts that each instance holds, bounded to its KV cache: the oldest prefixes go
-    first. Only some depths of a prompt are reported, so a hit is never overestimated, and underestimated by less than
-    half.
+    """Prefixes of other routers' prompts that each instance holds, limited to the size of its KV cache; the oldest are
+    dropped first. Only some depths of a prompt are reported, so a hit is never overestimated, and is underestimated by
+    less than half.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = capacity_blocks
         self._prompts: dict[str, OrderedDict[int, PlacedPrompt]] = {}
-        """Each instance's prompts by their last block, the oldest first."""
+        """Each instance's prompts, keyed by their last block, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
-        """Block → instance → the number of its prompts that report the block."""
+        """Block → instance → how many of the instance's prompts have this block in their report."""
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def set_capacity(self, capacity_blocks: int) -> None:
-        """Set the KV cache size."""
+        """Set the size of each KV cache in blocks."""
         self._capacity = capacity_blocks
         for instance in tuple(self._prompts):
             self._evict(instance)
 
     def hear(self, prompts: Iterable[PlacedPrompt]) -> None:
-        """Record prompts that were placed; a known prompt becomes the newest. Invalid sketches are ignored."""
+        """Record prompts that other routers placed; a known prompt becomes the newest. Invalid sketches are ignored."""
         for prompt in prompts:
             if not 0 < prompt.length <= self._capacity or len(prompt.blocks) != len(tuple(depths(prompt.length))):
                 continue
@@ -48,7 +50,7 @@ class ToldPrompts:
             self._evict(prompt.instance)
 
     def match(self, blocks: Sequence[int]) -> Mapping[str, int]:
-        """Return the leading blocks held, for every instance that was reported to hold the first block."""
+        """Return the number of leading blocks held, for every instance that was reported to hold the first block."""
         holders = self._holders
         if not blocks or told_block(blocks[0]) not in holders:
             return {}
@@ -66,7 +68,7 @@ class ToldPrompts:
             del self._lengths[name]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all prompts of all instances."""
         self._prompts.clear()
         self._lengths.clear()
         self._holders.clear()

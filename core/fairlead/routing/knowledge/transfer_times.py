@@ -1,13 +1,13 @@
-"""Observed times to transfer KV blocks from one instance to another, and pairs of instances that are not tried for a
-while.
+"""Observed times to transfer KV blocks from one instance to another, and pairs of instances between which no transfer
+is tried for a while.
 
-    measured between the two > measured between others > declared > assumed
+    measured for the pair > measured for other pairs > declared > assumed
 
-A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was seen, a
-transfer is assumed to take half as long as computing the tokens: so it is tried where much would have to be computed,
-and because its time is bounded, a first attempt costs little and gives a measurement. The first transfer between two
-engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router has stopped
-waiting for it.
+A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was
+observed, a transfer is assumed to take half as long as computing the tokens. So it is tried where much would have to be
+computed, and because its time is limited, a first attempt costs little and gives a measurement. The first transfer
+between two engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router
+has stopped waiting for it.
 """
 
 from collections import defaultdict, deque
@@ -22,10 +22,12 @@ from fairlead.targets import instance_of
 KEPT_TRANSFERS = 32
 """Number of a pair's last transfers through which its line is fitted."""
 ASSUMED_SHARE = 0.5
-"""Assumed time of a transfer, relative to computing the same tokens, if nothing was measured."""
+"""Assumed time of a transfer, as a share of the time to compute the same tokens, if nothing was measured or
+declared.
+"""
 ASSUMED_LATENCY_SECONDS = 0.05
 FIRST_REST_SECONDS = 10.0
-"""After a failure a pair is not tried for this many seconds; the time doubles with each further failure."""
+"""Seconds for which a pair is not tried after a failure; the time doubles with each further failure."""
 LONGEST_REST_SECONDS = 600.0
 
 
@@ -36,13 +38,13 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Pair:
-    """Observed transfers from one source to one target."""
+    """The observed transfers from one source instance to one target instance."""
 
     transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
     rests_until: float = 0.0
     late_until: float = 0.0
-    """When (Unix seconds) the rest after a late transfer ends; until then only transfers for which no client waits are
-    tried.
+    """Until when (Unix seconds) the pair rests after a late transfer: until then, only transfers for which no client
+    waits are tried.
     """
     failures: int = 0
     seen_at: float = 0.0
@@ -50,8 +52,8 @@ class _Pair:
 
 
 class TransferTimes:
-    """Predicted transfer times, and pairs that are not tried at the moment. Arguments may be instances or
-    their ranks.
+    """Predicted transfer times, and the pairs of instances that are not tried at the moment. Arguments may name
+    instances or their ranks.
     """
 
     def __init__(self) -> None:
@@ -60,8 +62,9 @@ class TransferTimes:
         self._common: _Line | None = None
 
     def seconds(self, source: str, target: str, tokens: int, computing_seconds: float, declared_speed: float | None) -> float:
-        """Return the predicted seconds until `target` has the blocks of this many tokens, which would take
-        `computing_seconds` to compute there.
+        """Return the predicted seconds until `target` has received the blocks of this many tokens from `source`.
+        `computing_seconds` is the time to compute them at `target` instead; `declared_speed` is tokens per second, None
+        if not declared.
         """
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         line = self._common if pair is None or pair.line is None else pair.line
@@ -72,13 +75,15 @@ class TransferTimes:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any transfer was seen. Measured transfers shared their links with others, as the next
-        transfer will.
+        """Whether any transfer was observed. Measured transfers shared their links with other transfers, as later ones
+        will.
         """
         return self._common is not None
 
     def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
-        """Return tokens per second and latency over all pairs, from the best of the same sources."""
+        """Return the tokens per second and the latency in seconds over all pairs: measured, else declared, else
+        assumed.
+        """
         line = self._common
         if line is not None:
             return (1 / line.per_token if line.per_token else inf), line.latency
@@ -86,13 +91,15 @@ class TransferTimes:
         return speed, ASSUMED_LATENCY_SECONDS
 
     def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
-        """Return whether the pair may be tried: it has not failed recently or, if a client `waits`, been too slow."""
+        """Return whether a transfer between the pair may be tried: the pair has not failed recently or, if a client
+        `waits`, has not been late recently.
+        """
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Add an attempt. `sending_seconds` is the part of the attempt's time that was not spent on computing the rest
-        of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
+        """Record an attempt to transfer. `sending_seconds` is the part of the attempt's time that was not spent on
+        computing the rest of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
         """
         if transfer.fate is CacheFate.UNNAMED:
             return
@@ -114,7 +121,7 @@ class TransferTimes:
             pair.line, self._common = _line_through(pair.transfers), _line_through(self._all)
 
     def figure(self, declared_speed: float | None, now: float) -> Figure:
-        """Tokens transferred per second from one instance to another, over all pairs."""
+        """Return the tokens transferred per second from one instance to another, over all pairs."""
         seconds = sum(seconds for _, seconds in self._all)
         if not seconds:
             return declared(declared_speed)
@@ -132,8 +139,8 @@ class TransferTimes:
 
 
 def _line_through(seen: deque[tuple[int, float]]) -> _Line:
-    """Fit a line by least squares with intercept and slope at least zero; through the origin if all transfers are about
-    equally long.
+    """Return a line fitted by least squares, with intercept and slope at least zero; it passes through the origin if
+    all transfers have about the same number of tokens.
     """
     count = len(seen)
     tokens, seconds = sum(one for one, _ in seen) / count, sum(one for _, one in seen) / count

@@ -1,4 +1,4 @@
-"""The live view on which policies base their choices: loads, prefix index and bindings of this instant.
+"""The live view on which policies base their choices: the present loads, prefix index and bindings.
 
 The scheduler sets `now` before each use.
 """
@@ -56,7 +56,7 @@ class LiveView:
         self._bindings = bindings
         self._drained = drained
         self._changed = changed
-        """Instances whose counters changed since the vectors were last read; reading them empties this set."""
+        """Instances whose counters changed after the vectors were last read; reading the vectors empties this set."""
         self._candidates: tuple[InstanceLoad, ...] | None = None
         self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
@@ -72,31 +72,33 @@ class LiveView:
         self.transfer_times = transfer_times
         self.load_times = load_times
         self.is_tiered = False
-        """See `PoolView`; updated whenever hits are looked up, because predictions follow a look-up."""
+        """See `PoolView.is_tiered`. It is updated whenever hits are looked up; a prediction always follows a
+        look-up.
+        """
         self.stored: PrefixIndex | None = None
-        """The prefixes that this router knows to have been computed and thus put into the store that all engines read;
-        None without such a store. If events name the store's blocks, the events count instead.
+        """The prefixes that are in the store which all engines read, because this router knows that they were computed;
+        None without such a store. If KV events report the store's blocks, the events are used instead.
         """
         self.kept: KeptContexts | None = None
         """The contexts in caches; None unless the policy weighs them."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """The number of live routers that send to these instances; each is assumed to have as many requests in flight
-        as this one.
+        """Number of live routers that send to these instances. Each is assumed to have as many requests in flight as
+        this one, except those in `told_routers`.
         """
         self.told_routers = 0
-        """The number of other routers that report their requests in flight: the reported requests are counted instead
+        """Number of other routers that report their requests in flight: for these, the reported requests are counted
         (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """Prompts that other routers placed, and where."""
+        """The prompts that other routers report to have placed, and where."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None
         self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
-        """A query for the waiting work that a request would overtake; None in a pool with neither priority classes nor
-        fairness.
+        """A function that returns a query for the waiting work that a request would overtake; None in a pool with
+        neither priority classes nor fairness.
         """
         self.table = table
         self.now = 0.0
@@ -123,12 +125,12 @@ class LiveView:
         return view
 
     def invalidate(self) -> None:
-        """Discard what is cached, because the table, a circuit or the progress of an engine changed."""
+        """Discard cached results, because the table, a circuit or the progress of an engine changed."""
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """Divide the instances among these routers, `router` included, which exchange load reports; empty
-        when no other router is known.
+        """Divide the instances among the routers in `names`, which exchange load reports; `names` includes `router`,
+        and is empty when no other router is known.
         """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
@@ -136,8 +138,8 @@ class LiveView:
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers, including this one, assumed to have as many requests in flight as this one: all
-        routers that do not report their requests.
+        """The number of routers, including this one, that are assumed to have as many requests in flight as this one:
+        all routers that do not report their requests.
         """
         return max(1, self.routers - self.told_routers)
 
@@ -159,7 +161,7 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str, *, shared: bool = True) -> int:
-        """See `PoolView`; without `shared`, blocks that only the shared store holds do not count."""
+        """See `PoolView.hit_tokens`; without `shared`, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return max(self.hit_tokens(request, instance, shared=False), self._shared_tokens(request))
         if not (request.blocks or self.caches.heard):
@@ -190,7 +192,7 @@ class LiveView:
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
     def _shared_tokens(self, request: RoutingRequest) -> int:
-        """Return the leading prompt tokens that the store of all engines holds."""
+        """Return the number of leading prompt tokens that are in the store which all engines read."""
         told = self.caches.shared_tokens(request)
         if told is not None:
             return told
@@ -201,7 +203,7 @@ class LiveView:
         return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
 
     def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
-        """Return the tokens of the prompt that the instance would load from each tier outside its GPU."""
+        """Return the tokens of the prompt that the instance would have to load, for each tier outside its GPU."""
         host, disk, remote = self.caches.slow_tokens(request, instance)
         if self.stored is not None:
             remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
@@ -259,29 +261,31 @@ class LiveView:
         return self.decode_times.seconds(self.routers * context_tokens, self.routers * requests)
 
     def decode_share(self, load: InstanceLoad) -> float:
-        """The share of the instance's time that its decodes need to meet the TPOT target."""
+        """Return the share of the instance's time that its decodes need to meet the TPOT target."""
         if not load.decoding and (load.others is None or not load.others.decoding):
             return 0.0
         return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
 
     def share_left_alone(self, load: InstanceLoad) -> float:
-        """The part of an instance's time that a router's prefills must leave free for decodes and for other routers'
-        prefills.
+        """Return the share of an instance's time that this router's prefills must leave free for decodes and for other
+        routers' prefills.
         """
         share = self.decode_share(load)
         return share if load.others is None else among_others(share, load.others.prefill_share)
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """Predicted time of a decode step with all requests that decode there; 0 while decode times are unknown."""
+        """Return the predicted seconds of a decode step with all requests that decode on the instance; 0 while decode
+        times are unknown.
+        """
         tokens, requests = self.assumed_routers * load.decode_tokens, self.assumed_routers * load.decoding
         if load.others is not None:
             tokens, requests = tokens + load.others.decode_tokens, requests + load.others.decoding
         return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Seconds to add to the cost of each of `candidates()`, so that routers that decide separately make choices
-        that fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the longest part of
-        the prompt, in tokens, that an instance is known to hold.
+        """Return seconds to add to the cost of each of `candidates()`, so that the choices of routers that decide
+        separately fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the largest
+        number of the prompt's tokens that an instance is known to hold.
         """
         if self.routers == 1:
             return None
@@ -330,7 +334,7 @@ class LiveView:
         return self._vectors
 
     def hit_vector(self, request: RoutingRequest, *, shared: bool = True) -> IntVector:
-        """See `PoolView`; without `shared`, blocks that only the shared store holds do not count."""
+        """See `PoolView.hit_vector`; without `shared`, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
         self.is_tiered = self.caches.index.is_tiered
@@ -407,7 +411,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """Make all instances of the restricted part candidates if none of the part's candidates gets requests."""
+        """Make all accepting instances of `within` candidates if none of them otherwise is."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -430,8 +434,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """Let the suitable instances get requests if all their circuits are open. Decode instances can stand in for prefill
-    instances, not the other way round.
+    """Let instances get requests in spite of their open circuits, if the circuits of all suitable instances are open.
+    Decode instances can stand in for prefill instances, but not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

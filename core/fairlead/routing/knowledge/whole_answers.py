@@ -1,10 +1,10 @@
 """The prefill speed and the decode steps of a pool's instances, measured on answers that arrive in one piece.
 
-If an answer is not streamed, its first token is not visible, but its whole duration is. That duration is the time for
-all prompt tokens that the instance computed meanwhile, plus one decode step for each token after the first, at the load
-of that time. It is linear in the time per prompt token and the time per step, so least squares over many answers, each
-scaled by its duration, separate the two, unless all prompts and answers have the same proportion. In that case the
-fit's error is large, and the figures stay unknown.
+If an answer is not streamed, its first token cannot be observed, but its whole duration can. That duration is the time
+for all prompt tokens that the instance computed in the meantime, plus one decode step for each token after the first,
+at the load of that time. It is linear in the time per prompt token and the time per step. So least squares over many
+answers, each scaled by its duration, separates the two, unless all answers have the same proportion of prompt to
+output. In that case the fit's error is large, and the figures stay unknown.
 """
 
 from math import inf, isfinite
@@ -15,49 +15,54 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_ANSWERS = 400
-"""Number of answers on which the figures rest; further ones replace the oldest."""
+"""Number of answers from which the figures are computed; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
 """Minimum number of answers for a speed to count as measured."""
 AGAIN_SHARE = 0.1
-"""The figures are computed again when this share of the answers is new."""
+"""The figures are computed again when this share of the kept answers is new."""
 AGAIN_SECONDS = 0.5
-"""Seconds between two computations once the maximum number of answers is kept: with thousands of answers per second,
-computing the figures after each tenth would take more than a tenth of the router's CPU time.
+"""Minimum seconds between two computations once the maximum number of answers is kept. With thousands of answers per
+second, computing the figures whenever a tenth is new would take more than a tenth of the router's CPU time.
 """
 KEPT_SECONDS = 2.0
-"""Minimum seconds that the kept answers span: of thousands per second most are skipped, because a few hundred measure
-as well.
+"""Minimum seconds over which the kept answers are spread. If thousands arrive per second, most are skipped, because a
+few hundred measure as well.
 """
 AGAIN_TIMES = 4
-"""The figures are computed again once all kept answers were replaced this many times, however soon that is."""
+"""The figures are computed again once all kept answers were replaced this many times, even before `AGAIN_SECONDS` have
+passed.
+"""
 NEAR_SHARE = 0.9
-"""Share of the answers, those nearest to a first fit, that the second fit uses."""
+"""Share of the answers that the second fit uses: those nearest to the first fit."""
 TOO_FAST = 2.0
-"""Factor by which an answer must be faster than nearly all others to be ignored: its prompt was cached without the
-router's knowledge, and in a fit that scales answers by their duration it would outweigh the others.
+"""Factor by which an answer must be faster than nearly all others to be ignored. Its prompt was probably cached without
+the router's knowledge, and in a fit that scales answers by their duration it would outweigh the others.
 """
 LARGEST_ERROR = 0.25
-"""Largest standard error of a speed, as a share of the speed; with a larger error the speed counts as unknown."""
+"""Largest standard error of a speed, as a share of the speed, with which the speed counts as measured."""
 LEAST_SECONDS = 0.01
 """Minimum seconds of an answer; a shorter answer is ignored."""
 MOST_SECONDS = 3600.0
 """Maximum seconds of an answer; a longer answer is ignored, because its engine stood still."""
 MOST_TOKENS = 10_000_000
-"""Maximum tokens of an answer; an answer with more is ignored, whatever its engine reports."""
+"""Maximum tokens of an answer; an answer for which the engine reports more is ignored."""
 LEAST_ERROR = 0.05
-"""The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
-exactly, although any split of their time into prompt and steps fits them."""
+"""The least error assumed for an answer, as a share of its duration. Without it, answers that are all alike would seem
+to determine the speed exactly, although any split of their time into prompt and steps fits them.
+"""
 ERRORS_P90 = 1.28
 """Number of standard errors between the median of a normal distribution and its 90th percentile."""
 
 
 class WholeAnswers:
-    """Times of the last unstreamed answers. `tokens_per_second` is None while they do not determine a speed."""
+    """The durations of the last answers that were not streamed. `tokens_per_second` is None while they do not determine
+    a speed.
+    """
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self._error = 0.0
-        """Relative standard error of the time per token."""
+        """Standard error of the time per token, as a share of that time."""
         self._rows = np.zeros((KEPT_ANSWERS, 4))
         """For each answer: prompt tokens, steps, steps × context tokens and steps × requests, all divided by the
         answer's seconds.
@@ -70,8 +75,8 @@ class WholeAnswers:
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> bool:
-        """Add an answer of this many tokens that took this many seconds, while its instance computed this many prompt
-        tokens and decoded on average over this many context tokens and requests. Impossible values are ignored. Returns
+        """Add an answer of `output_tokens` that took `seconds`. Meanwhile its instance computed `prompt_tokens` of
+        prompts, and decoded on average with `context_tokens` and `requests`. Impossible values are ignored. Return
         whether the figures were computed again.
         """
         steps = output_tokens - 1
@@ -92,13 +97,13 @@ class WholeAnswers:
         return True
 
     def is_crowded(self, now: float) -> bool:
-        """Return whether an answer may be skipped, because the kept answers would span less than `KEPT_SECONDS` with
-        it.
+        """Return whether an answer may be skipped, because with it the kept answers would span less than
+        `KEPT_SECONDS`.
         """
         return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < KEPT_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone or whose engine was replaced."""
+        """Forget the answers of an instance that is gone or whose engine was replaced."""
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
@@ -106,14 +111,18 @@ class WholeAnswers:
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """Return a copy with prompt tokens multiplied by `times`, after the estimated size of a token changed."""
+        """Return a copy with prompt tokens multiplied by `times`, for use after the estimated size of a token
+        changed.
+        """
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()
         return self
 
     def figure(self, now: float) -> Figure:
-        """Return the tokens per second, with a spread from the standard error and the age of the newest answer."""
+        """Return the prefill speed in tokens per second, with a spread computed from the standard error and the age of
+        the newest answer.
+        """
         speed = self.tokens_per_second
         if speed is None:
             return UNKNOWN
@@ -152,8 +161,8 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return the coefficients for which the rows are closest to 1, and their standard errors, which are large if
-    columns are similar. A column of zeros has no effect.
+    """Return the coefficients with which each row's sum of products is closest to 1, and their standard errors, which
+    are large if columns are similar. A column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)

@@ -1,5 +1,5 @@
-"""Cache affinity: one ring and the adaptive key, without regard to load. Prompts with the same prefix go to the same
-instance, at the price of hotspots.
+"""Cache affinity: one ring and the adaptive key, without regard to load. Prompts with the same prefix are sent to the
+same instance, at the price of hotspots.
 """
 
 from itertools import islice
@@ -21,9 +21,10 @@ from fairlead.tables import RoutingTable
 
 
 class CacheAffinity:
-    """The policy `cache-affinity`: it chooses the key's owner on the ring, or the next healthy instance clockwise.
+    """The policy `cache-affinity`: it chooses the key's owner on the hash ring or, if the owner takes no requests, the
+    next candidate clockwise.
 
-    Bindings only record the holder; they do not influence choices.
+    Bindings only record where a session's KV cache is; they do not influence choices.
     """
 
     name = "cache-affinity"
@@ -53,7 +54,7 @@ class CacheAffinity:
         )
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
 
         def is_other_key() -> bool:
             return any(self._ring.owner(key) == home.instance for key in self._hotness.other_keys(request.blocks, request.first_bytes_hash))

@@ -1,4 +1,6 @@
-"""Cache and load, linear: a weighted sum of the share of the prompt that an instance holds and of how idle it is."""
+"""Cache and load, linear: a weighted sum of the share of the prompt that an instance holds and of the instance's
+idleness.
+"""
 
 from dataclasses import dataclass
 
@@ -26,7 +28,7 @@ class CacheLoadLinearParameters(QueueParameters):
 
 
 class CacheLoadLinear:
-    """The policy `cache-load-linear`. Ties go to the less loaded instance, then by id."""
+    """The policy `cache-load-linear`. Ties go to the less loaded instance, then to the lowest id."""
 
     name = "cache-load-linear"
 
@@ -47,8 +49,8 @@ class CacheLoadLinear:
 
 
 def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weight: float) -> FloatVector:
-    """w x hit share + (1 - w) x (1 - pending / largest pending); in an idle pool the second term is 1
-    - w everywhere.
+    """Return, per instance, w x hit share + (1 - w) x (1 - pending / largest pending), with w = `weight`. In an idle
+    pool the second term is 1 - w on all instances.
     """
     scores: FloatVector = weight * token_share(hits, prompt_tokens) + (1 - weight) * idleness(pending)
     return scores

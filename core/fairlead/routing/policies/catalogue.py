@@ -1,5 +1,5 @@
-"""Fairlead's own policies: every other module of this package implements a policy, has the policy's name, and describes
-it in `ENTRY`.
+"""The catalogue of Fairlead's own policies: every other module of this package implements a policy, has the policy's
+name, and describes the policy in `ENTRY`.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,15 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 
 
 def _entry_of(module: str) -> Callable[[], object]:
-    """Return a function that loads a module of this package when its policy is first used."""
+    """Return a function that imports a module of this package when its policy is first used, and returns the policy's
+    entry.
+    """
     return lambda: import_module(f"{policies.__name__}.{module}").ENTRY
 
 
 BUILT_IN = PolicyCatalogue(
     {one.name.replace("_", "-"): _entry_of(one.name) for one in iter_modules(policies.__path__) if one.name != "catalogue"}
 )
-"""Fairlead's own policies. The catalogue loads none of their modules: reading a spec must not load numpy for policies
-that are not used.
+"""Fairlead's own policies. Creating the catalogue imports none of their modules, so that reading a spec does not import
+numpy for policies that are not used.
 """

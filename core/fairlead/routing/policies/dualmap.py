@@ -1,8 +1,8 @@
-"""DualMap: two candidates per prefix from a dual ring. The candidate with the cache is chosen unless it endangers the
-SLO; if both do, queued requests migrate within the pair.
+"""DualMap: two candidates per prefix from a dual hash ring. The candidate with the longer cached prefix is chosen
+unless it is predicted to miss the SLO. If both are, queued requests migrate within the pair.
 
-The number of candidates is a parameter, so that the paper's choice of two can be compared; more than two follow the
-same rules.
+The number of candidates is a parameter, so that the paper's choice of two can be compared with other numbers; the same
+rules apply to more than two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,9 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""The least gain of the published behaviour: requests follow their keys, even if their sessions lose time."""
+"""The least gain (seconds) with which the published behaviour is reproduced: requests follow their keys even if their
+sessions lose time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,31 +83,33 @@ class DualMapParameters(KeyParameters):
 
     @property
     def overload_fraction(self) -> float:
-        """The parameter `slo_fraction`, or else the preset's value."""
+        """The value of the parameter `slo_fraction`, or else the preset's value."""
         if self.slo_fraction is not None:
             return self.slo_fraction
         return 0.5 if self.preset == "dualmap-code" else 1.0
 
     @property
     def is_coded(self) -> bool:
-        """Whether requests are queued, sent and moved as in the published code."""
+        """Whether requests are queued, sent and moved as in DualMap's published code."""
         return self.preset == "dualmap-code"
 
     @property
     def sweeps(self) -> bool:
-        """The parameter `sweep`, or else the preset's value."""
+        """The value of the parameter `sweep`, or else the preset's value."""
         return self.preset != "dualmap-paper" if self.sweep is None else self.sweep
 
     @property
     def held_up_seconds(self) -> float:
-        """Seconds from the parameter `bottleneck_seconds`, or else the preset's value; infinite: never."""
+        """The value of the parameter `bottleneck_seconds`, or else the preset's value; infinite = prefills never count
+        as held up.
+        """
         if self.bottleneck_seconds is not None:
             return self.bottleneck_seconds
         return PAPER_BOTTLENECK_SECONDS if self.preset == "dualmap-paper" else inf
 
 
 class DualMap:
-    """The policy `dualmap`. Bindings only record the holder; they do not influence choices."""
+    """The policy `dualmap`. Bindings only record where a session's KV cache is; they do not influence choices."""
 
     name = "dualmap"
     binds = True
@@ -154,16 +158,16 @@ class DualMap:
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """Return the request's candidates. By the published code's rules the request may wait anywhere, because these
+        """Return the request's candidates. Empty (= any instance) under the rules of the published code, because these
         rules also move requests to the candidates' neighbours.
         """
         return () if self._parameters.is_coded else self._named(request)
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
-        """Return whether one more prefill may go to an instance that has some in flight.
+        """Return whether another prefill may be sent to an instance that has prefills in flight.
 
-        The published code sends a prefill only up to the threshold, and only while the instance's last first token is
-        recent.
+        Under the rules of the published code, only while the tokens stay within the threshold and the instance's last
+        first token is recent.
         """
         if not self._parameters.is_coded:
             return True
@@ -179,8 +183,8 @@ class DualMap:
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """Return the instances whose queues are checked after a choice; the published code checks all of them each
-        time.
+        """Return the instances whose queues are checked for moves after a choice; under the rules of the published
+        code, all instances.
         """
         if not self._parameters.rebalance:
             return ()
@@ -244,8 +248,8 @@ class DualMap:
         )
 
     def _choose_of_many(self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView) -> Decision:
-        """Apply the rules of `_choose_of_two` to any number of candidates: the largest hit, then the least loaded; if
-        the chosen candidate is overloaded, the smallest virtual load.
+        """Choose among any number of candidates by the rules of `_choose_of_two`: the largest hit, then the least
+        loaded; if the chosen candidate is overloaded, the smallest virtual load.
         """
         speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
@@ -299,15 +303,15 @@ class DualMap:
         return weighing(view, rule, complete, limits, passed_over, considered)
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
-        """Return the other instance of the pair and, in small pools, also the least loaded others. A large pool looks
-        up the others only when they are needed, which is rare.
+        """Return the fallbacks: the other instance of the pair and, in small pools, the least loaded other instances.
+        In a large pool those are looked up only when they are needed, which is rare.
         """
         if len(view.candidates()) > FALLBACKS * 4:
             return (other,)
         return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, there = listed(weighed, home.instance), weighed.candidates[0]
         if here is None or weighed.rule not in _AMONG_NAMED:  # its key may have changed with this very request
 
@@ -323,12 +327,12 @@ class DualMap:
 
 
 def _limits(threshold: float) -> dict[str, float]:
-    """The recorded figures of a threshold; empty without a threshold."""
+    """Return the limits to record for an overload threshold; empty if the threshold is infinite."""
     return {"overload_tokens": threshold} if threshold < inf else {}
 
 
 _AMONG_NAMED = frozenset({"slo-guard", "longest-hit"})
-"""Rules that compare only the instances to which a prefix may go."""
+"""Rules that compare only the candidates that the rings give for a prefix."""
 
 ENTRY = PolicyEntry(
     name=DualMap.name,

@@ -1,5 +1,5 @@
-"""Dynamo-like: the cached share of the prompt minus the load, both normalised, as NVIDIA Dynamo's first KV router
-scored workers.
+"""Dynamo: the cached share of the prompt minus the load, both normalised, as NVIDIA Dynamo's first KV router scored
+workers.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class DynamoParameters(QueueParameters):
 
 
 class Dynamo:
-    """The policy `dynamo`. Ties go to the less loaded instance, then by id."""
+    """The policy `dynamo`. Ties go to the less loaded instance, then to the lowest id."""
 
     name = "dynamo"
 
@@ -52,7 +52,9 @@ class Dynamo:
 
 
 def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:
-    """Return match x hit share - load x tokens / most tokens, per instance."""
+    """Return, per instance, `match_weight` x cached share of the prompt - `load_weight` x tokens / largest number of
+    tokens.
+    """
     scores: FloatVector = match_weight * token_share(hits, prompt_tokens) + load_weight * (idleness(tokens) - 1)
     return scores
 

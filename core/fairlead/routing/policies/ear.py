@@ -1,8 +1,9 @@
-"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler instance with room for
-it, with a cooldown.
+"""EAR: a session stays on the instance with its KV cache, its host. It migrates only from a hot host to a cooler
+instance with room for it, and not again during a cooldown.
 
-If engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when its
-next request is sent, if the new host still has room for it then; otherwise the request goes back to the old host.
+If engines can fetch KV blocks from each other, the new host fetches the context of a session that migrates. The session
+migrates when its next request is sent, if the new host still has room for it then; otherwise the request is sent to the
+old host.
 """
 
 from collections import Counter
@@ -54,7 +55,7 @@ class EarParameters(HomeParameters):
 
 class Ear:
     """The policy `ear`. Requests without a session are bound by the hash of their first two blocks, as long as only one
-    conversation has that beginning.
+    conversation begins with those blocks.
     """
 
     name = "ear"
@@ -64,7 +65,7 @@ class Ear:
         self._parameters = parameters
         self._seen: Sequence[InstanceLoad] = ()
         self._placed: Counter[str] = Counter()
-        """New sessions placed on each instance since instances last joined or left."""
+        """Number of new sessions placed on each instance after instances last joined or left."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         session = session_of(request)
@@ -105,11 +106,11 @@ class Ear:
         )
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """See `BindsBeginnings`."""
+        """See `BindsBeginnings.prefix_session`."""
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, _ = stay_and_go(weighed, home.instance)
         pending, limit = float(here.pending_tokens), weighed.limits["hot_tokens"]
         return MoveCause(trigger=BindingReason.HOT_MIGRATION, crossed=pending, threshold=limit, unit=Unit.TOKENS)
@@ -137,8 +138,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """Return the number of new sessions per instance since instances last joined or left. If earlier sessions
-        counted too, a new instance, which has none, would get every new session.
+        """Return the number of new sessions per instance, counted after instances last joined or left. If earlier
+        sessions counted too, a newly joined instance, which has none, would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -168,7 +169,7 @@ class Ear:
         )()
 
     def _why_it_stays(self, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> str:
-        """Return the rule by which the session stays on its host."""
+        """Return the name of the rule by which the session stays on its host."""
         if not self._parameters.migrate:
             return "host-stays"
         hot = self._hot_tokens(view)
@@ -213,8 +214,8 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """Return the cost, in tokens of prefill, of the context tokens that a new host lacks compared with the old
-        host, and whether the new host fetches them.
+        """Return the cost, in tokens of prefill, of the context tokens that the new host lacks (`lacking`) but the old
+        host has; and whether the new host fetches them.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -226,8 +227,8 @@ class Ear:
     def _fetched_ttft_seconds(
         self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
     ) -> float | None:
-        """Return the predicted TTFT on the new host if the context is fetched from the old host; None if the context
-        would be recomputed.
+        """Return the predicted TTFT in seconds on the new host if it fetches the context from the old host; None if it
+        would compute the context again.
         """
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
@@ -238,13 +239,15 @@ class Ear:
 
 
 def room_tokens(request: RoutingRequest, home: Binding) -> int:
-    """Return the KV tokens that a session needs on a new host: the larger of its last context and its next prompt."""
+    """Return the KV tokens for which a session needs room on a new host: the larger of its last context and its next
+    prompt.
+    """
     return max(home.context_tokens, request.prompt_tokens)
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """Return the session of a request, or the prefix used in place of a session; None if all possible names
-    are shared.
+    """Return the name under which a request is bound: its session, or a name made from its prefix; None if all of its
+    possible names are shared by several conversations.
     """
     return request.session or (None if request.named is not None else prefix_session(request))
 

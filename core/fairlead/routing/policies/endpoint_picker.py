@@ -1,4 +1,4 @@
-"""Endpoint picker: runs the filters, weighted scorers and picker of an llm-d `EndpointPickerConfig`."""
+"""Endpoint picker: runs the filters, weighted scorers and picker that an llm-d `EndpointPickerConfig` declares."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 from collections.abc import Mapping
@@ -36,7 +36,9 @@ TERMS = {
     "cold_score": "longest without a new prompt × weight",
     "session_score": "home of the session × weight",
 }
-"""The scorers' terms, in words. A decision records the terms of the scorers in its file, and 0 for all others."""
+"""The terms of all scorers, in words. A decision records the values for the scorers in its configuration file, and 0
+for all others.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class EndpointPickerParameters(HomeParameters):
     config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; default: llm-d's own default configuration.")
 
     def __post_init__(self) -> None:
-        """Check the file. Raises InvalidInput if it cannot be run."""
+        """Check the configuration file. Raises InvalidInput if Fairlead cannot run it."""
         read_endpoint_picker_config(self.document, CONFIG)
 
     @property
@@ -56,19 +58,21 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds for which blocks are expected, from the file or from the parameter `speculative_seconds`, whichever
-        is longer.
+        """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them: from the file or
+        from the parameter `speculative_seconds`, whichever is longer.
         """
         return max(self.speculative_seconds, read_endpoint_picker_config(self.document, CONFIG).expected_seconds)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the parts of the file that have no effect, a line each; paths are below `config`."""
+        """Return notes on the parts of the configuration file that have no effect, one line each; paths are relative to
+        `config`.
+        """
         return read_endpoint_picker_config(self.document, "config").notes
 
 
 class EndpointPicker:
-    """The policy `endpoint-picker`. It binds sessions if a plugin of its file uses their homes."""
+    """The policy `endpoint-picker`. It binds sessions if a plugin of its configuration file uses their homes."""
 
     name = "endpoint-picker"
 
@@ -103,7 +107,7 @@ class EndpointPicker:
         return replace(decision, fallbacks=decision.fallbacks[: picked.count - 1])
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         if listed(weighed, home.instance) is None:
             return MoveCause(trigger=BindingReason.FILTERED_OUT)
         if weighed.rule in (DRAWN, DRAWN_BY_SCORE):

@@ -1,16 +1,17 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve requests in
-time as long as that is possible.
+"""Fairlead's own policy: prefix affinity that grows with load, over all instances; and queues that serve requests
+within the TTFT target as long as that is possible.
 
-The instance with the least `wait + rest + affinity x prefill` takes the request. The wait leaves out late requests,
-which are served last; wait and rest are both longer on instances that decode much, because the queue leaves decodes
+The instance with the least `wait + rest + affinity x prefill` gets the request. The wait leaves out late requests,
+which are served last. Wait and rest are both longer on instances that decode much, because the queue leaves decodes
 time between prefills (see `queues.deadline`). The affinity is the value of a second of cached prefill relative to a
 second of waiting: 1 / (1 - load). A second of work at load 0.5 delays the requests behind it by another second in
 total, at 0.75 by three. A full KV cache counts as a little waiting too; otherwise a short prefix that all sessions
-share would draw all new sessions to the instance that computed it first. Instances that would be late come last, unless
-being in time on another instance costs more than a TTFT target. With `keep_weight`, contexts that a request would evict
+share would draw all new sessions to the instance that computed it first. Instances predicted to miss the TTFT target
+rank last, unless the others cost more by a whole TTFT target. With `keep_weight`, contexts that a request would evict
 count as prefill too, weighted by the likelihood of their sessions' next turns. Prefills and waits are scaled by the
-instance's observed pace relative to the others; the delay that a prefill causes others uses the pool's mean. With
-`learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the model's error is smaller.
+instance's observed pace relative to the other instances; the delay that a prefill causes to other requests uses the
+pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the model's error is
+smaller.
 """
 
 from collections.abc import Sequence
@@ -108,20 +109,20 @@ class FairleadParameters(HomeParameters):
 
 
 IN_TIME = 0.9
-"""Share of the TTFT target: instances predicted to take longer come after all faster instances, unless the faster ones
-cost more by a whole target. In that case one first token in time would cost other requests more than it gains, for
-example if a session would leave its cache and all its next turns with it.
+"""Share of the TTFT target within which a predicted TTFT counts as in time. Slower instances rank after all instances
+that are in time, unless those cost more by a whole target. In that case one first token in time would cost other
+requests more than it gains, for example if a session left its cache, and with it all its next turns.
 """
 
 STALE_SAMPLES = 10_000
-"""Number of samples without a new model after which the trainer is assumed to have failed."""
+"""Number of samples without a new model after which the trainer is assumed to have stopped."""
 
 TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
-    """The policy `fairlead`; with a `model` it uses the model's predictions while the model's error is smaller.
-    Bindings record where a session's KV cache is, which helps routers that have not seen the session.
+    """The policy `fairlead`; with a `model`, it uses the model's predictions while their error is smaller. Bindings
+    record where a session's KV cache is, which helps routers that have not served the session.
     """
 
     name = "fairlead"
@@ -161,7 +162,7 @@ class Fairlead:
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`."""
+        """See `KeepsHomes.cause_to_leave`."""
         here, there = stay_and_go(weighed, home.instance)
         limit = weighed.limits.get("in_time_seconds", inf)
         if weighed.rule.endswith(_IN_TIME.code) and here.predicted_ttft_seconds > limit:
@@ -266,8 +267,8 @@ class Fairlead:
         )
 
     def _kept_seconds(self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float) -> FloatVector | None:
-        """Return the cost of contexts that the request would evict from each instance; None if the contexts are not
-        known.
+        """Return, per instance, the cost in seconds of the contexts that the request would evict; None if the contexts
+        are not known.
         """
         kept = view.kept_tokens()
         if kept is None:
@@ -284,7 +285,7 @@ class Fairlead:
         kept: FloatVector | None,
         index: int,
     ) -> dict[str, float]:
-        """Return the parts of the cost for the instance at this index."""
+        """Return the parts of the cost of the instance at this index, by term, for the record."""
         prefill, wait, rest, weighted = costs.parts(index)
         found = {
             "wait_seconds": wait,
@@ -307,7 +308,7 @@ class Fairlead:
 
 
 def _errors(model: LearntTtfts) -> dict[str, float]:
-    """The recorded error figures that explain why a model is used or not."""
+    """Return the prediction errors, which a decision records to explain whether the model is used."""
     if model.judged is None:
         return {}
     learned, formula = model.judged
@@ -315,7 +316,9 @@ def _errors(model: LearntTtfts) -> dict[str, float]:
 
 
 class LearningFairlead(LearnsTtfts, Fairlead):
-    """The policy `fairlead` with a trained TTFT model, used while the model is better than the formula."""
+    """The policy `fairlead` with a trained TTFT model, whose predictions are used while they are better than the
+    formula's.
+    """
 
     def __init__(self, parameters: FairleadParameters) -> None:
         model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
@@ -324,7 +327,7 @@ class LearningFairlead(LearnsTtfts, Fairlead):
 
 
 LEARNED = "learned-"
-"""Prefix of the code of a rule that used a trained model."""
+"""Prefix for the codes of the rules that used a trained model."""
 _LESS_WRONG = Comparison(term="learned_error_seconds", holds=Holds.AT_MOST, against="formula_error_seconds")
 _LOWEST = DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES)
 _IN_TIME = DecisionRule(

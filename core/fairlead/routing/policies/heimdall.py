@@ -1,5 +1,5 @@
-"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix
-index, and a max-score picker.
+"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a picker of
+the highest sum.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class HeimdallParameters(QueueParameters):
 
 
 class Heimdall:
-    """The policy `heimdall`. Ties are broken at random, as the picker shuffles before it sorts."""
+    """The policy `heimdall`. Ties are broken at random, because the picker shuffles before it sorts."""
 
     name = "heimdall"
 

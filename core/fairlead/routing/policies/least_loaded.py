@@ -1,4 +1,4 @@
-"""Least loaded: the instance with the fewest uncached prompt tokens pending, regardless of its cache."""
+"""Least loaded: chooses the instance with the fewest pending uncached prompt tokens, regardless of its cache."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from fairlead.tables import RoutingTable
 
 
 class LeastLoaded:
-    """The policy `least-loaded`. Ties go to the fewest tokens in running decodes, then to the instance chosen longest
-    ago, then by id.
+    """The policy `least-loaded`. Ties go to the fewest context tokens in running decodes, then to the instance that was
+    chosen longest ago, then to the lowest id.
     """
 
     name = "least-loaded"

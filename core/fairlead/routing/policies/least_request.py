@@ -1,4 +1,6 @@
-"""Least request: the instance with the fewest requests waiting, prefilling and decoding, regardless of their length."""
+"""Least request: chooses the instance with the fewest requests waiting, prefilling and decoding, regardless of their
+length.
+"""
 
 import numpy as np
 
@@ -28,7 +30,7 @@ class LeastRequest:
 
 
 def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) -> list[int]:
-    """Return the indexes of the lowest counts; the first index is drawn at random among ties."""
+    """Return the indexes of the `count` lowest numbers of requests; the first index is drawn at random among ties."""
     tied = np.flatnonzero(requests == requests.min())
     first = int(tied[0]) if len(tied) == 1 else int(tied[dice.below(len(tied))])
     return [first, *(index for index in lowest(requests, count) if index != first)][:count]

@@ -1,4 +1,4 @@
-"""LMetric: the product of prefill work and batch size, so that both long prompts and crowded batches count."""
+"""LMetric: the product of prefill work and batch size, so that both long prompts and large batches count."""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.catalogues import PolicyEntry
@@ -10,7 +10,7 @@ from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms
 
 
 class LMetric:
-    """The policy `lmetric`. Ties go to the smaller batch, then by id."""
+    """The policy `lmetric`. Ties go to the smaller batch, then to the lowest id."""
 
     name = "lmetric"
 
@@ -28,7 +28,9 @@ class LMetric:
 
 
 def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
-    """Return P x BS per instance; P counts as at least 1 token, so that the product is never 0."""
+    """Return P x BS per instance, with P the prefill tokens and BS the batch size, this request included in both. P is
+    at least 1, so that the product is never 0.
+    """
     scores: IntVector = prefill_tokens * batch
     return scores
 

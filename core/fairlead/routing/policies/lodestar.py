@@ -1,5 +1,5 @@
-"""Lodestar: chooses the instance on which a trained model expects the shortest TTFT for the request and for later
-requests; falls back on a heuristic outside the model's training data.
+"""Lodestar: chooses the instance with the shortest TTFT that a trained model predicts, including the delay for later
+requests. Outside the model's training data it falls back on a heuristic.
 
 The model is a small network over features of each instance and the request (`instance_features`), trained outside the
 policy on the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946),
@@ -53,7 +53,7 @@ Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LodestarParameters(PrefixCacheLoadParameters):
-    """Parameters of `lodestar`: those of its heuristic, how it predicts, and how its model is trained."""
+    """Parameters of `lodestar`: those of its heuristic, of its predictions, and of its model's training."""
 
     mode: str = text(
         "`Active` places requests by the model; `Shadow` predicts and records, and the heuristic places them.",
@@ -132,7 +132,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
 
 
 class Lodestar(LearnsTtfts):
-    """The policy `lodestar`. Ties that remain after `near_best` are broken by id."""
+    """The policy `lodestar`. Ties that remain after `near_best` go to the lowest id."""
 
     name = "lodestar"
 
@@ -211,15 +211,15 @@ class Lodestar(LearnsTtfts):
         )
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
-        """Return the costs of a request. The delay that the prefill causes other requests uses the pool's speed even on
-        a slow instance: the prefill takes longer there, but correspondingly fewer requests wait.
+        """Return the costs of a request. The delay that the prefill causes to other requests is computed with the
+        pool's speed even on a slow instance: the prefill takes longer there, but correspondingly fewer requests wait.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
         others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
         return _Costs(affinity=worth, ttfts=ttfts, others=others, total=ttfts + others)
 
     def _model_error(self) -> float:
-        """Mean absolute error in seconds on samples held out from the training of the model in use."""
+        """Return the mean absolute error, in seconds, of the model in use, on samples held out from its training."""
         error = None if self._learnt.model is None else self._learnt.model.evaluation.error_seconds
         return 0.0 if error is None else error
 
@@ -291,8 +291,8 @@ def _learner_settings(given: LodestarParameters) -> LearnerSettings:
 
 
 class _Costs(NamedTuple):
-    """The cost of a request on each instance, in seconds: the TTFT predicted by the model, and the delay that its
-    prefill causes other requests. `affinity` is the value of a second of prefill in seconds of waiting. Each [n].
+    """The cost of a request on each instance [n], in seconds: the TTFT predicted by the model, and the delay that the
+    prefill causes to other requests. `affinity` is the value of a second of prefill, in seconds of waiting.
     """
 
     affinity: float

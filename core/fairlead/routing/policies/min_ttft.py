@@ -1,5 +1,5 @@
-"""Min TTFT: the instance predicted to give the first token soonest, from the part of the prompt that it holds and the
-work that is pending on it.
+"""Min TTFT: chooses the instance with the lowest predicted TTFT, from the part of the prompt that it holds and its
+pending work.
 """
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
@@ -13,7 +13,7 @@ from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms
 
 
 class MinTtft:
-    """The policy `min-ttft`. Ties go to the fewest tokens in running decodes, then by id."""
+    """The policy `min-ttft`. Ties go to the fewest context tokens in running decodes, then to the lowest id."""
 
     name = "min-ttft"
 

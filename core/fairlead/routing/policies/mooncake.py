@@ -1,9 +1,9 @@
-"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances; a much longer prefix that another
-instance holds may be fetched.
+"""Mooncake's Conductor, Algorithm 1: chooses the shortest predicted TTFT over all instances. An instance may fetch a
+prefix from another instance that holds much more of the prompt.
 
 If an instance's own match is shorter than the best match by the factor theta or more, its TTFT is predicted as if it
-fetched the best match from its holder; choosing such an instance is what replicates hot prefixes. Refusals are left to
-the pool's early rejection mode.
+fetched the best match from its holder; choosing such an instance is what replicates hot prefixes. Refusing requests is
+left to the pool's early rejection mode.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ THETAS = {
     "mooncake-theta4": 4.0,
     "mooncake-cache-aware": inf,
 }
-"""Presets, each with its theta. `mooncake-cache-aware` never fetches: the paper's ablation."""
+"""Theta of each preset. `mooncake-cache-aware` never fetches: it is the paper's ablation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,14 @@ class MooncakeParameters(QueueParameters):
 
     @property
     def balancing_threshold(self) -> float:
-        """The parameter `theta`, or else the preset's value."""
+        """The value of the parameter `theta`, or else the preset's value."""
         return THETAS[self.preset] if self.theta is None else self.theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
     """The predicted TTFT on each instance, and whether it includes fetching the best match from `source` (an index;
-    None = nothing is fetched).
+    None = no instance fetches).
     """
 
     ttft_seconds: FloatVector
@@ -72,7 +72,7 @@ class FetchOptions:
 
 
 class Mooncake:
-    """The policy `mooncake`. Ties are broken by id, as in the algorithm."""
+    """The policy `mooncake`. Ties go to the lowest id, as in the algorithm."""
 
     name = "mooncake"
 
@@ -110,7 +110,9 @@ class Mooncake:
         )
 
     def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> FetchOptions:
-        """Return the options if the instance at index `holder` is the first that holds the best match."""
+        """Return the predicted TTFTs with and without fetching; `holder` is the index of the first instance that holds
+        the best match.
+        """
         most = hits[holder]
         speed = view.fetching(request) if most and self._theta < inf else None
         if speed is None:

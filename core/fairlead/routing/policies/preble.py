@@ -1,9 +1,9 @@
-"""Preble: follows a prefix that is most of the prompt; otherwise chooses the lowest sum of recent work, evictions and
-the prefill of the rest.
+"""Preble: follows a cached prefix that is most of the prompt; otherwise chooses the instance with the lowest sum of
+recent work, evictions and the prefill of the rest.
 
-An instance's work is that of the last minutes: prefixes are nodes, each with the prefill time it cost and the instances
-that computed it. Now and then nodes of the busiest instance are given to the least busy one. The view says which
-instance holds which blocks.
+An instance's work is that of the last minutes. Prefixes are nodes of a tree; each has the prefill time that it cost and
+the instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy one. The
+view says which instance holds which blocks.
 """
 
 from collections import OrderedDict, deque
@@ -26,9 +26,7 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Maximum number of nodes moved in one rebalancing step; it is bounded because the request that triggers the step
-waits.
-"""
+"""Maximum number of nodes moved in one rebalancing step; the request that triggers the step waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +44,9 @@ class PrebleParameters(QueueParameters):
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A prefix of recent requests: the tokens that it adds to its parent, and the instances that computed it.
+    """A prefix of recent requests: the tokens that it adds to its parent prefix, and the instances that computed it.
 
-    Times in microseconds.
+    Times are in microseconds.
     """
 
     key: int
@@ -57,15 +55,15 @@ class Node:
     count: int = 0
     misses: int = 0
     microseconds: int = 0
-    """Prefill time of the new tokens."""
+    """Prefill time of the tokens that this node adds to its parent."""
     instances: set[str] = field(default_factory=set)
     charged: dict[str, int] = field(default_factory=dict)
-    """Work that each instance was last charged for the prefix."""
+    """The work last charged to each instance for this node."""
     moved_to: set[str] = field(default_factory=set)
 
 
 class Preble:
-    """The policy `preble`. Ties are broken by id."""
+    """The policy `preble`. Ties go to the lowest id."""
 
     name = "preble"
 
@@ -75,12 +73,12 @@ class Preble:
         self._window: deque[tuple[float, int, bool]] = deque()
         self._work: dict[str, int] = {}
         self._cached: dict[str, OrderedDict[int, int]] = {}
-        """For each instance its nodes and their tokens, least recently used first, as an LRU cache would hold them."""
+        """Each instance's nodes and their tokens, least recently used first, as an LRU cache would hold them."""
         self._held: dict[str, int] = {}
         self._since_rebalance = 0
         self._moves_left = 0
-        """Moves left in the present rebalancing: it ends after as many moves as there are nodes, even
-        without balance.
+        """Number of moves that the present rebalancing may still make. It ends after as many moves as there are nodes,
+        even if the load is not balanced.
         """
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
@@ -127,7 +125,9 @@ class Preble:
             del self._cached[instance], self._held[instance]
 
     def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> dict[str, FloatVector]:
-        """Seconds per instance: recent work + decodes running or expected + evictions + this request's own prefill."""
+        """Return the parts of the cost per instance, in seconds: recent work, running and expected decodes, evictions,
+        and this request's own prefill.
+        """
         vectors = view.vectors()
         decode = self._parameters.decode_tokens * self._parameters.decode_seconds
         work = np.array([self._work.get(load.entry.id, 0) for load in vectors.loads]) / 1e6
@@ -145,8 +145,8 @@ class Preble:
         }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
-        """Prefill time of the nodes that an LRU cache would evict for this many tokens, each weighted by its share of
-        recent requests.
+        """Return the prefill time in seconds of the nodes that an LRU cache would evict for this many tokens, each
+        weighted by its share of recent requests.
         """
         excess = self._held.get(instance, 0) + tokens - capacity
         if excess <= 0 or not self._window:
@@ -162,7 +162,7 @@ class Preble:
         return microseconds / 1e6
 
     def _given(self, key: int, loads: Sequence[InstanceLoad]) -> list[int]:
-        """Return the instances to which rebalancing gave the prefix; empty if it gave the prefix to none."""
+        """Return the indexes of the instances to which rebalancing has assigned the prefix; empty if there are none."""
         node = self._nodes.get(key)
         return [] if node is None else [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
 
@@ -185,7 +185,7 @@ class Preble:
             self._held[instance] -= cached.popitem(last=False)[1]
 
     def _forget(self, now: float) -> None:
-        """Drop requests older than the window."""
+        """Drop requests that are older than the time window."""
         while self._window and now - self._window[0][0] > self._parameters.window_seconds:
             _, key, missed = self._window.popleft()
             node = self._nodes[key]
@@ -197,7 +197,9 @@ class Preble:
             self._charge(node)
 
     def _charge(self, node: Node) -> None:
-        """Charge each of the node's instances its part of the misses' prefill time, in place of its earlier charge."""
+        """Charge each of the node's instances with its share of the prefill time of the node's misses; this replaces
+        the earlier charge.
+        """
         for instance, microseconds in node.charged.items():
             self._work[instance] = self._work.get(instance, 0) - microseconds
         part = node.misses * node.microseconds // len(node.instances) if node.instances else 0
@@ -206,8 +208,8 @@ class Preble:
             self._work[instance] = self._work.get(instance, 0) + part
 
     def _rebalance(self, view: PoolView, now: float) -> None:
-        """Give the smallest important nodes of the busiest instance to the least busy instance, a few with each
-        request; if a hot instance has only one such node, the node is replicated.
+        """Assign the smallest important nodes of the busiest instance to the least busy instance, a few with each
+        request. If a hot instance has only one such node, the node is replicated.
         """
         loads = view.candidates()
         self._since_rebalance += 1
@@ -240,12 +242,14 @@ class Preble:
                 heappush(movable[name], (node.charged[name], node.key))
 
     def _endangers(self, instance: str, view: PoolView) -> bool:
-        """Return whether the work waiting there takes longer than the TTFT target allows."""
+        """Return whether the work waiting at the instance takes longer than the TTFT target allows."""
         load = view.load(instance)
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """Return, for each instance, a heap of the nodes that may move from it, with their charges."""
+        """Return, for each instance, a heap of the nodes that may move away from it: pairs of the charge and the node's
+        key.
+        """
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():
             if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:
@@ -256,8 +260,8 @@ class Preble:
         return found
 
     def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
-        """Return the two smallest nodes that the least busy instance does not have yet, or the only such node; they
-        stay in the heap.
+        """Return the two smallest nodes of the heap that the least busy instance does not have yet, or the only such
+        node. The nodes stay in the heap.
         """
         looked_at: list[tuple[int, int]] = []
         found: list[Node] = []

@@ -1,5 +1,5 @@
-"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded instance when
-the pool is out of balance.
+"""Prefix cache and load aware: chooses the longest match unless that instance has too many requests, and the instance
+with the fewest requests when the pool is out of balance.
 
 The policy has two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a
 threshold, the instance with the fewest requests gets the request. Otherwise the longest match wins among instances with
@@ -70,13 +70,15 @@ class PrefixCacheLoad:
 
 
 def is_imbalanced(requests: IntVector, threshold: int) -> bool:
-    """First stage: return whether counts are further apart than the threshold."""
+    """Return whether the largest and the smallest number of requests differ by more than the threshold (first
+    stage).
+    """
     return int(requests.max() - requests.min()) > threshold
 
 
 def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
-    """Second stage: return the index of the longest match (ties: fewest requests, then first) among instances whose
-    count is within the bound; None if there is no match.
+    """Return the index of the longest match among instances whose number of requests is within the bound (second
+    stage). Ties go to the fewest requests, then to the lowest index. None if there is no match.
     """
     bound = crowding_bound(requests, deviations, sample=sample)
     order = np.lexsort((requests, -hits))
@@ -84,7 +86,9 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Return mean + deviations x standard deviation; the deviation of a single instance is 0."""
+    """Return the largest number of requests that counts as not crowded: mean + `deviations` x standard deviation. The
+    standard deviation of a single instance is 0.
+    """
     count = len(requests)
     mean = float(requests.sum()) / count
     squares = float(((requests - mean) ** 2).sum())

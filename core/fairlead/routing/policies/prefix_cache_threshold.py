@@ -1,4 +1,6 @@
-"""Prefix cache with a threshold: the longest match if it covers enough of the prompt, else the fewest requests."""
+"""Prefix cache with a threshold: chooses the longest match if it covers enough of the prompt, else the instance with
+the fewest requests.
+"""
 
 from dataclasses import dataclass
 
@@ -28,7 +30,7 @@ class PrefixCacheThresholdParameters(QueueParameters):
 class PrefixCacheThreshold:
     """The policy `prefix-cache-threshold`.
 
-    Equal matches go to the fewest requests, then by id; ties for the fewest requests are broken at random.
+    Equal matches go to the fewest requests, then to the lowest id; ties for the fewest requests are broken at random.
     """
 
     name = "prefix-cache-threshold"

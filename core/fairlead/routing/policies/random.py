@@ -1,4 +1,6 @@
-"""Random: any instance with equal probability. A baseline: it spreads load evenly, and cache hits are accidental."""
+"""Random: chooses any instance with equal probability. It is a baseline: load is spread evenly, and cache hits are
+accidental.
+"""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.dice import Dice
@@ -10,7 +12,7 @@ from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 
 
 class RandomChoice:
-    """The policy `random`. Fallbacks are the next candidates in order of id, cyclically."""
+    """The policy `random`. Fallbacks are the candidates after the chosen one in order of id, cyclically."""
 
     name = "random"
 

@@ -1,4 +1,4 @@
-"""Round robin: every instance in turn, regardless of cache and load."""
+"""Round robin: chooses each instance in turn, regardless of cache and load."""
 
 from bisect import bisect_right
 
@@ -14,7 +14,7 @@ from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 class RoundRobin:
     """The policy `round-robin`: it goes through the candidates in order of id.
 
-    It remembers the last id chosen, so that instances that come and go do not restart the round.
+    It remembers the id chosen last, so that joining and leaving instances do not restart the round.
     """
 
     name = "round-robin"

@@ -1,5 +1,5 @@
-"""Static prefill and decode pools: prefill on the instance with the fewest pending tokens, decode on the one with the
-fewest context tokens.
+"""Static prefill and decode pools: prefills on the instance with the fewest pending tokens, decodes on the instance
+with the fewest context tokens.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class StaticPdParameters(QueueParameters):
 class StaticPd:
     """The policy `static-pd`.
 
-    Ties between prefill instances go to the fewest tokens in running decodes, then by id; ties between decode instances
-    to the fewest requests, then by id.
+    Ties between prefill instances go to the fewest context tokens in running decodes, then to the lowest id. Ties
+    between decode instances go to the fewest requests, then to the lowest id.
     """
 
     name = "static-pd"
@@ -57,8 +57,9 @@ class StaticPd:
 
 
 def least_kv(request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry, reserve_tokens: int) -> str | None:
-    """Return the decode instance that holds the fewest context tokens among those with room for prompt and reserve, or
-    among all if no instance has room; only instances that can take KV blocks from `prefilled_on`.
+    """Return the decode instance that holds the fewest context tokens, among those that can receive KV blocks from
+    `prefilled_on` and have room for the prompt and `reserve_tokens`. If none has room, the room is ignored. None if no
+    instance remains.
     """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []

@@ -1,4 +1,4 @@
-"""Sticky: a session stays on the instance it was first hashed to, as long as that instance serves."""
+"""Sticky: a session stays on the instance to which it was first hashed, as long as that instance serves."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -24,7 +24,7 @@ from fairlead.tables import RoutingTable
 
 class Sticky:
     """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks, as long as only
-    one conversation has that beginning.
+    one conversation begins with those blocks.
     """
 
     name = "sticky"
@@ -59,16 +59,18 @@ class Sticky:
         )
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """See `BindsBeginnings`."""
+        """See `BindsBeginnings.prefix_session`."""
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`. A session never leaves a home that takes requests."""
+        """See `KeepsHomes.cause_to_leave`. Never called with a home that takes requests, because a session does not
+        leave such a home.
+        """
         assert home.instance is not None
         return MoveCause(trigger=reason_to_leave(home.instance, view, now))
 
     def table_changed(self, table: RoutingTable) -> None:
-        """Rebuild the ring for first assignments."""
+        """Rebuild the hash ring, which places the first request of a session."""
         self._ring = HashRing.of(table.instances)
 
     def _nearest(self, session: str, candidates: Sequence[InstanceLoad]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Accounting: which counters include a request, exactly once, from its submission to its end.
 
-A tracked request is in one stage, which decides the counters of the instance that include its tokens. Every change of
-stage goes through a method here that takes the request out of the old counters and puts it into the new ones. No other
+A tracked request is in one stage. The stage decides which counters of the instance include its tokens. Every change of
+stage is a method in this module that removes the request from the old counters and adds it to the new ones. No other
 code writes the counters of an `InstanceLoad`. A request that prefills on one instance and decodes on another counts on
 both from the time it is queued: on the first for its prefill, on the second as *incoming*. Once its prompt is computed,
 it counts only on the instance where it decodes.
@@ -28,7 +28,7 @@ class Stage(Enum):
     """The stage of an accepted request."""
 
     HELD = "held"
-    """The request is not counted at any instance: no instance accepts requests at the moment."""
+    """The request is not counted at any instance, because no instance accepts requests at the moment."""
     QUEUED = "queued"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -38,31 +38,33 @@ HELD: Final = Stage.HELD
 QUEUED: Final = Stage.QUEUED
 PREFILLING: Final = Stage.PREFILLING
 DECODING: Final = Stage.DECODING
-"""The stages by plain names: Python 3.11 takes three times as long to look up a member of an enum, and each request
-asks for a dozen.
+"""The stages under plain names: Python 3.11 takes three times as long to look up a member of an enum, and each request
+needs a dozen such look-ups.
 """
 
 
 @dataclass(slots=True)
 class Suspicion:
-    """An instance's failure of a request, `seconds` after the request was sent there. `counted`: whether this counts as
-    a failure of the instance.
+    """A failure of a request on an instance, `seconds` after the request was sent there. `counted` says whether it
+    counts as a failure of the instance.
     """
 
     instance: str
     fault: Fault
     seconds: float
     is_probe: bool = False
-    """Whether the request was the probe of the instance's open circuit."""
+    """Whether the request was the probe of the instance's circuit."""
     counted: bool = False
     excused: bool = False
-    """Whether another instance, which serves other requests, failed this one in the same way."""
+    """Whether this failure is excused, because another instance, which serves other requests, failed this request in
+    the same way.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
 class TrackedRequest:
-    """An accepted request. `instance` is "" while held; `miss_tokens` are the uncached tokens that it counts for on
-    that instance.
+    """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
+    counted for it on that instance.
     """
 
     request: RoutingRequest
@@ -72,60 +74,64 @@ class TrackedRequest:
     alternate: str | None = None
     fallbacks: tuple[str, ...] = ()
     session: str | None = None
-    """The session name under which the policy binds it, if the policy keeps homes."""
+    """The session name under which the policy binds the request; None if the policy keeps no homes."""
     holds: tuple[Hold, ...] = ()
-    """The session names that the request uses, until it ends."""
+    """The request's uses of session names, which last until it ends."""
     decision_id: str = ""
     decided_at: float = 0.0
-    """When the request got its present decision."""
+    """When the request got its present decision (Unix seconds)."""
     is_elsewhere: bool = False
-    """Whether another router decided and therefore records the request."""
+    """Whether another router made the request's decision and therefore records the request."""
     is_offered: bool = False
-    """Whether the request counts in the load offered to the pool."""
+    """Whether the request is counted in the load offered to the pool."""
     keeps: KeptFor | None = None
-    """Why the decision is certain to be kept, if that is known before the request ends."""
+    """Why the decision is certain to be kept; None if that is not known before the request ends."""
     moved: bool = False
-    """Whether the request was moved, or its session moved with it."""
+    """Whether the request was moved to another instance, or its session moved with it."""
     attempts: tuple[Attempt, ...] = ()
-    """The instances that have failed the request."""
+    """The failed attempts: which instances have failed the request, and how."""
     continuations: tuple[Continuation, ...] = ()
-    """The continuations of its answer on other instances."""
+    """The continuations of the request's answer on other instances."""
     carried_tokens: int = 0
-    """Tokens of the answer that a new instance must compute again, after the prompt, to continue the answer."""
+    """Number of tokens of the answer so far that a new instance must compute, after the prompt, to continue the
+    answer.
+    """
     resuming_since: float | None = None
-    """When the answer broke off that will continue at `instance`; None once it continues."""
+    """When the answer broke off that will continue at `instance`; None if no continuation is pending."""
     reason: DecisionReason = DecisionReason.FALLBACK
     compared: tuple[CandidateScore, ...] = ()
-    """The candidates that the decision compared; only known if the request asks for them (`scored`)."""
+    """The candidates that the decision compared; empty unless the request asks for them (`scored`)."""
     learn: Callable[[str, float], None] | None = None
     """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
     slow_tokens: TierCounts = NOTHING_SLOW
-    """The hit tokens that the request's instance loads from each tier outside the GPU."""
+    """The cached prompt tokens that the request's instance must load, for each tier outside the GPU."""
     loading_seconds: float = 0.0
-    """Predicted seconds of loading these tokens."""
+    """Predicted seconds to load the tokens in `slow_tokens`."""
     prefill_microseconds: int = 0
-    """Predicted time of load and prefill on that instance, without the wait."""
+    """Predicted time of loading and prefill on the request's instance, without waiting."""
     answer_microseconds: int = 0
-    """Expected share of an instance's time that the answer takes; only known if tenants take turns."""
+    """Expected work of the answer, as time of an instance; 0 unless tenants take turns."""
     continues: bool = False
-    """Whether the request continues a task in progress; only known if the pool sends such turns first."""
+    """Whether the request continues a task in progress; always False unless the pool sends such turns first."""
     kept_as: str | None = None
-    """The session whose context the request extends, if the policy weighs the contexts in caches
+    """The name of the session whose context the request extends; None unless the policy weighs the contexts in caches
     (`knowledge.kept_contexts`).
     """
     late: bool = False
     """Whether the request is queued and would miss its TTFT target even if sent at once."""
     decode: str | None = None
-    """The instance where the request will decode, if `instance` only prefills."""
+    """The instance where the request will decode, if `instance` only prefills; else None."""
     expected: tuple[Source, str] | None = None
-    """The instance expected to hold the request's blocks once they are computed, and the id of that expectation."""
+    """The instance that is assumed to hold the request's blocks once they are computed, and the id of that
+    assumption.
+    """
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` will fetch from `transfer_from`."""
     asked_of: str | None = None
-    """The instance that was asked to hand on KV blocks for the request."""
+    """The instance that was asked to transfer its KV blocks of the prompt to the request's instance."""
     transfer: CacheTransfer | None = None
     """The result of the attempt to transfer KV blocks for the request."""
     waiting_since: float = 0.0
@@ -133,91 +139,95 @@ class TrackedRequest:
     """Seconds during which no instance accepted the request."""
     dispatched_at: float | None = None
     queued_seconds: float | None = None
-    """Time from arrival until it was first sent; time lost at engines that failed is not included."""
+    """Seconds from arrival until the request was first sent. Time lost at engines that failed is not included."""
     by_proxy: bool = False
-    """Whether a proxy passed the request on to its present instance at an unknown time: `dispatched_at` is then when it
+    """Whether a proxy forwarded the request to its present instance at an unknown time; `dispatched_at` is then when it
     was sent to the previous instance.
     """
     prefilled_at: float | None = None
-    """When the prompt was computed for another instance that decodes."""
+    """When a prefill instance had computed the prompt for a separate decode instance; None without one."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running answers
-    were last measured; None unless the request is used for measuring.
+    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when its running
+    answer was last measured; None unless the request is used for measuring.
     """
     tokens_before: int = 1
     """Output tokens that had arrived when `decode_began` was set."""
     answer_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when the request was sent; only if its first token will not
-    be visible.
+    """The instance's totals of decoded and prefilled tokens when the request was sent; None unless its first token
+    cannot be observed.
     """
     generated_tokens: int = 0
-    """Output tokens known to have arrived."""
+    """Number of output tokens that are known to have arrived."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Instances, chosen for the prefill or the decode, that refused the connection or were passed over at the last
     moment.
     """
     suspicions: tuple[Suspicion, ...] = ()
-    """Failures of instances that had received the request. `scheduling.circuits` decides whether the instance or the
-    request was at fault.
+    """Failures of the request on instances that had received it. `scheduling.circuits` decides whether the instance or
+    the request was at fault.
     """
     is_at_fault: bool = False
     """Whether the request failed in the same way on two instances that serve other requests."""
     move: PendingMove | None = None
     """The move of its session that takes effect when the request is sent."""
     left: str = ""
-    """The instance that the request had to leave, until it has a new one."""
+    """The instance that the request had to leave; "" again once another instance is chosen."""
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations that this request carries out; the request's outcome is also theirs."""
+    """Ids of the session migrations that this request carries out; the request's outcome is recorded as their outcome
+    too.
+    """
     reroutes: list[str] = field(default_factory=list)
     """Ids of the request's re-routes."""
 
     @property
     def decodes_on(self) -> str:
-        """The instance where the request decodes: `decode`, or the instance that prefilled it."""
+        """The instance where the request decodes: `decode`, or else the instance that prefills it."""
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
-        """Return whether the prefill ran long enough to have been computed as predicted, rather than found in
-        a cache.
+        """Return whether the prefill ran long enough to have been computed as predicted; a shorter time means that the
+        prompt was found in a cache.
         """
         return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the request would fail on other instances too. A lost engine does not prove that: the engine may have
-        failed for another reason, such as its node.
+        """Whether the request is expected to fail on other instances too. A lost engine is not enough for that, because
+        the engine may have failed for another reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that the instance must compute before it can generate a token: the prompt, and the answer so far."""
+        """Number of tokens that the instance must compute before it can generate a token: the prompt, and the answer so
+        far.
+        """
         return self.request.prompt_tokens + self.carried_tokens
 
     @property
     def work_microseconds(self) -> int:
-        """Microseconds of work that count against the tenant's fair share."""
+        """Work of the request that is counted against the tenant's fair share, in microseconds."""
         return self.prefill_microseconds + self.answer_microseconds
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
-    """Estimate 0 seconds, for callers that only count requests and tokens."""
+    """Return 0 seconds as a prefill estimate, for callers that only count requests and tokens."""
     return 0.0
 
 
 class Accounting:
-    """Counters of all instances of a pool, and the requests from which they are computed.
+    """The counters of all instances of a pool, and the requests from which they are computed.
 
-    `prefill_seconds` estimates a prefill from (prompt tokens, hit tokens).
+    `prefill_seconds` estimates the seconds of a prefill from (prompt tokens, hit tokens).
     """
 
     def __init__(self, prefill_seconds: Callable[[int, int], float] = no_time) -> None:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
         self.changed: set[str] = set()
-        """Instances whose counters changed since the view, which caches them, last emptied this set."""
+        """Instances whose counters changed. The view, which caches counters, empties this set when it reads them."""
         self.prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
         """Predicted microseconds of pending prefills, summed over all instances."""
@@ -225,11 +235,13 @@ class Accounting:
 
     @property
     def wait_seconds(self) -> float:
-        """Predicted time of all pending prefills of the pool, without late requests."""
+        """Predicted seconds of all pending prefills of the pool, without those of late requests."""
         return (self.pending_microseconds - self.late_microseconds) / 1e6
 
     def admit(self, tracked: TrackedRequest) -> None:
-        """Accept a request, counted nowhere yet. Raises ValueError when its id is already in flight."""
+        """Accept a request, which is not counted at any instance yet. Raises ValueError when its id is already in
+        flight.
+        """
         if tracked.request.id in self.requests:
             raise ValueError(f"request {tracked.request.id!r} is already in flight")
         self.requests[tracked.request.id] = tracked
@@ -267,8 +279,8 @@ class Accounting:
             self.loads[tracked.transfer_from].transfers_out += 1
 
     def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Predict a queued request's prefill again from its present hit, and decide again whether the request can be in
-        time.
+        """Predict a queued request's prefill again from its present cache hit, and decide again whether the request can
+        meet its TTFT target.
         """
         assert tracked.stage is QUEUED
         if tracked.late:
@@ -289,33 +301,33 @@ class Accounting:
         self._add_pending(load, 0, tracked.prefill_microseconds - microseconds, now)
 
     def find_late(self, tracked: TrackedRequest) -> None:
-        """Record that a queued request can no longer be in time."""
+        """Mark a queued request as late: it can no longer meet its TTFT target."""
         assert tracked.stage is QUEUED
         if not tracked.late:
             tracked.late = True
             self._count_late(tracked, tracked.prefill_microseconds)
 
     def forget_late(self, tracked: TrackedRequest) -> None:
-        """Decide again whether a late request can be in time."""
+        """Remove the late mark of a request, so that it is decided again whether it can meet its TTFT target."""
         if tracked.late:
             tracked.late = False
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """Record that a request that is not computed yet will decode on another instance than planned."""
+        """Record that a request whose prompt is not computed yet will decode on another instance than planned."""
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
     def transferred(self, tracked: TrackedRequest) -> None:
-        """Record that the KV blocks that the request fetches have arrived (or are no longer fetched)."""
+        """Record that the KV blocks that the request fetches have arrived, or that they are no longer fetched."""
         source = tracked.transfer_from
         if source is not None and tracked.stage is PREFILLING:
             self.loads[source].transfers_out -= 1
         tracked.transfer_from = None
 
     def not_fetched(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Record that the KV blocks for a prefill in progress did not arrive: its instance computes all but
-        `hit_tokens`.
+        """Record that the KV blocks for a prefill in progress did not arrive, so that its instance computes all of the
+        prompt but `hit_tokens`.
         """
         assert tracked.stage is PREFILLING
         load, tokens, microseconds = self.loads[tracked.instance], tracked.miss_tokens, tracked.prefill_microseconds
@@ -345,7 +357,7 @@ class Accounting:
         self.changed.add(decodes_on)
 
     def unplace(self, tracked: TrackedRequest) -> None:
-        """Any stage → HELD: remove the request from every counter, but keep it in flight."""
+        """Any stage → HELD: remove the request from every counter, but keep tracking it."""
         if tracked.stage is HELD:
             return
         if tracked.stage is DECODING:
@@ -373,7 +385,7 @@ class Accounting:
         del self.requests[tracked.request.id]
 
     def in_flight(self, instance: str) -> int:
-        """Number of requests queued for, dispatched to or coming to the instance."""
+        """Return the number of requests that are queued for, dispatched to or incoming at the instance."""
         load = self.loads[instance]
         return load.waiting + load.prefilling + load.decoding + load.incoming
 
@@ -429,8 +441,8 @@ class Accounting:
 
 
 def discrepancies(accounting: Accounting) -> tuple[str, ...]:
-    """Return the instances whose counters differ from a fresh count of the tracked requests, in words; empty when
-    accounting is exact.
+    """Return the instances whose counters differ from a new count of the tracked requests, in words; empty when all
+    counters are right.
     """
     found: list[str] = []
     for instance, load in sorted(accounting.loads.items()):

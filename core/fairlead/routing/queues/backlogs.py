@@ -1,9 +1,10 @@
 """The waiting work of each tenant at each instance, kept as matrices: a row per instance, an entry per tenant that
 waits there.
 
-The matrices give the work beyond a tenant's turn for all instances at once, and a change writes one entry. A tenant's
-waiting work is assumed to be spread evenly over the interval from its present served work to its served work after all
-of it. With 64 instances, 64 requests each and 100 tenants, a query takes about 40 microseconds.
+The matrices give, for all instances at once, the work that is sent after a given point of the tenants' turns; a change
+writes one entry. A tenant's waiting work is assumed to be spread evenly over the interval from its present served work
+to its served work after all waiting work. With 64 instances, 64 requests each and 100 tenants, a query takes about 40
+microseconds.
 """
 
 from dataclasses import dataclass
@@ -20,36 +21,38 @@ ROUNDING = 1e-3
 """Tolerance in microseconds or requests: sums of shares this close to a whole number count as that number."""
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
-"""Indexes of the matrices: a tenant's served work including all that waits, the waiting work, and its weight per
-microsecond. Each exists twice: for the work that can still be in time, and for all work.
+"""Indexes of the matrices: a tenant's served work including all that waits, its waiting work, and its weight per
+microsecond. Each of them exists twice: for the work that can still be in time, and for all work.
 """
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Waiting requests of a tenant: their number, the predicted time of their prefills, and their work."""
+    """A tenant's waiting requests: their number, the predicted time of their prefills, and their work."""
 
     requests: int = 0
     microseconds: int = 0
     work: int = 0
 
     def count(self, tracked: TrackedRequest, times: int) -> None:
-        """Add a request to the figures, or with -1 remove it."""
+        """Add a request to the figures (`times` = 1), or remove it (-1)."""
         self.requests += times
         self.microseconds += times * tracked.prefill_microseconds
         self.work += times * tracked.work_microseconds
 
 
 class Tenant:
-    """A tenant in a queue: its served work and its waiting work. `late` is work that the discipline found unable to
-    meet its target. `entry` is the tenant's index in the row of its instance.
+    """A tenant in a queue: its served work and its waiting work. `late` is the waiting work that can no longer meet its
+    target. `entry` is the tenant's index in the row of its instance.
     """
 
     __slots__ = ("able", "able_end", "end", "entry", "late", "served")
 
     def __init__(self, served: int) -> None:
         self.served = self.able_end = self.end = served
-        """The tenant's served work: at present; after all work that can be in time; and after all work."""
+        """The tenant's served work: at present; after all waiting work that can be in time; and after all waiting
+        work.
+        """
         self.able = Waiting()
         self.late = Waiting()
         self.entry = 0
@@ -60,7 +63,7 @@ class Tenant:
         return self.able.requests + self.late.requests > 0
 
     def figures(self) -> tuple[float, ...]:
-        """Return the tenant's entries in the matrices, by its present state."""
+        """Return the tenant's values for the matrices, from its present state."""
         able, late = self.able, self.late
         work = able.work + late.work
         self.able_end, self.end = self.served + able.work, self.served + work
@@ -76,16 +79,16 @@ class Tenant:
 
 
 class Backlogs:
-    """The tenants of many queues, one row per queue. All figures are microseconds, except counts of requests."""
+    """The tenants of many queues, one row per queue. All values are microseconds, except numbers of requests."""
 
     def __init__(self) -> None:
         self._figures = np.zeros((7, FIRST_ROWS, FIRST_ENTRIES))
         self._tenants: list[list[Tenant]] = []
         self._free: list[int] = []
-        """Rows that were returned and are free."""
+        """Indexes of rows that are not in use."""
 
     def take_row(self) -> int:
-        """Return a free row without waiting tenants. One spare row always exists, for queries about no instance."""
+        """Return the index of an unused row. One spare row always exists, for queries about no instance."""
         if self._free:
             return self._free.pop()
         self._tenants.append([])
@@ -94,13 +97,13 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Return a row to the free rows: no request waits there, and none will."""
+        """Return a row to the unused ones: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
 
     def add(self, row: int, tenant: Tenant) -> None:
-        """Add a tenant that begins to wait; call `change` for its figures."""
+        """Add a tenant that begins to wait. Call `change` to set its values."""
         row_tenants = self._tenants[row]
         tenant.entry = len(row_tenants)
         row_tenants.append(tenant)
@@ -108,11 +111,11 @@ class Backlogs:
             self._grow(2)
 
     def change(self, row: int, tenant: Tenant) -> None:
-        """Update a tenant whose waiting or served work has changed."""
+        """Write the values of a tenant whose waiting or served work has changed."""
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:
-        """Remove a tenant without waiting requests. The last tenant of its row takes its index."""
+        """Remove a tenant without waiting requests. The last tenant of the row gets its index."""
         row_tenants, entry = self._tenants[row], tenant.entry
         last = row_tenants.pop()
         if last is not tenant:
@@ -122,19 +125,23 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Return each row's work that can be in time and lies beyond the row's point, for the rows from `first` on."""
+        """Return, for each row from `first` on, the work that can be in time and would be sent after the row's point of
+        served work.
+        """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Return the same as `able_beyond`, for all waiting work, late or not."""
+        """Return, for each row from `first` on, all waiting work, late or not, that would be sent after the row's point
+        of served work.
+        """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def requests_beyond(self, point: float, row: int) -> int:
-        """Number of requests of a row that lie beyond the point."""
+        """Return the number of requests of a row that would be sent after the point of served work."""
         ends, works, _, rates = self._figures[_END:, row, : len(self._tenants[row])]
         return int(float((np.minimum(np.maximum(ends - point, 0.0), works) * rates).sum()) + ROUNDING)
 
@@ -152,6 +159,6 @@ def _beyond(ends: FloatVector, works: FloatVector, points: FloatVector) -> Float
 
 
 def _whole(shares: FloatVector) -> FloatVector:
-    """Sums per row, rounded to whole microseconds."""
+    """Return the sum of each row, rounded to whole microseconds."""
     found: FloatVector = np.floor(np.add.reduce(shares, axis=1) + ROUNDING)
     return found

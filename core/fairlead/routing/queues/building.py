@@ -1,4 +1,4 @@
-"""Builds the queue of an instance by its pool's discipline, and shows queues to policies."""
+"""Builds the queue of an instance according to its pool's discipline, and presents queues to policies."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from fairlead.tables import RoutingTable
 
 
 class QueuesInOrder(Mapping[str, Sequence[QueuedRequest]]):
-    """The queues of some instances as a policy sees them: in the order in which they would be sent if no request
-    arrived. Each queue is sorted when first read.
+    """The queues of some instances for a policy: each in the order in which its requests would be sent if no further
+    request arrived. A queue is sorted when it is first read.
     """
 
     def __init__(self, queues: Mapping[str, Queue], now: float) -> None:
@@ -44,8 +44,8 @@ def build_queue(
     classes: PriorityClasses,
     tenants: Tenants | None = None,
 ) -> Queue:
-    """Return an empty queue for the instance of `load`; the rules are for the `deadline` discipline. With `tenants`,
-    the tenants of a priority class take turns.
+    """Return an empty queue for the instance of `load`. `rules` are for the discipline `deadline`. With `tenants`, the
+    tenants of a priority class take turns.
     """
     if not classes.are_declared:
         return _of_discipline(parameters, table, load, rules, _turns(tenants, load, 0))

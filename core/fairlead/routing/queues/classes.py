@@ -5,8 +5,8 @@ is held back for the instance's decodes or is already late. So a lower class get
 leave, and in an overloaded pool that may be no time; its requests then wait until the queue's time limit and are
 refused. In the `deadline` discipline late requests wait for spare time; the time of lower classes counts as spare.
 
-Its danger is the accounting of overtaken requests: policies and early rejection predict by it, so a request that stays
-counted makes its instance look free (`discrepancies` in the tests counts again).
+Its danger is the count of overtaken requests, which policies and early rejection use for predictions: a request that
+stays counted makes its instance look free (`discrepancies` in the tests counts again).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY, Queue
 
 Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""A function that makes an empty queue for a rank, given whether requests of lower priority wait, and the callback for
-late requests.
+"""A function that makes the empty queue of one rank. It gets the rank, a function that returns whether requests of
+lower priority wait, and a callback for late requests.
 """
 
 
 @dataclass(slots=True)
 class _Band:
-    """The requests of one priority: their queue, their number and their total time."""
+    """The waiting requests of one priority: their queue, their number and their total predicted time."""
 
     queue: Queue
     requests: int = 0
@@ -35,8 +35,8 @@ class _Band:
 
 
 class ClassQueues:
-    """The requests that wait for one instance, by priority. Taking a request costs as much as from a queue of the
-    highest class alone.
+    """The requests that wait for one instance, by priority. Taking a request costs as much as from a single queue of
+    the highest class.
     """
 
     def __init__(self, classes: PriorityClasses, build: Build) -> None:
@@ -61,47 +61,47 @@ class ClassQueues:
         band.queue.add(tracked)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out, wherever it is; unknown ids are ignored."""
+        """Remove the request with this id, whichever priority it has; unknown ids are ignored."""
         found = self._waiting.get(request_id)
         if found is not None:
             self._bands[found[0]].queue.remove(request_id)
             self._left(request_id)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out and return the requests that can no longer meet the TTFT target, if the discipline distinguishes
-        them.
+        """Mark and return the requests that can no longer meet the TTFT target, if the discipline distinguishes such
+        requests.
         """
         return [tracked for band in tuple(self._bands.values()) for tracked in band.queue.find_late(now)]
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request that the highest priority sends next; None if it must not send now."""
+        """Remove and return the next request of the highest priority that waits; None if it must not be sent now."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, but without requests that are already late."""
+        """Remove and return the next request like `take`, but never a request that is already late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request that the highest priority sends to an idle instance."""
+        """Remove and return the next request of the highest priority that waits, for an instance that is idle."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_any(now))
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order in which they would be sent if no more arrived."""
+        """Return the requests in about the order in which they would be sent if no more arrived."""
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return the waiting requests that this request overtakes: all of lower priority, and those of its own priority
-        that the discipline selects.
+        """Return the waiting requests that this request would overtake: all of lower priority, and those of its own
+        priority that its queue's discipline would send later.
         """
         lower = self.lower_than(request)
         own = self._bands.get(self._classes.rank(request.priority_class))
         return lower if own is None else Overtaken(*map(add, lower, own.queue.overtaken_by(request)))
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """The waiting requests of lower priority than this request."""
+        """Return the waiting requests of lower priority than this request."""
         rank = self._classes.rank(request.priority_class)
         requests, microseconds, late_microseconds = NOBODY
         for other, band in self._bands.items():

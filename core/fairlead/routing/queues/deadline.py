@@ -1,5 +1,5 @@
-"""The `deadline` discipline of a queue: it sends as many requests in time as possible, and the rest without delaying
-them.
+"""The `deadline` discipline of a queue: it sends as many requests as possible in time to meet the TTFT target, and the
+rest without delaying those.
 
              add
               │
@@ -22,24 +22,25 @@ Between two prefills the engine rests from prefilling for as long as the running
 (`contracts.rests`). A short prefill may start before its rest, which is then owed: so short prefills are sent together,
 and their rests are taken together. While the pool has time for all prefills and decodes, no request becomes late
 because of a rest: a rest leaves a quarter of the target for the requests after it. For example, with a target of 2 s a
-prefill of 0.8 s starts at most 0.6 s after its request arrived. In an overloaded pool, and where more answers are seen
-to miss TPOT than first tokens are late (`late_requests`), rests are kept, because a prefill in place of a rest makes
-more answers miss their TPOT than it brings first tokens in time.
+prefill of 0.8 s starts at most 0.6 s after its request arrived. Rests are kept in an overloaded pool, and where the
+share of answers that miss TPOT is larger than the share of late first tokens (`late_requests`): there, a prefill in
+place of a rest makes more answers miss their TPOT than it brings first tokens in time.
 
-If tenants share the pool fairly (`turns`), the tenants that are behind are planned first: of the time until the last
-deadline each tenant may have as much as brings all tenants equally far, and requests planned within that share stay
-planned when the remaining requests are planned around them. Their rests give way to deadlines even in a full pool,
-because other tenants filled it. So a tenant that sends much gets the time that other tenants leave, and all of that
-time. A late request is sent, at any load, once all tenants with requests that can be in time have had as much as its
-tenant would have had with it and its credit; so no request waits forever.
+If tenants share the pool fairly (`turns`), the tenants that are behind are planned first. Each tenant may have as much
+of the time until the last deadline as makes the served work of all tenants equal, and requests planned within that
+share stay planned when the remaining requests are planned around them. Their rests give way to deadlines even in a full
+pool, because other tenants filled it. So a tenant that sends much gets the time that other tenants leave, and all of
+that time. A late request is sent, at any load, once all tenants with requests that can be in time have been served as
+much as its tenant would have been with this request and its credit; so no request waits forever.
 
-Turns that continue a task in progress (`TrackedRequest.continues`) are left out only after all first turns are. Once
-late, they go before first turns, and before everything else once they have waited for about the target, even while
-decodes are owed a rest: if such a turn were refused by its time limit, its whole task would be lost. First turns get
-`new_task_share` of the time that this takes. If several tenants wait, their turns decide instead of these rules.
+Turns that continue a task in progress (`TrackedRequest.continues`) are left out of the plan only after all first turns
+are. Once late, they are sent before first turns, and before everything else once they have waited for about the target,
+even while decodes are owed a rest: if such a turn were refused by its time limit, its whole task would be lost. First
+turns get `new_task_share` of the time that this takes. While requests of several tenants wait, the tenants' turns
+decide instead of these rules.
 
-The danger is in the estimates: if they are too short, time is spent on requests that come too late after all. They are
-scaled by the pace seen on the instance.
+The danger is in the estimates: if they are too short, time is spent on requests that are late after all. Estimates are
+scaled by the pace observed on the instance.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,17 +62,21 @@ STEP_SECONDS = 0.05
 """Seconds added to every predicted prefill, because it begins only when the engine's present decode step ends."""
 SHORT_SECONDS = 0.15
 """Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start
-until the rests owed add up to the rest of one prefill of this length: rests taken separately would leave gaps between
+until the owed rests add up to the rest of one prefill of this length: rests taken separately would leave gaps between
 short prefills.
 """
 MARGIN = 0.02
-"""Share of the target kept as a margin."""
+"""Share of the TTFT target that is kept as a margin."""
 PATIENCE = 0.9
-"""Share of the target after which a waiting late turn of a task in progress goes before everything else."""
+"""Share of the TTFT target after which a late turn of a task in progress that still waits is sent before everything
+else.
+"""
 
 
 RESERVE = 0.25
-"""Share of the TTFT target that rests must leave free: the next request may arrive before the present one is done."""
+"""Share of the TTFT target that rests must leave free, because the next request may arrive before the present prefill
+is done.
+"""
 
 NEXT_LOOK_SECONDS = 0.05
 """Maximum seconds until a queue is examined again."""
@@ -79,12 +84,12 @@ NEXT_LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """Facts about its pool that a queue needs.
+    """What a queue needs to know about its pool.
 
-    While `late_may_go` is true, late requests get any free time; they always get the `late_share` (0-1) of all time.
-    `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
-    decodes need; while the pool `has_time` for prefills and decodes, rests give way to deadlines. `speed` is the
-    prefill speed in tokens per second.
+    While `late_may_go` is true, late requests get any free time; they always get the share `late_share` (0-1) of all
+    time. `found_late` is called for each request found to be late. `decode_share` is the share of an instance's time
+    that its decodes need. While the pool `has_time` for all prefills and decodes, rests give way to deadlines. `speed`
+    is the prefill speed in tokens per second.
     """
 
     late_share: float
@@ -98,10 +103,10 @@ class DeadlineRules:
 
 
 class DeadlineQueue:
-    """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as one
-    tenant's.
+    """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as those of
+    one tenant.
 
-    Taking is O(n log n) in the requests that are not late.
+    Taking a request is O(n log n) in the number of requests that are not late.
     """
 
     def __init__(self, load: InstanceLoad, target_seconds: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
@@ -110,22 +115,22 @@ class DeadlineQueue:
         self._rules = rules
         self._turns = turns
         self._able: dict[str, TrackedRequest] = {}
-        """Requests that can still be in time."""
+        """The requests that can still meet the TTFT target, by id."""
         self._late = LateByLength()
         self._first_late: TrackedRequest | None = None
-        """The late request to send next; cached until something changes."""
+        """The late request to send next; cached until the queue changes."""
         self._earned = 0.0
         """Seconds that late requests may take from requests that can be in time."""
         self._owed_beginnings = 0.0
-        """Seconds that first turns may take from late turns of tasks in progress."""
+        """Seconds that first turns of tasks may take from late turns of tasks in progress."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
-        """Heap of (time at which the request becomes late at the pace when it was added, place, request), for the
-        requests in `_able` and some that have left.
+        """Heap of (time at which the request becomes late, by the pace when it was added; arrival number; request), for
+        the requests in `_able` and some that have left the queue.
         """
         self._added = 0
         self._pace_then = load.prefill_pace
         self._nothing_until = -inf
-        """No planned request may be sent before this time, unless another request arrives."""
+        """Time before which no planned request may be sent, unless another request arrives."""
 
     def __len__(self) -> int:
         return len(self._late.requests) + len(self._able)
@@ -134,7 +139,7 @@ class DeadlineQueue:
         return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Put a request into the queue; whether it is late is decided when the queue is next examined."""
+        """Put a request into the queue; whether it is late is determined when the queue is next examined."""
         self._able[tracked.request.id] = tracked
         if self._turns is not None:
             self._turns.waits(tracked)
@@ -143,7 +148,7 @@ class DeadlineQueue:
         heappush(self._latest_starts, (self._latest_start(tracked), self._added, tracked))
 
     def remove(self, request_id: str) -> None:
-        """Take a request out, wherever it is; unknown ids are ignored."""
+        """Remove the request with this id, late or not; unknown ids are ignored."""
         late = self._late.pop(request_id)
         self._first_late = None
         tracked = self._able.pop(request_id, None) if late is None else late
@@ -152,9 +157,10 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out and return the requests that would miss the target even if they were sent at once.
+        """Mark and return the requests that would miss the TTFT target even if they were sent at once.
 
-        Costs nothing until the first request can be late, and then O(log n) for each, unless the pace has changed.
+        Costs nothing until the first request can be late, and then O(log n) for each late request, unless the pace has
+        changed.
         """
         starts, pace = self._latest_starts, self._load.prefill_pace
         if pace <= self._pace_then and not (starts and now > starts[0][0]):
@@ -180,7 +186,7 @@ class DeadlineQueue:
         return found
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None if no request should go now."""
+        """Remove and return the request to send next; None if no request should be sent now."""
         self.find_late(now)
         if now < self._nothing_until:
             return None
@@ -204,8 +210,8 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def _take_alone(self, now: float) -> TrackedRequest | None:
-        """Remove and return the only request, if it can be sent at once and in time, as in any pool that is not
-        overloaded; else return None and change nothing.
+        """Remove and return the queue's only request, if it can be sent at once and meet the target, as in any pool
+        that is not overloaded; otherwise return None and change nothing.
         """
         (tracked,) = self._able.values()
         load = self._load
@@ -222,11 +228,13 @@ class DeadlineQueue:
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether the empty queue can be reused: tenants' turns end with their queue."""
+        """Whether this queue object can be reused once it is empty; not if tenants take turns, because their turns end
+        with the queue.
+        """
         return self._turns is None
 
     def begin_again(self) -> None:
-        """Reset the empty queue to that of a new one."""
+        """Reset the empty queue to the state of a new one."""
         if self._earned or self._late.has_had_any:
             self._earned = self._owed_beginnings = 0.0
             self._late, self._first_late = LateByLength(), None
@@ -235,16 +243,16 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, but only a request that can still be in time and may be sent right behind the prefills in
-        flight.
+        """Remove and return the next request like `take`, but only one that can still be in time and may be sent right
+        behind the prefills in flight.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send to an idle instance where `take` returns None: no decode needs a rest
-        there, and lateness is only an estimate.
+        """Remove and return a request for an idle instance, when `take` has returned None: no decode needs a rest
+        there, and that requests are late is only an estimate.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
@@ -255,24 +263,24 @@ class DeadlineQueue:
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """Return the requests in about the order in which they would be sent if no more arrived: planned requests by
-        deadline, then those left out, then late requests.
+        deadline, then requests left out of the plan, then late requests.
         """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return no requests: all requests have the same priority."""
+        """Return an empty result: all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return the waiting work of other tenants that goes behind the request by fair share. Requests of one tenant
-        may be sent in any order.
+        """Return the waiting work of other tenants that would be sent after the request by fair share. Requests of the
+        same tenant are not counted, because they may be sent in any order.
         """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
-        """Return the shortest late request or, if tenants take turns, the shortest of the tenant that has been served
-        least.
+        """Return the shortest late request or, if tenants take turns, the shortest of the tenant with the least served
+        work.
         """
         if self._first_late is None and self._late.requests:
             turns = self._turns
@@ -280,8 +288,8 @@ class DeadlineQueue:
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """Return the late turn of a task in progress if it goes before all planned requests, or a first turn that is
-        owed its share of the time; None if neither goes now.
+        """Return the late turn of a task in progress if it is to be sent before all planned requests, or a first turn
+        that is owed its share of the time; None if neither is to be sent now.
         """
         if self._turns is not None and self._turns.are_shared:
             return None
@@ -298,7 +306,9 @@ class DeadlineQueue:
         return late
 
     def _first_beginning(self, planned: Sequence[Planned]) -> TrackedRequest | None:
-        """Return the shortest first turn of a task among the planned requests, or else among all requests."""
+        """Return the shortest first turn of a task among the planned requests or, if there is none, among all
+        requests.
+        """
         able = [one.tracked for one in planned if not one.tracked.continues]
         waiting = able or [one for one in (*self._able.values(), *self._late.requests.values()) if not one.continues]
         return min(waiting, key=shortness, default=None)
@@ -324,7 +334,9 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """Return when a prefill of this length may start so that the running decodes stay within their target."""
+        """Return when a prefill of this many seconds may start so that the running decodes stay within their TPOT
+        target.
+        """
         rest = self._rest_seconds(seconds)
         if not rest:
             return -inf
@@ -336,14 +348,14 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """Return the seconds of rest that a prefill of this length needs, without the step in progress, in which other
-        requests decode.
+        """Return the seconds of rest that a prefill of this many seconds needs. The engine's step in progress is not
+        counted, because requests decode in it.
         """
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
-        """Return the largest set of requests that can all be in time, in order of deadline, and the requests left out.
-        If tenants take turns, each tenant's fair part is planned first.
+        """Return two lists: the largest set of requests that can all be in time, in order of deadline, and the requests
+        left out. If tenants take turns, each tenant's fair part is planned first.
         """
         if not self._able:
             return [], []
@@ -363,7 +375,7 @@ class DeadlineQueue:
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
-        """Remove the request from the queue, to be sent at once; from now on its rest is owed."""
+        """Remove the request from the queue to be sent at once, and record that its rest is owed."""
         self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)
@@ -377,14 +389,14 @@ class DeadlineQueue:
         return tracked
 
     def _ahead_seconds(self, now: float) -> float:
-        """Remaining seconds of the prefills in flight."""
+        """Return the remaining seconds of the prefills in flight."""
         return max(0.0, self._load.dispatched_prefill_tokens / self._rules.speed() - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:
         return tracked.request.arrived_at + self._target
 
     def _latest_start(self, tracked: TrackedRequest) -> float:
-        """Return when the request becomes late, at the present pace."""
+        """Return the time at which the request becomes late, by the present pace."""
         return self._due(tracked) - _seconds(tracked, self._pace_then)
 
     def _seconds(self, tracked: TrackedRequest) -> float:
@@ -393,29 +405,32 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""Weight of a prefill of usual length: in the instance's present pace, and in its lasting pace."""
+"""Weight of a prefill of usual length: `PACE_WEIGHT` in the instance's present pace, `LASTING_PACE_WEIGHT` in its
+lasting pace.
+"""
 FASTEST, SLOWEST = 0.001, 1000.0
-"""The least and the largest pace."""
+"""The smallest and the largest possible pace."""
 MOST_TIMES = 4.0
-"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. So one outlier has little
-effect, while many similar prefills still bring the pace to any factor: to ten within nine.
+"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. One outlier then has little
+effect, while many similar prefills still bring the pace to any value: to ten within nine prefills.
 """
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""The weight of a prefill slower than predicted relative to a faster prefill, if several routers send to the
-instance.
+"""If several routers send to the instance: weight of a prefill that is slower than predicted, relative to one that is
+faster.
 """
 
 
 def next_pace(
     pace: float, usual_seconds: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT, rising: float = 1.0
 ) -> tuple[float, float]:
-    """Return the smoothed pace and the usual length of a prefill (s), after a prefill that took `seconds`.
+    """Return the smoothed pace and the usual length of a prefill in seconds, updated with a prefill that took
+    `seconds`.
 
     A prefill counts in proportion to its length, because a large part of a short prefill is the wait for the engine's
-    step. A prefill of usual length has this weight, times `rising` if it took longer than the pace predicts; it counts
-    as at most four times as long as the pace predicts, and as at most ten minutes.
+    step. A prefill of usual length has the weight `weight`, times `rising` if it took longer than the pace predicts. It
+    counts as at most four times as long as the pace predicts, and as at most ten minutes.
     """
     expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

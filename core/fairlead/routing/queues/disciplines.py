@@ -1,9 +1,9 @@
 """Late binding: the requests that wait in the router for one instance, and the order in which they are sent.
 
-A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends by arrival in
-the queue. `longest_hit` sends the request with the most cached tokens first, but requests that waited longer than the
-age bound go before all others, oldest first. `slack` sends the request that must start soonest to meet the TTFT target
-first; requests that can no longer meet the target go last, oldest first.
+A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends in order of
+arrival in the queue. `longest_hit` sends the request with the most cached tokens first; but requests that have waited
+longer than the age bound are sent before all others, oldest first. `slack` sends first the request that must start
+soonest to meet the TTFT target; requests that can no longer meet it are sent last, oldest first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,18 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""Number of entries of departed requests at which a heap is rebuilt, in addition to as many as there are requests."""
+"""A heap is rebuilt when its entries of requests that have left exceed the number of waiting requests plus this
+number.
+"""
 
 Standing = tuple[int, float, int]
-"""The sort key of a queue's first request among all queues' first requests, lowest first: whether its rank counts, the
-rank, the arrival.
+"""A sort key, lowest first, to compare the first requests of several queues: whether the rank is ignored or used, the
+rank, the arrival number.
 """
 
 
 class InstanceQueue:
-    """Queued requests of one instance. Adding and taking are O(log n); removing by id is O(1).
+    """The queued requests of one instance. Adding and taking are O(log n); removing by id is O(1).
 
     Several queues of an instance share one counter of arrival numbers (`places`).
     """
@@ -37,13 +39,13 @@ class InstanceQueue:
         self._age_bound = age_bound_seconds
         self._target = ttft_target_seconds
         self._entries: dict[str, tuple[int, TrackedRequest]] = {}
-        """Arrival number and request by the request's id, oldest first."""
+        """Request id → arrival number and request, oldest first."""
         self._heap: list[tuple[float, int, str]] = []
         self._late: list[tuple[int, str]] = []
-        """Heap of the requests that `slack` found too late to meet the target."""
+        """Heap of the requests that, under `slack`, can no longer meet the TTFT target."""
         self._places = count(1) if places is None else places
         self.can_begin_again = places is None
-        """Whether the empty queue can be reused; `begin_again` has nothing to reset."""
+        """Whether this queue object can be reused once it is empty; `begin_again` then has nothing to reset."""
 
     def begin_again(self) -> None: ...
 
@@ -67,7 +69,7 @@ class InstanceQueue:
                 heapify(self._late)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out, wherever it is; unknown ids are ignored."""
+        """Remove the request with this id; unknown ids are ignored."""
         self._entries.pop(request_id, None)
         if not self._entries:
             self._heap.clear()
@@ -82,7 +84,9 @@ class InstanceQueue:
         return tracked
 
     def first(self, now: float) -> tuple[Standing, TrackedRequest]:
-        """Return the request to send next (the queue must not be empty), with its sort key among other queues."""
+        """Return the sort key and the request to send next; the key compares it with the first requests of other
+        queues. The queue must not be empty.
+        """
         place, oldest = next(iter(self._entries.values()))
         if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
             return (0, 0.0, place), oldest
@@ -104,19 +108,19 @@ class InstanceQueue:
             heappop(self._late)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Returns nothing, because these disciplines send late requests too."""
+        """Return an empty sequence, because these disciplines treat late requests like any others."""
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Same as `take`: this discipline has no deadlines."""
+        """Remove and return the next request like `take`: this discipline has no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Same as `take`: this discipline holds nothing back."""
+        """Remove and return the next request like `take`: this discipline holds nothing back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in the order in which they would be sent if no more arrived and time stood still."""
+        """Return the requests in the order in which they would be sent if all were sent now."""
         if self._discipline == "fifo":
             return [tracked for _, tracked in self._entries.values()]
         waiting = list(self._entries.values())
@@ -136,19 +140,23 @@ class InstanceQueue:
         return [tracked for _, tracked in (*first, *rest)]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return no requests: all requests have the same priority."""
+        """Return an empty result: all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return no requests: within one class, requests may be sent in any order."""
+        """Return an empty result: requests of one priority may be sent in any order."""
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:
-        """Return whether the request still waits under that arrival number: it may have left and come back."""
+        """Return whether the request still waits under this arrival number: it may have left the queue and come back
+        under another one.
+        """
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:
-        """The key of the heap, lowest first: cached tokens, or the latest time to start prefilling."""
+        """Return the request's key in the heap, lowest first: the negated number of cached tokens, or the latest time
+        to start its prefill.
+        """
         if self._discipline == "longest_hit":
             return -tracked.hit_tokens
         return tracked.request.arrived_at + self._target - tracked.prefill_microseconds / 1e6

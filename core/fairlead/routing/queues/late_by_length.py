@@ -9,8 +9,8 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
-    """Return the sort key by which the shortest request comes first; among equals, the first to arrive. Turns of tasks
-    in progress come before all others, the oldest first, so that none of them waits until it is refused.
+    """Return a sort key by which the shortest request comes first; among equals, the first to arrive. Turns of tasks in
+    progress come before all others, the oldest of them first, so that none of them waits until it is refused.
     """
     if tracked.continues:
         return (False, tracked.request.arrived_at, 0.0)
@@ -18,13 +18,13 @@ def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
 
 
 class LateByLength:
-    """Late requests. Adding one and finding a tenant's shortest are O(log n), removing one is O(1)."""
+    """The late requests of a queue. Adding one and finding a tenant's shortest are O(log n); removing one is O(1)."""
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
         """The late requests, keyed by id. Read only."""
         self._heaps: dict[str, list[tuple[bool, float, float, str]]] = {}
-        """Each tenant's heap of requests; it may still contain requests that left."""
+        """Each tenant's heap of late requests; it may still contain requests that have left."""
         self._entries = 0
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class LateByLength:
 
     @property
     def has_had_any(self) -> bool:
-        """Whether heaps of earlier late requests are left."""
+        """Whether the heaps still hold entries, possibly of requests that have left."""
         return bool(self._heaps)
 
     def add(self, tracked: TrackedRequest) -> None:
@@ -47,18 +47,18 @@ class LateByLength:
         self._entries += 1
 
     def pop(self, request_id: str) -> TrackedRequest | None:
-        """Remove and return a request; None if it is not among the late requests."""
+        """Remove and return the late request with this id; None if it is not among the late requests."""
         return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
-        """Return the shortest late request, of all tenants or only of these."""
+        """Return the shortest late request of these tenants (None = all tenants); None if there is none."""
         if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]
         return found[0] if len(found) == 1 else min(found, key=shortness, default=None)
 
     def by_length(self) -> list[TrackedRequest]:
-        """All late requests, the shortest first."""
+        """Return all late requests, the shortest first."""
         return sorted(self.requests.values(), key=shortness)
 
     def _shortest_of(self, tenant: str) -> TrackedRequest | None:

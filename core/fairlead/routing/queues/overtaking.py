@@ -1,4 +1,4 @@
-"""The waiting requests that would be sent after a given request, at one instance or at many at once."""
+"""The waiting requests that would be sent after a given request, at one instance or at many instances in one query."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +11,8 @@ from fairlead.routing.queues.turns import Tenants
 
 
 class OvertakenInQueues:
-    """An `Overtaking` for a request whose priority has this rank. With `tenants`, tenants of one priority take turns;
-    `lower` says whether requests of lower priority may wait.
+    """An `Overtaking` query for a request whose priority has this rank. With `tenants`, tenants of one priority take
+    turns; `lower` says whether requests of lower priority may wait.
     """
 
     def __init__(self, request: RoutingRequest, queues: Mapping[str, Queue], tenants: Tenants | None, rank: int, *, lower: bool) -> None:

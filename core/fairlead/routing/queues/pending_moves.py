@@ -1,17 +1,17 @@
-"""Moves of sessions: the reasons for them, and decided moves that have not been made yet."""
+"""Moves of sessions: the reason for a move, and moves that are decided but not made yet."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value
 
 Ttfts = tuple[float | None, float]
-"""Predicted TTFTs in seconds: for staying (None if unpredictable) and for moving."""
+"""Predicted TTFTs in seconds: if the session stays (None if unpredictable), and if it moves."""
 
 
 @value
 class Departure:
-    """The reason for which a session leaves its home, and what was predicted and compared for the move.
+    """The reason why a session leaves its home, and what was predicted and compared for the move.
 
-    `hits` are the prompt tokens that its home and the other instance were assumed to hold. If `ttfts` and `hits` are
+    `hits` are the prompt tokens that the home and the new instance were assumed to hold. If `ttfts` and `hits` are
     None, the view supplies them when the move is recorded.
     """
 

@@ -1,8 +1,9 @@
-"""Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which goes first.
+"""Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which is sent
+first.
 
 Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever a request would be
-late, which leaves out as few as possible. Sidney's extension keeps certain requests in any case (Operations Research
-23, 1975).
+late; this leaves out as few requests as possible. Sidney's extension keeps certain requests in any case (Operations
+Research 23, 1975).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +16,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 @dataclass(slots=True)
 class Planned:
-    """A waiting request: the deadline of its prefill, its duration, and its place in order of arrival."""
+    """A waiting request: the deadline and the duration of its prefill, and its index in order of arrival."""
 
     due: float
     seconds: float
@@ -24,9 +25,9 @@ class Planned:
 
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
-    """Return the places of requests that must be late so that all others are in time if the first of them begins at
-    `at`. Requests are in order of deadline. The requests at the places `kept` are never left out; each of them must be
-    able to be in time alone.
+    """Return the indexes of requests that must be left out so that all others are in time if the first prefill begins
+    at `at`. Requests are in order of deadline. The requests with the indexes `kept` are never left out; each of them
+    must be able to be in time alone.
     """
     first_out: list[tuple[bool, float, int]] = []
     out: set[int] = set()
@@ -44,7 +45,7 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
 
 
 def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
-    """Return, for each tenant, the shortest requests that fit its budget of work, in order of deadline."""
+    """Return each tenant's shortest requests whose total work fits the tenant's budget, in order of deadline."""
     left = dict(budgets)
     chosen: set[int] = set()
     for one in sorted(requests, key=lambda one: (not one.tracked.continues, one.seconds, one.place)):
@@ -56,7 +57,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
 
 
 def slack(planned: Sequence[Planned], at: float) -> float:
-    """Return the seconds that all planned requests can wait and still be in time."""
+    """Return the number of seconds for which all planned requests could wait and still be in time."""
     least = inf
     for one in planned:
         at += one.seconds
@@ -65,8 +66,8 @@ def slack(planned: Sequence[Planned], at: float) -> float:
 
 
 def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
-    """Return the shortest request that leaves all others in time if it goes first; at least the request with the first
-    deadline does.
+    """Return the shortest request that can be sent first without making another one late. At least the request with the
+    earliest deadline can.
     """
     best = planned[0]
     room = inf
@@ -79,8 +80,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Return the level of served work that results if this much work is given to the least served tenants first;
-    `tenants` are in order of served work.
+    """Distribute `work` to the tenants, the least served first, so that their served work becomes equal. Return the
+    served work that those tenants then have. `tenants` are in order of served work.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -18,29 +18,29 @@ class Queue(Protocol):
         """Put a request into the queue."""
 
     def remove(self, request_id: str) -> None:
-        """Take a request out, wherever it is; unknown ids are ignored."""
+        """Remove the request with this id; unknown ids are ignored."""
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out and return the requests that can no longer meet the TTFT target, if the discipline distinguishes
-        them.
+        """Mark and return the requests that can no longer meet the TTFT target, if the discipline distinguishes such
+        requests.
         """
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None if no request should go now."""
+        """Remove and return the request to send next; None if no request should be sent now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, without requests that are already late."""
+        """Remove and return the next request like `take`, but never a request that is already late."""
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request that an idle instance should compute; None only if no request waits."""
+        """Remove and return a request for an idle instance; None only if no request waits."""
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order in which they would be sent if no more arrived."""
+        """Return the requests in about the order in which they would be sent if no more arrived."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return the part of `overtaken_by` that has lower priority."""
+        """Return those requests of `overtaken_by` that have a lower priority than this request."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return the requests waiting here that would be sent after this request if it arrived now, as far as the
-        discipline determines that.
+        """Return the requests waiting in this queue that would be sent after this request if it arrived now, as far as
+        the discipline determines that.
         """

@@ -1,8 +1,9 @@
 """Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, with requests taken in turn.
 
-The least served tenant goes next; between equal tenants the discipline decides, as if there were one queue. So the
-served work of tenants that always have requests waiting never differs by more than the largest request. The `deadline`
-discipline plans requests of all tenants together and takes turns in its plan (`deadline.DeadlineQueue`).
+The next request is one of the tenant with the least served work; between tenants with equal work the discipline
+decides, as if there were one queue. So the served work of tenants that always have requests waiting never differs by
+more than the largest request. The `deadline` discipline plans requests of all tenants together and takes turns in its
+plan (`deadline.DeadlineQueue`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,9 @@ from fairlead.routing.queues.turns import Turns
 
 
 class TenantQueues:
-    """The requests that wait for one instance, by tenant. Taking is linear in the number of waiting tenants."""
+    """The requests that wait for one instance, by tenant. Taking a request is linear in the number of waiting
+    tenants.
+    """
 
     def __init__(self, turns: Turns, build: Callable[[Iterator[int]], InstanceQueue]) -> None:
         self._turns = turns
@@ -40,18 +43,18 @@ class TenantQueues:
         self._turns.waits(tracked)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out, wherever it is; unknown ids are ignored."""
+        """Remove the request with this id, whichever tenant it has; unknown ids are ignored."""
         tracked = self._waiting.get(request_id)
         if tracked is not None:
             self._turns.leaves(tracked, late=False)
             self._take_out(tracked)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Return no requests: these disciplines send late requests too."""
+        """Return an empty sequence, because these disciplines treat late requests like any others."""
         return ()
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request of the least served tenant."""
+        """Remove and return the next request of the tenant with the least served work."""
         if not self._waiting:
             return None
         _, tracked = min((self._queues[tenant].first(now) for tenant in self._turns.least_served()), key=lambda first: first[0])
@@ -60,16 +63,16 @@ class TenantQueues:
         return tracked
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Same as `take`: these disciplines have no deadlines."""
+        """Remove and return the next request like `take`: these disciplines have no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Same as `take`: these disciplines hold nothing back."""
+        """Remove and return the next request like `take`: these disciplines hold nothing back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in the order in which they would be sent if no more arrived and time stood still, except that
-        the order of tenants with equal turns may differ.
+        """Return the requests in the order in which they would be sent if all were sent now, except that the order of
+        tenants with equal served work may differ.
         """
         orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}
         heads = [(self._turns.served(tenant), place, tenant, next(order)) for place, (tenant, order) in enumerate(orders.items())]
@@ -86,12 +89,12 @@ class TenantQueues:
         return found
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return no requests: all requests have the same priority."""
+        """Return an empty result: all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return the waiting work of other tenants that goes behind the request by fair share. Requests of one tenant
-        may be sent in any order.
+        """Return the waiting work of other tenants that would be sent after the request by fair share. Requests of the
+        same tenant are not counted, because they may be sent in any order.
         """
         return self._turns.overtaken_by(request.tenant)
 

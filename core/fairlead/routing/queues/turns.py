@@ -1,14 +1,14 @@
-"""Turns: how much of an instance's time each tenant has had, and so which tenant is served next.
+"""Turns: how much of an instance's time each tenant has had, and therefore which tenant is served next.
 
-Fair queueing by served work, as start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines, the
-virtual token counter (Sheng et al., OSDI 2024, §3.2) do it. Work is the predicted time of prefills plus the expected
-share of answers in the engine's decode steps, in microseconds: cached tokens cost next to nothing. A tenant's *served*
+Fair queueing by served work, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines,
+the virtual token counter (Sheng et al., OSDI 2024, §3.2). Work is the predicted time of prefills plus the expected
+share of answers in the engine's decode steps, in microseconds; cached tokens cost next to nothing. A tenant's *served*
 work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work among the
 tenants that wait. A tenant without waiting requests saves up to a `credit`: when it waits again, it resumes at its old
-served work, but at most `credit` below the virtual time. So a tenant that sends little goes before those that send
-much, even if its requests come one by one, and a tenant that was away for hours is not preferred for long.
+served work, but at most `credit` below the virtual time. So a tenant that sends little is served before those that send
+much, even if its requests arrive one by one, and a tenant that was away for hours is not preferred for long.
 
-The danger is memory for tenants that left: those ahead of the virtual time are remembered, up to `MOST_AWAY`.
+The danger is memory for tenants that no longer wait: those ahead of the virtual time are remembered, up to `MOST_AWAY`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,18 +22,18 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""Credit that a tenant without waiting requests can save up, as work in TTFT targets; docs/priorities.md says how the
-value was chosen.
+"""Credit that a tenant without waiting requests can save, as work in multiples of the TTFT target; docs/priorities.md
+says how the value was chosen.
 """
 MOST_AWAY = 1024
-"""Maximum number of tenants without a waiting request that an instance remembers; the tenant that left first is
-dropped.
+"""Maximum number of tenants without a waiting request that are remembered per instance; beyond it, the tenant that
+stopped waiting first is forgotten.
 """
 
 
 class Tenants:
-    """The tenants of a pool: how many requests of each wait anywhere, and their turns at each instance, which are kept
-    when its queue is dropped.
+    """The tenants of a pool: how many requests of each wait at any instance, and their turns at each instance, which
+    are kept when the instance's queue is dropped.
     """
 
     def __init__(self, credit_seconds: float = 0.0) -> None:
@@ -42,23 +42,23 @@ class Tenants:
         self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
-        """The turns of the tenants that wait for an instance with a priority of this rank."""
+        """Return the turns of the tenants whose requests with a priority of this rank wait for the instance."""
         return self.of_rank(rank).turns(instance)
 
     def of_rank(self, rank: int) -> "RankTurns":
-        """The turns of the tenants that wait anywhere with a priority of this rank."""
+        """Return the turns, at all instances, of the tenants whose requests have a priority of this rank."""
         found = self._ranks.get(rank)
         if found is None:
             found = self._ranks[rank] = RankTurns(self, self._credit)
         return found
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone; nothing waits for it."""
+        """Forget the turns at an instance that is gone; no request waits for it."""
         for found in self._ranks.values():
             found.forget(instance)
 
     def count(self, tenant: str, change: int) -> None:
-        """Count further waiting requests of this tenant."""
+        """Add `change` to the number of waiting requests of this tenant."""
         left = self._requests.get(tenant, 0) + change
         if left:
             self._requests[tenant] = left
@@ -66,12 +66,12 @@ class Tenants:
             del self._requests[tenant]
 
     def are_others(self, tenant: str) -> bool:
-        """Whether requests of another tenant wait."""
+        """Return whether requests of another tenant than this one wait."""
         return len(self._requests) > (tenant in self._requests)
 
 
 class RankTurns:
-    """The turns of one priority at all instances."""
+    """The tenants' turns for the requests of one priority, at all instances."""
 
     def __init__(self, everywhere: Tenants, credit: int) -> None:
         self._everywhere = everywhere
@@ -79,13 +79,13 @@ class RankTurns:
         self._backlogs = Backlogs()
         self._by_instance: dict[str, Turns] = {}
         self._by_row: list[Turns] = []
-        """Turns by row, including free rows, where no tenant waits."""
+        """The turns of each row of the backlogs, including unused rows, where no tenant waits."""
         self._asked: Sequence[str] = ()
-        """The instances of the last query, and their rows."""
+        """The instances of the last query; their rows are cached with them."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
 
     def turns(self, instance: str) -> "Turns":
-        """The turns of the tenants that wait for an instance."""
+        """Return the turns of the tenants that wait for the instance."""
         found = self._by_instance.get(instance)
         if found is None:
             found = self._by_instance[instance] = Turns(self._everywhere, self._backlogs, self._credit)
@@ -94,16 +94,16 @@ class RankTurns:
         return found
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone; nothing waits for it."""
+        """Forget the turns at an instance that is gone; no request waits for it."""
         found = self._by_instance.pop(instance, None)
         if found is not None:
             self._backlogs.give_back(found.row)
             self._asked = ()
 
     def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """Return the microseconds of work that can be in time and that `Turns.overtaken_by` would count, for many
-        instances. O(1) if `instances` are the same object as before, except for vector operations over tenants and
-        instances.
+        """Return, for each instance, the microseconds of waiting work that can be in time and that `Turns.overtaken_by`
+        would count for this tenant. If `instances` is the same object as in the last call, the cost is O(1), apart from
+        vector operations over tenants and instances.
         """
         able, everything = self._points(tenant)
         found = self._backlogs.able_beyond(np.array(able))
@@ -112,7 +112,9 @@ class RankTurns:
         return found[self._rows(instances)]
 
     def all_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """For each instance, the work of all waiting requests, late or not, beyond the tenant's turn."""
+        """Return, for each instance, the microseconds of all waiting work, late or not, that would be sent after a new
+        request of this tenant.
+        """
         _, everything = self._points(tenant)
         return self._backlogs.all_beyond(np.array(everything))[self._rows(instances)]
 
@@ -124,7 +126,7 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """Return `Turns.points` of a tenant for each row, and for one spare row in which no tenant ever waits."""
+        """Return the tenant's `Turns.points` for each row, and for one spare row in which no tenant ever waits."""
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -144,8 +146,8 @@ class RankTurns:
 
 
 class Turns:
-    """The tenants of an instance's successive queues. Every operation is O(1) except comparisons of tenants, which are
-    linear in the number of waiting tenants.
+    """The turns of the tenants at one instance, kept from one queue of the instance to the next. Every operation is
+    O(1) except comparisons of tenants, which are linear in the number of waiting tenants.
     """
 
     def __init__(self, everywhere: Tenants, backlogs: Backlogs, credit: int = 0) -> None:
@@ -157,11 +159,15 @@ class Turns:
         self.waiting: dict[str, Tenant] = {}
         """The waiting tenants. Read only."""
         self.away: dict[str, int] = {}
-        """Served work of tenants that are ahead and have no waiting requests, ordered by when they left. Read only."""
+        """Served work of tenants that are ahead of the virtual time and have no waiting requests, ordered by when they
+        stopped waiting. Read only.
+        """
         self.least_standing = 0
-        """The least served work with which a tenant starts to wait."""
+        """The least served work with which a tenant may begin to wait."""
         self._virtual_time: int | None = None
-        """The virtual time. None before the first request: its tenant gets no credit, as no other tenant is ahead."""
+        """The virtual time in microseconds. None before the first request, whose tenant gets no credit because no other
+        tenant is ahead of it.
+        """
 
     @property
     def are_shared(self) -> bool:
@@ -169,7 +175,7 @@ class Turns:
         return len(self.waiting) > 1
 
     def waits(self, tracked: TrackedRequest) -> None:
-        """Count one more waiting request."""
+        """Count a request that begins to wait."""
         name = tracked.request.tenant
         tenant = self.waiting.get(name)
         if tenant is None:
@@ -182,7 +188,7 @@ class Turns:
         self._backlogs.change(self.row, tenant)
 
     def found_late(self, tracked: TrackedRequest) -> None:
-        """Record that a waiting request can no longer be in time."""
+        """Record that a waiting request is late."""
         tenant = self.waiting[tracked.request.tenant]
         tenant.able.count(tracked, -1)
         tenant.late.count(tracked, 1)
@@ -213,42 +219,43 @@ class Turns:
         self.leaves(tracked, late=late)
 
     def least_served(self) -> list[str]:
-        """The waiting tenants with the least served work."""
+        """Return the waiting tenants with the least served work."""
         return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
-        """The tenants with late requests that have the least served work."""
+        """Return, among the tenants with late requests, those with the least served work."""
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
-        """Return whether the request's tenant, including this request, will have had at most as much as the least
-        served tenant with late requests.
+        """Return whether the request's tenant, with this request, would have no more served work than the least served
+        tenant with late requests.
         """
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Return whether every tenant with requests that can be in time has had at least as much as this tenant would
-        have had with the request, less its credit.
+        """Return whether every tenant with requests that can be in time has at least as much served work as this
+        request's tenant would have with the request, less its credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
-        """Return the work that each tenant may send if there is room for this share of all work that can be in time:
-        served work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
+        """Return the work in microseconds that each tenant may send if there is room for the share `part` of all work
+        that can be in time: the room is given to the least served tenants first, and no room stays unused (water
+        filling). A tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
         return {name: max(0.0, level - served) for served, _, name in tenants}
 
     def served(self, tenant: str) -> int:
-        """Served work of a waiting tenant, in microseconds."""
+        """Return the served work of a waiting tenant, in microseconds."""
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """Return the waiting work of other tenants that would be sent after a new request of this tenant: the work that
-        would bring their served work above this tenant's.
+        """Return the waiting work of other tenants that would be sent after a new request of this tenant: work that
+        brings the served work of its tenant above this tenant's.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -256,8 +263,8 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Return the two positions that a new request of this tenant would get now: behind the tenant's requests that
-        can be in time, and behind all its requests.
+        """Return the served work at which a new request of this tenant would be sent: first if it is queued behind the
+        tenant's requests that can be in time, second if it is queued behind all of the tenant's requests.
         """
         own = self.waiting.get(name)
         if own is None:
@@ -274,7 +281,7 @@ class Turns:
         self.least_standing = virtual_time - self._credit
 
     def _standing(self, name: str) -> int:
-        """Return the served work at which a tenant starts when it begins to wait."""
+        """Return the served work with which a tenant begins to wait."""
         return max(self.least_standing, self.away.get(name, self.least_standing))
 
 

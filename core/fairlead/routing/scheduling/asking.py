@@ -1,7 +1,7 @@
-"""Asking: another router decides where this router's requests go (see `contracts.sharing`).
+"""Asking: another router, the decider, chooses the instances for this router's requests (see `contracts.sharing`).
 
-This router keeps its own counts of the requests it sent, so that it can decide alone as soon as no other router
-answers.
+This router still counts the requests that it has sent, so that it can decide alone as soon as no other router decides
+for it.
 """
 
 from fairlead.instances import Role
@@ -31,14 +31,16 @@ class Asking:
         self._dispatching = dispatching
         self._outcomes = outcomes
         self._asked: dict[str, TrackedRequest] = {}
-        """Requests without a verdict, in the order in which the decider was asked."""
+        """Requests that the decider has neither dispatched nor refused yet, in the order in which they were sent
+        to it.
+        """
         self.decider: Decider | None = None
 
     def __len__(self) -> int:
         return len(self._asked)
 
     def begin(self, decider: Decider, now: float) -> None:
-        """Let `decider` decide from now on, including about requests that wait here."""
+        """Let `decider` decide from now on, also about the requests that wait in this router."""
         state = self._state
         self.decider = decider
         state.is_front = True
@@ -54,7 +56,7 @@ class Asking:
             self._ask(tracked, now)
 
     def end(self, now: float) -> None:
-        """Decide alone from now on, including about requests without a verdict."""
+        """Decide alone from now on, also about the requests that the decider has neither dispatched nor refused."""
         state = self._state
         self.decider = None
         state.is_front = False
@@ -76,7 +78,9 @@ class Asking:
         self._ask(tracked, now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """Carry out the decider's verdict; the result is empty if the verdict came too late to matter."""
+        """Carry out the decider's dispatch or refusal of a request; the result is empty if the request has ended or
+        been decided otherwise in the meantime.
+        """
         request_id = verdict.request.id
         tracked = self._asked.pop(request_id, None) or self._state.requests.get(request_id)
         if tracked is None or self.decider is None:
@@ -94,11 +98,11 @@ class Asking:
         return (self._dispatching.follow(tracked, verdict, now),)
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that ended here."""
+        """Forget a request that has ended at this router."""
         self._asked.pop(request_id, None)
 
     def give_up(self, request_id: str, now: float) -> None:
-        """Refuse a request without a verdict, because its time is over."""
+        """Refuse a request that the decider has neither dispatched nor refused, because its time is over."""
         tracked = self._asked.pop(request_id, None)
         if tracked is not None:
             waited = now - tracked.submitted_at
@@ -106,7 +110,7 @@ class Asking:
             self._refuse(tracked, refusal, now)
 
     def shut_down(self, now: float) -> None:
-        """Refuse all unanswered requests, because the router stops."""
+        """Refuse all requests that the decider has neither dispatched nor refused, because this router stops."""
         for tracked in tuple(self._asked.values()):
             self._refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         self._asked.clear()
@@ -126,7 +130,7 @@ class Asking:
         self.tell(Asked(request=tracked.request, submitted_at=tracked.submitted_at), now)
 
     def _leave(self, tracked: TrackedRequest, now: float) -> None:
-        """Remove a request from the queue in which it waits here."""
+        """Remove a request from the queue in which it waits in this router."""
         state = self._state
         state.waiting.pop(tracked.request.id, None)
         state.held.remove(tracked, now)

@@ -1,8 +1,8 @@
-"""Canaries: whole sessions go to the new revision, and stay with the revision they have.
+"""Canaries: a canary gets whole sessions, and a session stays with the revision that served it first.
 
-A session with a home stays among the instances of its home's revision. A session without a home goes to the canary if
-the hash of its name is below the canary's share, so every router decides alike, and a growing share takes sessions to
-the canary and none back. Requests are recorded for the judge when they end.
+A session with a home stays among the instances of its home's revision. A session without a home is placed on the canary
+if the hash of its name is below the canary's share. So every router decides alike, and a growing share adds sessions to
+the canary and removes none. Requests are recorded, for the judgement of the canary, when they end.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ def place_of(session: str) -> float:
 
 
 class Canary:
-    """The canary of a table: the instances of the new revision, and all other instances."""
+    """The canary in a routing table: the instances of the new revision, and all other instances."""
 
     def __init__(self, table: RoutingTable, facts: CanaryFacts) -> None:
         self.facts = facts
@@ -50,7 +50,7 @@ class Canary:
         return choose_within(replace(request, within=part), part, policy, view, now) if part else None
 
     def has(self, target: str) -> bool:
-        """Return whether the target is of the new revision."""
+        """Return whether the instance belongs to the new revision."""
         return instance_of(target) in self.ours
 
 
@@ -90,7 +90,9 @@ class CanarySamples:
         cached_tokens: int | None = None,
         failed: bool = False,
     ) -> None:
-        """Record a request that ended at `instance`, beside `decoding` others, or that failed for good."""
+        """Record a request that ended at `instance` while `decoding` other requests decoded there, or that failed for
+        good.
+        """
         if not instance or tracked.dispatched_at is None:
             return
         if len(self._samples) >= self._limit:
@@ -117,6 +119,6 @@ class CanarySamples:
         )
 
     def take(self) -> tuple[CanarySample, ...]:
-        """Return the requests that ended since the last call."""
+        """Return the recorded requests that ended after the last call."""
         taken, self._samples = tuple(self._samples), []
         return taken

@@ -1,7 +1,7 @@
-"""Circuits: instances that fail are not chosen for a while, and requests waiting for them are placed elsewhere.
+"""Circuits: an instance that fails is not chosen for a while, and requests waiting for it are placed elsewhere.
 
-The cause of a failure is the instance or the request. If an engine refused the connection, it had received no request.
-Any other failure is a *suspicion* until the outcome of the request elsewhere is known:
+The cause of a failure is the instance or the request. If an engine refused the connection, the request cannot be the
+cause. Any other failure is a *suspicion* until the outcome of the request on another instance is known:
 
 - another instance serves the request, or has had it for longer than it took to fail: the failure counts against the
   first instance;
@@ -10,12 +10,12 @@ Any other failure is a *suspicion* until the outcome of the request elsewhere is
 - no other instance had the request: the failure counts, unless it was a refusal (4xx);
 - the client leaves before any of that is known: the failure does not count.
 
-Failures in a row open a circuit. An answer that begins, continues or ends in between ends the row. While the engine
-responds, each request still running there lengthens the row that is needed, so that failures never outweigh the
-requests that an open circuit would affect.
+Several failures in a row open a circuit. A response that begins, continues or ends between failures ends the row. While
+the engine responds, each request still running there increases the number of failures that is needed, so that failures
+never outweigh the requests that an open circuit would affect.
 
 The data-parallel ranks of an instance share its server and its circuit. Another rank of the instance does not count as
-elsewhere, except for requests of a rank that hangs.
+another instance, except for requests of a rank that hangs.
 """
 
 from collections import Counter
@@ -31,10 +31,12 @@ from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.targets import instance_of, rank_of
 
 HEARD_SECONDS = 5.0
-"""Seconds within which an engine must have answered to count as alive; routers query it once a second."""
+"""Maximum age in seconds of an engine's last response with which the engine counts as alive; routers query it once a
+second.
+"""
 PROOF_SECONDS = 1.0
-"""A failed request must run elsewhere for this many seconds, and for twice as long as it took to fail, before the
-failure counts.
+"""A failed request must run on another instance for this many seconds, and for twice as long as it took to fail, before
+the failure counts.
 """
 
 
@@ -45,17 +47,20 @@ class Circuits:
         self._state = state
         self._waiting = waiting
         self._open_cases: dict[str, TrackedRequest] = {}
-        """Requests in flight, by id, that some instance failed without a verdict so far."""
+        """Requests in flight, by id, that an instance failed and for which it is not yet decided whether the failure
+        counts.
+        """
         self._counted: Counter[str] = Counter()
-        """For each instance, the counted failures whose request has not ended."""
+        """Each instance's number of counted failures whose request has not ended."""
 
     # ── what speaks against an instance ──
 
     def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Record a failure of the instance, at the given request if any. A refusal of a request that is no longer in
-        flight does not count: no other instance can contradict it.
+        """Record a failure of the instance, with the request on which it failed, if any. A refusal of a request that is
+        no longer in flight does not count: no other instance can contradict it.
 
-        When the circuit opens, queued requests leave; the next outcomes say where they go.
+        When the circuit opens, the requests queued for the instance are placed elsewhere; the next outcomes contain
+        their dispatches.
         """
         state = self._state
         load = next(iter(state.loads_of(instance)), None)
@@ -75,9 +80,7 @@ class Circuits:
             self._count(load, now, beside=self._beside(load, now))
 
     def _hangs_alone(self, target: str) -> bool:
-        """Whether the target is a rank that is seen to make no progress, while other ranks of its instance may
-        continue.
-        """
+        """Return whether the target is a rank that makes no progress, while other ranks of its instance may work."""
         load = self._state.loads.get(target)
         return load is not None and load.is_stalled and rank_of(target) is not None
 
@@ -101,15 +104,15 @@ class Circuits:
             self._excuse(found)
 
     def _is_witness(self, instance: str) -> bool:
-        """Return whether the instance has no certain failure against it, so that the same failure there blames the
-        request.
+        """Return whether the instance has no certain failure counted against it. If such an instance fails a request in
+        the same way as another did, the request is at fault.
         """
         circuit = self._state.circuits.get(instance)
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Return the differences between the counts of `_is_witness` and a fresh count, in words; empty unless there is
-        a bug.
+        """Return the differences between the counts that `_is_witness` uses and a new count, in words; empty unless
+        there is a bug.
         """
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
@@ -126,7 +129,7 @@ class Circuits:
             self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
-        """Close the cases of a request: no later outcome can excuse its failures any more."""
+        """Drop the undecided failures of a request: no later outcome can excuse them any more."""
         for one in suspicions:
             if one.counted:
                 one.counted = False
@@ -135,7 +138,7 @@ class Circuits:
                     del self._counted[one.instance]
 
     def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
-        """Count a failure against the instance."""
+        """Count a failure against the instance. `beside` is the number of requests still running there."""
         state, instance = self._state, instance_of(load.entry.id)
         circuit = state.circuits.setdefault(instance, Circuit(state.settings.circuit))
         circuit.failed(now, beside)
@@ -145,14 +148,14 @@ class Circuits:
             self._waiting.place_again([tracked for queue in waiting for tracked in queue], now)
 
     def _beside(self, load: InstanceLoad, now: float) -> int:
-        """Return the number of requests still running on the instance; 0 if the engine is not known to be alive."""
+        """Return the number of requests still running on the instance; 0 unless the engine is known to be alive."""
         if now - load.heard_at > HEARD_SECONDS:
             return 0
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """Record that the engine, or this rank of it, has work and makes no progress (`stalled`), or makes progress
-        again. The stall is observed, so it needs no consecutive failures.
+        """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or that it makes
+        progress again. A stall is observed directly, so a single one is enough.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -164,8 +167,8 @@ class Circuits:
     # ── what shows whose fault it was ──
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
-        """Record that the instance answers this request: the instance works, and those that failed the request before
-        are at fault.
+        """Record that the instance responds to this request: the instance works, and the instances that failed the
+        request before are at fault.
         """
         if self._state.suspected or self._state.circuits:
             self.worked(instance)
@@ -180,8 +183,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Decide about each request that failed on some instance, by the time that has passed: it has run on another
-        instance for long enough, or has ended without an answer.
+        """Decide about each request that an instance failed, by the time that has passed: the request has run on
+        another instance for long enough, or has ended without a response.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked
@@ -194,16 +197,16 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the client left. If clients hang up after one instance failed and before another could, such
-        failures must not all count against the instance.
+        """Record that the client disconnected. Clients may disconnect after one instance failed and before another
+        could serve or fail the request; such failures must not all count against the instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """Forget the request's suspicions: its outcome no longer counts for or against an instance; failures already
-        counted stay.
+        """Forget the request's undecided failures: its outcome no longer counts for or against an instance. Failures
+        already counted stay.
         """
         self._close(tracked.suspicions)
         tracked.suspicions = ()
@@ -231,7 +234,7 @@ class Circuits:
     # ── what speaks for an instance ──
 
     def worked(self, instance: str) -> None:
-        """Record that the instance answered: its circuit closes."""
+        """Record that the instance served a request: its circuit closes."""
         state = self._state
         if state.suspected:
             state.suspected.difference_update(state.targets_of(instance))
@@ -241,7 +244,7 @@ class Circuits:
             state.sync_circuit(instance, circuit)
 
     def lives(self, instance: str) -> None:
-        """Record that a further piece of an answer arrived."""
+        """Record that a response from the instance continues."""
         circuit = self._state.circuit(instance)
         if circuit is not None:
             circuit.lives()

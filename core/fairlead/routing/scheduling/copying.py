@@ -1,11 +1,11 @@
-"""Copying: prefixes that many sessions share are copied to an instance that lacks them, before a session is sent there.
+"""Copying: a prefix that many sessions share is copied to an instance that lacks it, before a session is sent there.
 
 A copy saves one computation of the prefix if a session that begins with it is sent to the target soon. The likelihood
 of that follows from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`, spread over the
-instances. The cost is the predicted transfer of the kept prompt that carries the prefix. The copy is made if the saving
-exceeds the cost by `LEAST_GAIN_SECONDS`; copies are made one at a time, for at most the share of the time in
-`spec.routing.handOverBudget`. (Mooncake, section 6.2, copies hot prefixes as a side effect of requests; these are
-copied ahead of them.)
+instances. The cost is the predicted time to transfer a kept prompt that begins with the prefix. The copy is made if the
+saving exceeds the cost by `LEAST_GAIN_SECONDS`. Copies are made one at a time, for at most the share of the time in
+`spec.routing.handOverBudget`. (In Mooncake, section 6.2, hot prefixes are copied as a side effect of requests; the
+copies in this module are made ahead of requests.)
 """
 
 from bisect import bisect_left
@@ -30,17 +30,19 @@ WINDOW_SECONDS = 60.0
 LEAST_GAIN_SECONDS = 0.1
 FEWEST_SESSIONS = 2
 MOST_TURNS = 256
-"""Maximum number of sessions that are compared at once; the newest are taken."""
+"""Maximum number of sessions whose prompts are compared per decision; the newest are taken."""
 MOST_PREFIXES = 8
-"""Maximum number of prefixes whose holders are looked up at once; those with the most tokens × sessions are taken."""
+"""Maximum number of prefixes whose holders are looked up per decision; those with the most tokens × sessions are
+taken.
+"""
 MOST_PLACES = 16
-"""Maximum number of sources, and of targets, compared for a prefix; the least busy are taken, so that the time for a
-decision does not grow with the pool.
+"""Maximum number of sources, and of targets, that are compared for a prefix; the least busy are taken. So the time for
+a decision does not grow with the pool.
 """
 
 
 class _Shared(NamedTuple):
-    """A prefix of `depth` blocks, and the turns that begin with it."""
+    """A prefix of `depth` blocks, and the turns whose prompts begin with it."""
 
     depth: int
     turns: Sequence[KeptTurn]
@@ -51,18 +53,18 @@ class _Shared(NamedTuple):
 
 
 class Copying:
-    """Decides on copies for one scheduler, and records them."""
+    """Decides which copies one scheduler makes, and records them."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._under_way: PrefixCopy | None = None
         self._rests_until = 0.0
         self._copied: dict[tuple[str, int], float] = {}
-        """Time of the copy of a prefix, by target and last block of the prefix; also for copies that failed."""
+        """When a prefix was last copied, by target and the prefix's last block; also for copies that failed."""
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """Return the copy to make now, among the prefixes of these turns (newest first). None if no copy gains enough,
-        while another copy is in progress, or if several routers decide, because each would make the copy.
+        """Return the copy to make now, of a prefix of these turns (newest first). None if no copy gains enough, if
+        another copy is in progress, or if several routers decide, because each would make the copy.
         """
         state = self._state
         share = state.table.routing.hand_over_budget if state.table.engine.copies_prefixes else 0.0
@@ -79,8 +81,8 @@ class Copying:
         return best
 
     def done(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record that the copy was made or failed: learn from it, and make no copy for as long as the budget
-        demands.
+        """Record that the copy was made or failed, and learn its duration. No further copy is made for as long as the
+        budget requires.
         """
         state, transfer = self._state, replace(transfer, predicted_seconds=copy.cost_seconds)
         self._under_way = None
@@ -147,8 +149,8 @@ def _newest(turns: Iterable[KeptTurn], now: float) -> list[KeptTurn]:
 
 
 def _shared(turns: Sequence[KeptTurn]) -> Iterator[_Shared]:
-    """Yield every prefix at which prompts diverge, with the turns that begin with it: the inner nodes of the prompts'
-    tree, found by the common prefixes of neighbours in sorted order.
+    """Yield every prefix at which prompts diverge, with the turns whose prompts begin with it. These are the inner
+    nodes of the prompts' tree, found from the common prefixes of neighbours in sorted order.
     """
     ordered = sorted(turns, key=lambda turn: turn.request.blocks)
     open_prefixes: list[tuple[int, int]] = []
@@ -172,8 +174,8 @@ def _common(one: RoutingRequest, other: RoutingRequest) -> int:
 
 
 def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
-    """Return the targets that will hold the prefix without a copy, because a request that begins with it waits or is
-    computed there.
+    """Return the targets that will hold the prefix without a copy, because a request whose prompt begins with it waits
+    or is computed there.
     """
     depth, last = len(begins), begins[-1]
     return {
@@ -186,8 +188,8 @@ def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
 
 
 def _record(copy: PrefixCopy, transfer: CacheTransfer, state: SchedulerState, now: float) -> ReRouteRecord:
-    """Return the record of a copy: its predicted saving in seconds, compared with its predicted cost and the least
-    gain.
+    """Return the record of a copy: its predicted saving in seconds, and with what it was compared: the predicted cost
+    plus the least gain.
     """
     lacking = max(0, copy.source_tokens - copy.target_tokens)
     return ReRouteRecord(

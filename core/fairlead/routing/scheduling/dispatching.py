@@ -19,11 +19,11 @@ from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetche
 from fairlead.routing.scheduling.state import SchedulerState
 
 LOOK_AGAIN_SECONDS = 0.1
-"""Seconds between two checks whether an engine has begun with a request."""
+"""Seconds between two checks of whether an engine has begun to compute a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""Seconds, beyond the largest error of the prediction, after which an engine's report that it has not begun with a
-request is ignored.
+"""If an engine reports that it has not begun a request, the report is ignored this many seconds after the latest time
+at which the prefill was predicted to end.
 """
 
 
@@ -34,14 +34,15 @@ class Dispatching:
         self._state = state
         self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str, int]] = []
-        """Heap of dispatched requests whose first token the caller cannot see: (when the prefill should be over,
-        request id, decision id, number of the request's attempts).
+        """Heap of dispatched requests whose first token the caller cannot observe: (when the prefill should be over,
+        request id, decision id, number of attempts before this one).
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
-        """Send the requests that the instance's window and circuit allow, in queue order.
+        """Dispatch the requests that the instance's window and circuit allow, in queue order.
 
-        A session with a pending move moves now with its request, or the request goes back to the session's home.
+        A session whose move is pending moves now with its request; if it cannot, the request is sent back to wait at
+        the session's home.
         """
         state = self._state
         queue = state.queues.get(instance)
@@ -78,8 +79,9 @@ class Dispatching:
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
-        """Estimate late requests again. A request that is late by its hit on arrival may not be late by its present
-        hit: other requests with its prefix, most often the session's previous request, were sent before it.
+        """Estimate late requests again. A request that was late with its cache hit on arrival may not be late with its
+        present hit: other requests with the same prefix, most often the session's previous request, may have been sent
+        before it.
         """
         state = self._state
         for tracked in late:
@@ -91,14 +93,18 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Return the tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
+        """Return the number of tokens of a queued prompt that will be cached once the prompts ahead of it are
+        computed.
+        """
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
         return min(shared * (request.block_tokens or state.table.engine.block_tokens), request.prompt_tokens - 1)
 
     def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
-        """Queued (and already taken from its queue) → prefilling, with new estimates of its hits."""
+        """Move a request that was taken from its queue to the stage prefilling, with new estimates of its hits, and
+        return the dispatch.
+        """
         state = self._state
         instance, request = tracked.instance, tracked.request
         load = state.loads[instance]
@@ -132,8 +138,8 @@ class Dispatching:
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
-        """Held → prefilling, as another router decided, which knows better what the instance holds. The instance must
-        be known to this router.
+        """Move a held request to the stage prefilling according to the `dispatch` of another router, which knows better
+        what the instance holds. The instance must be known to this router.
         """
         state = self._state
         tracked.decision_id, tracked.is_elsewhere = dispatch.decision_id, True
@@ -146,7 +152,7 @@ class Dispatching:
         return dispatch
 
     def _count_sent(self, tracked: TrackedRequest, load: InstanceLoad, hit_tokens: int, now: float, transfer_seconds: float = 0.0) -> None:
-        """Queued → prefilling, in all counters."""
+        """Change the request's stage from queued to prefilling, in all counters."""
         state, request, instance = self._state, tracked.request, tracked.instance
         state.accounting.dispatch(tracked, hit_tokens, now)
         if state.gate.forecast is not None:
@@ -174,7 +180,9 @@ class Dispatching:
             state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
-        """Prefilling → decoding: the prompt is computed, and cached where that was."""
+        """Change the request's stage from prefilling to decoding: its prompt has been computed, and is cached on the
+        instance that computed it.
+        """
         state = self._state
         count_prefill(state, tracked)
         state.accounting.prefilled(tracked, now)
@@ -189,9 +197,9 @@ class Dispatching:
                 state.view.stored.insert("", tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless their
-        engine reports that it has not begun with them. While no speed has been measured, they also count as finished
-        once the engine reports that it has begun with them: a wrong declared speed must not keep requests waiting for
+        """Treat a prefill as finished if its first token cannot be observed and its predicted time has passed, unless
+        the engine reports that it has not begun it. While no speed has been measured, the prefill also counts as
+        finished once the engine reports that it has begun it: a wrong declared speed must not keep requests waiting for
         an idle engine.
         """
         unseen = self._unseen_prefills
@@ -211,8 +219,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the engine, which normally reports the requests it has not begun, has not reported since this
-    request was sent, and the predicted time has not passed yet.
+    """Return whether the engine, which normally reports how many requests it has not begun, has sent no report after
+    this request was sent, and the predicted time of the prefill has not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6
@@ -220,10 +228,11 @@ def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool
 
 
 def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the engine has probably not begun with the request.
+    """Return whether the engine has probably not begun to compute the request.
 
-    Engines begin with the oldest request. The engine's last report says how many requests waited; since that report the
-    engine is assumed to begin one request per prefill time. A report is used for as long as the prediction can be off.
+    Engines begin with the oldest request. The engine's last report says how many requests waited; after that report the
+    engine is assumed to begin one request per prefill time. A report is used for as long as the prediction may be
+    wrong.
     """
     sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
     if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:

@@ -1,8 +1,8 @@
-"""Expecting: the blocks of a prompt count as held by the instance to which it was sent, before the engine's events
-report them (llm-d calls it speculative indexing).
+"""Expecting: the blocks of a prompt count as held by the instance to which the prompt was sent, before the engine's KV
+events report them (llm-d calls this speculative indexing).
 
-Blocks are expected from dispatch until an event reports them, at most until some seconds after the prefill, and no
-longer if the request was given up or lost before its prompt was computed.
+Blocks are expected from dispatch until an event reports them, but at most until some seconds after the prefill. They
+are no longer expected if the request was given up or lost before its prompt was computed.
 """
 
 from collections import deque
@@ -13,24 +13,26 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 
 class Expecting:
-    """The blocks that each engine of a pool is expected to hold before its events report them.
+    """The blocks that each engine of a pool is assumed to hold before its KV events report them.
 
-    `seconds` is how long events may lag; 0 turns expectations off.
+    `seconds` is the longest assumed delay of KV events; 0 turns these assumptions off.
     """
 
     def __init__(self, caches: EngineCaches, seconds: float) -> None:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """Expectations for computed blocks, each with its end in seconds of the scheduler's clock, ordered by end."""
+        """The assumptions about computed blocks, each with its end in seconds of the scheduler's clock, ordered by
+        end.
+        """
 
     @property
     def is_on(self) -> bool:
-        """Whether expectations are turned on."""
+        """Whether blocks are assumed to be held before events report them."""
         return self.seconds > 0
 
     def sent(self, tracked: TrackedRequest) -> None:
-        """Expect the blocks of a request that was sent to the instance that computes it."""
+        """Assume that the instance to which the request was sent will hold the request's blocks."""
         keys = tracked.request.engine_blocks
         source = self._caches.heard.get(tracked.instance) if keys and self.is_on else None
         if source is not None:
@@ -39,15 +41,15 @@ class Expecting:
             tracked.expected = source, name
 
     def computed(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the prompt is computed: its blocks are expected for `seconds` more."""
+        """Record that the prompt has been computed: its blocks are assumed to be held for `seconds` more."""
         if tracked.expected is not None:
             source, name = tracked.expected
             self._computed.append((now + self.seconds, source, tracked.request.engine_blocks, name))
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """Record that the request leaves the instance; if its prompt is not computed yet, its blocks are no longer
-        expected there.
+        """Record that the request leaves the instance. If its prompt is not computed yet, its blocks are no longer
+        assumed to be held there.
         """
         if tracked.expected is not None:
             source, name = tracked.expected
@@ -55,7 +57,7 @@ class Expecting:
             tracked.expected = None
 
     def expire(self, now: float) -> None:
-        """Stop expecting blocks that no event reported in time."""
+        """Drop assumptions about blocks that no event has reported in time."""
         while self._computed and self._computed[0][0] <= now:
             _, source, keys, name = self._computed.popleft()
             self._caches.index.no_longer_expect(source, keys, name)

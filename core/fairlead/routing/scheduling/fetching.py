@@ -1,10 +1,10 @@
 """Fetching: whether the KV blocks of a session that moves are fetched from its old home, how long its request may wait
-for them, and what is learned from the transfer. For pools whose engines hand blocks on when asked
+for them, and what is learned from the transfer. For pools whose engines transfer blocks on request
 (`spec.engine.kvTransfer`).
 
-The instance that holds the blocks also computes the new part of the prompt, since it hands on the blocks of a whole
-prompt. So a move with a transfer costs the computation of the new part there, after its other work, plus the transfer;
-without a transfer the new instance computes the whole prompt.
+The instance that holds the blocks also computes the new part of the prompt, because an engine transfers only the blocks
+of a whole prompt. So the cost of a move with a transfer is the computation of the new part on the old home, after its
+other work, plus the transfer. Without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
@@ -18,26 +18,26 @@ from fairlead.tables import EVERY_MOVE
 from fairlead.targets import instance_of, rank_of
 
 PATIENCE_SECONDS = 10.0
-"""Minimum seconds after which a transfer is given up if no client waits for its request."""
+"""Minimum seconds after which a transfer is abandoned if no client waits for its request."""
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Return whether the request can let `target` fetch its blocks from `source` first. Simulated engines fetch without
-    being asked.
+    """Return whether `target` can fetch the request's blocks from `source` before it computes the rest. Simulated
+    engines fetch without a request to do so.
     """
     may = state.table.engine.handing_on is None or not tracked.tried
     return may and can_hand_on(state, tracked.request, source, target, now)
 
 
 def can_hand_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
-    """Return whether the blocks of the request's prompt can get from `source` to `target`."""
+    """Return whether the blocks of the request's prompt can be transferred from `source` to `target`."""
     if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
     return hands_on(state, request, source, target, now)
 
 
 def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
-    """Return whether `source` can be asked for the blocks of the request's prompt, for `target`."""
+    """Return whether `source` can be asked to transfer the blocks of the request's prompt to `target`."""
     load = state.loads.get(source)
     if load is None or load.entry.state not in REACHABLE or load.is_shut(now) or source == target:
         return False
@@ -48,8 +48,9 @@ def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target
 
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
-    """Let the request, whose session leaves `home` for `target`, fetch its blocks from `home`, if it can and that is
-    faster. A request for which no client waits always fetches, so that hardly anything is computed.
+    """Let the request, whose session leaves `home` for `target`, fetch its blocks from `home`, if that is possible and
+    faster than computing them. A request for which no client waits always fetches if it can, so that hardly anything is
+    computed.
     """
     facts, request = state.table.engine.handing_on, tracked.request
     if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
@@ -61,9 +62,9 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 
 def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> float:
-    """Return by how many seconds a move takes longer than the policy assumes, which knows one speed for all pairs:
-    `source` is busy, the pair is slow, or `source` cannot be asked and `target` computes the prompt. 0 if engines fetch
-    without being asked.
+    """Return by how many seconds a move takes longer than the policy assumes, which uses one transfer speed for all
+    pairs of instances. The reason may be that `source` is busy, that the pair is slow, or that `source` cannot be asked
+    and `target` computes the prompt. 0 if engines fetch without a request to do so.
     """
     speed = state.view.fetching(request)
     if state.table.engine.handing_on is None or speed is None:
@@ -77,8 +78,8 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
 
 
 def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
-    """Return the tokens of the prompt that are not computed, when the request is about to be sent. A transfer that
-    would come too late by now is dropped.
+    """Return how many tokens of the prompt of a request that is about to be sent need not be computed. A planned
+    transfer that would take too long by now is dropped.
     """
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
     if source is None or state.table.engine.handing_on is None:
@@ -92,8 +93,9 @@ def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
 
 
 def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
-    """Return, for a request about to be sent, the predicted seconds of the transfer that comes first, and the seconds
-    after which the transfer is given up. None and 0 if engines fetch without being asked, or if nothing is fetched.
+    """Return, for a request that is about to be sent, the predicted seconds of the transfer before it, and the seconds
+    after which the transfer is abandoned. None and 0 if engines fetch without a request to do so, or if nothing is
+    fetched.
     """
     source = tracked.transfer_from
     if state.table.engine.handing_on is None or source is None:
@@ -118,14 +120,14 @@ def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfe
 
 
 def learn(state: SchedulerState, source: str, target: str, transfer: CacheTransfer, now: float) -> None:
-    """Learn from a transfer for which no request waited: its time, and whether `source` names blocks."""
+    """Learn from a transfer for which no request waited: how long it took, and whether `source` names blocks."""
     if transfer.fate in (CacheFate.MOVED, CacheFate.UNNAMED):
         state.handovers.note(instance_of(source), now, named_blocks=transfer.fate is CacheFate.MOVED)
     state.transfers.observe(source, target, transfer, transfer.seconds, now)
 
 
 def _longest(state: SchedulerState, request: RoutingRequest, target: str) -> float:
-    """Return the seconds after which a transfer is given up."""
+    """Return the seconds after which a transfer to `target` is abandoned."""
     facts = state.table.engine.handing_on
     assert facts is not None
     longest = facts.longest_seconds or _computing(state, request, state.view.hit_tokens(request, target))
@@ -138,7 +140,7 @@ def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> flo
 
 def seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
     """Return the predicted seconds until `target` has the blocks: `source` finishes its other prefills, computes the
-    new part, and sends the blocks. Modelled engines send at once what they have.
+    new part of the prompt, and sends the blocks. Modelled engines send at once what they have.
     """
     view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)

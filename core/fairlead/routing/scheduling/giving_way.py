@@ -1,4 +1,4 @@
-"""Giving way: which held requests leave to make room for a new request, if tenants take turns."""
+"""Giving way: which held requests are refused to make room for a new request, if tenants take turns."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""A function that returns how much of a limit a request uses."""
+"""A function that returns how much of a limit a request takes up."""
 
 
 def in_requests(_: RoutingRequest) -> int:
@@ -17,13 +17,13 @@ def in_requests(_: RoutingRequest) -> int:
 
 
 def in_bytes(request: RoutingRequest) -> int:
-    """Return the bytes of memory that the request's body takes."""
+    """Return the memory in bytes that the request's body takes up."""
     return request.body_bytes
 
 
 class GivingWay:
-    """The requests of `held` (oldest first) that may leave to make room for `request`, one after the other: always the
-    newest request of the tenant that holds the most, as long as that tenant holds more than the tenant of `request`
+    """The requests of `held` (oldest first) that may be refused to make room for `request`, one after the other: always
+    the newest request of the tenant that holds the most, as long as that tenant holds more than the tenant of `request`
     would.
     """
 
@@ -34,8 +34,8 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Return the requests that must leave to free this much memory; None if all that may leave do not free enough.
-        A later call returns other requests.
+        """Return the requests that must be refused to free `lacking`, an amount measured by `size`; None if all
+        requests that may be refused do not free enough. A later call does not return the same requests again.
         """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
@@ -52,6 +52,6 @@ class GivingWay:
         return leaving
 
     def _pop_newest(self, tenant: str, size: Size) -> TrackedRequest:
-        """Remove and return the tenant's newest request that uses some of the limit."""
+        """Remove and return the newest request of the tenant whose `size` is above 0."""
         held = self._by_tenant[tenant]
         return held.pop(next(place for place in range(len(held) - 1, -1, -1) if size(held[place].request)))

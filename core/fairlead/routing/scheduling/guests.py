@@ -1,7 +1,7 @@
-"""Guests: requests of other routers, for which this router decides (see `contracts.sharing`).
+"""Guests: requests of other routers for which this router decides (see `contracts.sharing`).
 
-Guests are counted, queued and recorded like this router's own requests. Only their decisions go to the front that
-asked.
+Guests are counted, queued and recorded like this router's own requests. Only the dispatch or refusal is sent to the
+router that received the request, its front.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
-    """The requests of other routers, each with the router that sent it."""
+    """The requests of other routers for which this router decides, each with the router that sent it."""
 
     def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state
@@ -28,7 +28,7 @@ class Guests:
 
     @property
     def fronts(self) -> tuple[Front, ...]:
-        """The routers that ask this router."""
+        """The routers that let this router decide."""
         return tuple(self._fronts)
 
     def join(self, front: Front) -> None:
@@ -36,7 +36,9 @@ class Guests:
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """Remove a front that stops asking: from now on it decides about its requests and reports how they end."""
+        """Remove a front that no longer lets this router decide: from now on the front decides about its requests and
+        reports how they end.
+        """
         state = self._state
         if front not in self._fronts:
             return
@@ -49,14 +51,14 @@ class Guests:
                 self._forget(tracked, now)
 
     def admit(self, request_id: str, front: Front) -> bool:
-        """Accept a front's request; False if the front has left, or the id is already in flight."""
+        """Accept a front's request. Return False if the front has left, or if the id is already in flight."""
         if front not in self._fronts or request_id in self._state.requests:
             return False
         self._state.guests[request_id] = front
         return True
 
     def is_of(self, request_id: str, front: Front) -> bool:
-        """Whether the request is known to come from this front."""
+        """Return whether the request is known to come from this front."""
         return self._state.guests.get(request_id) is front
 
     def end(self, request_id: str) -> None:
@@ -64,8 +66,8 @@ class Guests:
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count a request that a front sent before it began to ask, even at an instance that is not in this router's
-        table.
+        """Count a request that a front sent to an instance before it let this router decide, even if the instance is
+        not in this router's table.
         """
         state = self._state
         if not self.admit(word.request.id, front):
@@ -86,7 +88,7 @@ class Guests:
         tracked.generated_tokens = word.generated_tokens
 
     def follow(self, word: SentElsewhere, now: float) -> None:
-        """Record that a front has retried a request on another instance without asking."""
+        """Record that a front has retried a request on another instance without a decision by this router."""
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
@@ -110,7 +112,9 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """Forget a request whose front will report how it ends; its failures no longer count against instances here."""
+        """Forget a request whose front will report how it ends; its failures no longer count against instances in this
+        router.
+        """
         self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)
 

@@ -16,14 +16,14 @@ from fairlead.tables import Outlook, RoutingTable
 
 
 class HeldRequests:
-    """The held requests of one pool, ordered by how long they have been held, longest first."""
+    """The held requests of one pool, in order of how long they have been held, longest first."""
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._settings = settings
         self._requests: dict[str, TrackedRequest] = {}
         self._by_class: Counter[str] = Counter()
         self._by_tenant: Counter[tuple[str, str]] = Counter()
-        """Number of held requests by priority class and tenant."""
+        """Number of held requests for each pair of priority class and tenant."""
         self._bytes_by_tenant: Counter[tuple[str, str]] = Counter()
         self._body_bytes = 0
         self._prompt_tokens = 0
@@ -35,14 +35,14 @@ class HeldRequests:
         return iter(tuple(self._requests.values()))
 
     def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
-        """Return whether one more request may be held. The limits count requests of equal and higher priority; the
-        memory limit counts all requests.
+        """Return whether one more request may be held. The limit on the number counts requests of the same or higher
+        priority; the memory limit counts all requests.
         """
         return not any(self._lacking(request, table, classes))
 
     def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
-        """Return the requests of the same class that leave to make room for a request, if tenants take turns; empty if
-        that would not suffice.
+        """Return the requests of the same class that are refused to make room for this request, if tenants take turns;
+        empty if that would not make enough room.
         """
         requests, body_bytes = self._lacking(request, table, classes)
         held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
@@ -56,7 +56,7 @@ class HeldRequests:
         return [] if others is None else for_memory + others
 
     def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
-        """Return how many requests, and how many bytes of bodies, must leave before one more request can be held."""
+        """Return how many requests, and how many bytes of bodies, are too many to hold this request too."""
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
@@ -64,15 +64,15 @@ class HeldRequests:
         return max(0, floor(before - most) + 1), max(0, ceil(bytes_over))
 
     def by_priority(self, classes: PriorityClasses) -> list[TrackedRequest]:
-        """Held requests, highest priority first and, within a priority, longest held first."""
+        """Return the held requests, highest priority first and, within a priority, longest held first."""
         return sorted(self._requests.values(), key=lambda tracked: classes.rank(tracked.request.priority_class))
 
     def longest_seconds(self, table: RoutingTable) -> float:
-        """Maximum seconds for which a request is held."""
+        """Return the maximum seconds for which a request of the pool is held."""
         return table.holding.hold_for_seconds if table.outlook is Outlook.COMING else self._settings.no_instances_ttl_seconds
 
     def add(self, tracked: TrackedRequest, now: float) -> None:
-        """Hold a request; a request that is already held does not change."""
+        """Hold a request; for a request that is already held, nothing changes."""
         if tracked.request.id not in self._requests:
             tracked.waiting_since = now
             self._requests[tracked.request.id] = tracked
@@ -84,7 +84,7 @@ class HeldRequests:
             self._prompt_tokens += tracked.request.prompt_tokens
 
     def remove(self, tracked: TrackedRequest, now: float) -> None:
-        """Stop holding a request; ignores a request that is not held."""
+        """Stop holding a request; a request that is not held is ignored."""
         if self._requests.pop(tracked.request.id, None) is not None:
             tracked.held_seconds += max(0.0, now - tracked.waiting_since)
             self._by_class[tracked.request.priority_class] -= 1
@@ -110,6 +110,8 @@ class HeldRequests:
 
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
-    """Return whether some tenant of the request's class would hold more than the request's own tenant."""
+    """Return whether some tenant of the request's class holds more than the request's own tenant would with this
+    request, which takes up `size`.
+    """
     own = held[request.priority_class, request.tenant] + size
     return any(has > own for (name, _), has in held.items() if name == request.priority_class)

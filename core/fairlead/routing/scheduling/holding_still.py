@@ -1,6 +1,6 @@
-"""Holding still: a session's request goes to its home, even if the policy would choose another instance. This happens
-while migrations are paused, once after a person moved the session there, and when another instance would gain too
-little.
+"""Holding still: a session's request is sent to the session's home although the policy would choose another instance.
+This happens while migrations are paused, once after a person moved the session to its home, and when another instance
+would gain too little.
 """
 
 from dataclasses import replace
@@ -16,11 +16,12 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """Replace the policy's decision for another instance by a decision for the session's home, with this `rule`, and
-    with the TTFTs predicted for staying and moving if these are compared.
+    """Return a decision for the session's home in place of the policy's decision for another instance, with this
+    `rule`, and with the TTFTs predicted for staying and for moving if these were compared.
 
-    The policy's choice is recorded as passed over. If the home's queue is full, the policy's choice takes the request,
-    without the session. If the policy compared the home, the request may still be moved there while it waits.
+    The policy's choice is recorded as passed over. If the home's queue is full, the policy's choice gets the request,
+    but the session does not move. If the policy compared the home, the request may still be moved to the policy's
+    choice while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)
     return Decision(
@@ -38,7 +39,7 @@ def at_home(
 def _weighing(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
 ) -> Weighing:
-    """Return the policy's comparison, with the home first."""
+    """Return the policy's compared values, with the home as the first candidate."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:

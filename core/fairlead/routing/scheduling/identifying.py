@@ -1,7 +1,7 @@
-"""Identifying: which session a request belongs to, judged by its names and how they are used.
+"""Identifying: which session a request belongs to, judged by its session names and how they are used.
 
-The first name that belongs to a single session counts. After the names that a client gives comes the beginning of the
-conversation; if that is shared too, the request belongs to no session.
+The first name that belongs to a single session is used. The hash of the conversation's beginning is tried after the
+names that the client gives. If that is shared too, the request belongs to no session.
 """
 
 from dataclasses import replace
@@ -13,8 +13,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Set the request's session, and hold the names that the request uses until it ends. A name that turns out to be
-    shared loses its home.
+    """Set the request's session, and mark the session names that the request uses as in use until it ends. A name that
+    turns out to be shared loses its home.
     """
     request = tracked.request
     names = _names(request, state)
@@ -37,15 +37,16 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
 
 def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
     """Return whether the request continues a task of which a turn was served: the task of its own session, or of the
-    session that its client names as the parent. A refused turn begins no task.
+    session that its client names as the parent. A task begins only with a served turn.
     """
     parent = None if request.lineage is None else request.lineage.parent
     return any(name is not None and state.bindings.is_under_way(name) for name in (request.session, parent))
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Return the possible names of the request's session, in order. A prompt's first blocks, by which some policies
-    bind unnamed requests, count as a name if the conversation's beginning after them is known.
+    """Return the possible names of the request's session, in the order in which they are tried. A prompt's first
+    blocks, by which some policies bind requests without a name, count as a name if the beginning of the conversation
+    after them is known.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)
@@ -58,7 +59,7 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:
-    """Drop the binding of a name that no longer identifies a session."""
+    """Drop the binding of a name that turned out to be shared by several sessions, and report that."""
     change = state.bindings.give_up(name, now)
     if change is not None:
         state.recorder.bound(change)

@@ -1,13 +1,13 @@
-"""Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems).
-Whether a decision is kept is decided when its request ends: decisions of late, refused, moved, failed or retried
-requests are always kept, and a share of all others. The candidates that a policy compared can only be noted while it
-decides, and noting them costs as much as deciding. So they are noted for the sample, for decisions that are certain or
-likely to be kept, and for a limited number of others per second; in a pool with little traffic that is every decision.
-A decision that is kept without its candidates says so.
+"""Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems). It
+is determined at the end of a request whether its decision is kept: always if the request was late, refused, moved,
+failed or retried, and otherwise for a share of requests. The candidates that a policy compared can be noted only while
+it decides, and noting them costs as much as deciding. So they are noted for the sample, for decisions that are certain
+or likely to be kept, and for a limited number of others per second; in a pool with little traffic that is every
+decision. A decision that is kept without its candidates says so.
 
-Each row's weight (1 / `sample_rate`) is the number of requests that it represents: the requests that ended since the
-last take and are kept for the same reason, divided by the number of rows kept. So the weights add up to the number of
-requests, even if more requests are late than may be written.
+Each recorded decision's weight (1 / `sample_rate`) is the number of requests that it represents: the requests that
+ended after the last take and are kept for the same reason, divided by the number of decisions recorded for that reason.
+So the weights add up to the number of requests, even if more requests are late than may be recorded.
 """
 
 from collections import Counter
@@ -29,22 +29,22 @@ from fairlead.targets import instance_of, rank_of, target_of
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Maximum number of decisions per minute that a router keeps on request."""
+"""Maximum number of decisions per minute that a router keeps because a client or a person asked for them."""
 WEIGHED_PER_MINUTE = 600.0
-"""Maximum number of decisions per minute whose candidates are noted although they are unlikely to be kept."""
+"""Maximum number of decisions per minute whose candidates are noted although the decisions are unlikely to be kept."""
 AT_RISK_PER_MINUTE = 1800.0
-"""Maximum number of noted decisions per minute of requests that may be late, or that follow soon after a late or failed
-request.
+"""Maximum number of decisions per minute whose candidates are noted because the request may be late, or follows soon
+after a late or failed request.
 """
 TROUBLED_SECONDS = 10.0
-"""Seconds after a request that is always kept during which other requests count as at risk too."""
+"""Seconds after a late or failed request during which the decisions of other requests are also likely to be kept."""
 MOST_NOTED = 10_000
-"""Maximum number of decisions of requests in flight whose candidates are noted at a time."""
+"""Maximum number of requests in flight whose decisions' candidates are noted at the same time."""
 
 
 class End(NamedTuple):
-    """The way in which a request ended, and its latencies as far as they are known. `outcome` None: another router
-    knows how the request ended.
+    """How a request ended, and its latencies as far as they are known. `outcome` None: another router knows how the
+    request ended.
     """
 
     outcome: RequestOutcome | None = None
@@ -54,8 +54,8 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made. Most noted decisions are not kept; the full record is built only for those
-    that are.
+    """A decision as it was made, with its candidates. Most noted decisions are not kept; the full record is built only
+    for those that are.
     """
 
     request: RoutingRequest
@@ -64,23 +64,23 @@ class Noted(NamedTuple):
     table: RoutingTable
     chosen: str
     others: tuple[str | None, ...]
-    """Other instances that the request might have gone to, besides the candidates."""
+    """Instances, other than the candidates, that the request might have been sent to."""
     reason: DecisionReason
     weighing: Weighing
     shadows: tuple[ShadowChoice, ...] = ()
 
     @property
     def runner_up(self) -> str | None:
-        """The first instance other than the chosen one, among the instances that were compared and then the
-        fallbacks.
+        """The first instance other than the chosen one, among the compared candidates and then the fallbacks; None if
+        there is no other.
         """
         compared = (*(one.instance for one in self.weighing.candidates), *self.others)
         return next((one for one in compared if one is not None and one != self.chosen), None)
 
 
 class KeptDecisions:
-    """The decisions of one pool in one router. `limit` bounds the decisions waiting to be taken. If not `wanted`, no
-    decision is kept.
+    """The decisions of one pool that this router keeps. `limit` is the maximum number that waits to be taken. If not
+    `wanted`, no decision is kept.
     """
 
     def __init__(self, pool: PoolKey, sample_rate: float, limit: int, *, wanted: bool = True) -> None:
@@ -92,18 +92,22 @@ class KeptDecisions:
         self._kept: list[DecisionRecord] = []
         self._traced: list[TracedRequest] = []
         self._ended: Counter[KeptFor] = Counter()
-        """For each reason, the number of requests that ended since a row of that reason was last taken."""
+        """For each reason to keep decisions, the number of requests that ended after a decision kept for that reason
+        was last taken.
+        """
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
-        """Sessions whose decisions are all kept, each until its time (Unix seconds)."""
+        """The sessions whose decisions are all kept, each until the given time (Unix seconds)."""
         self._unkept = 0
 
     def is_sampled(self, decision_id: str) -> bool:
-        """Return whether the decision with this id belongs to the sample; the result for an id never changes."""
+        """Return whether the decision with this id belongs to the random sample; the result for an id is always the
+        same.
+        """
         return "0" + decision_id[:8] < self._sample_below
 
     def is_certain(self, tracked: TrackedRequest) -> bool:
@@ -111,7 +115,9 @@ class KeptDecisions:
         return self._wanted and (tracked.keeps is not None or self.is_sampled(tracked.decision_id))
 
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
-        """Mark the decision as certain to be kept if its client asked for that, or a person asked for its session."""
+        """Mark the decision as certain to be kept if its client asked for that, or a person asked for all decisions of
+        its session.
+        """
         request = tracked.request
         explain = request.explain or (request.trace is not None and request.trace.asks)
         if not (explain or self.sessions) or tracked.keeps is not None or not self._wanted:
@@ -120,7 +126,7 @@ class KeptDecisions:
             tracked.keeps = KeptFor.ASKED if explain else KeptFor.SESSION
 
     def notes(self, tracked: TrackedRequest, now: float, *, moves: bool, at_risk: bool) -> bool:
-        """Return whether to note what the policy compares for this request."""
+        """Return whether to note the candidates that the policy compares for this request."""
         if not self._wanted or len(self._noted) >= MOST_NOTED:
             return False
         if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id) or not self._weighed.take_if_any(1, now):
@@ -136,13 +142,15 @@ class KeptDecisions:
         now: float,
         shadows: tuple[ShadowChoice, ...] = (),
     ) -> None:
-        """Note the candidates compared for the decision of `tracked`, whose id, instance and reason are set."""
+        """Note the candidates that were compared for the decision of `tracked`, whose id, instance and reason are
+        set.
+        """
         chosen = tracked.instance or decision.instance
         others = (decision.alternate, *decision.fallbacks)
         self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others, shadows)
 
     def forget(self, request_id: str) -> None:
-        """Forget the noted decision, because the request gets another one or another router decides."""
+        """Forget the noted decision of this request, because the request gets another one or another router decides."""
         self._noted.pop(request_id, None)
 
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
@@ -172,19 +180,19 @@ class KeptDecisions:
             self._traced.append(_traced(tracked, now))
 
     def take(self) -> tuple[DecisionRecord, ...]:
-        """Return the decisions kept since the last take, with their weights."""
+        """Return the decisions that were kept after the last take, with their weights."""
         taken, self._kept = self._kept, []
         counted = Counter(record.kept for record in taken)
         rates = {why: kept / self._ended.pop(why) for why, kept in counted.items()}
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
 
     def take_traced(self) -> tuple[TracedRequest, ...]:
-        """Return the requests with a trace whose decisions were kept since the last take."""
+        """Return the traced requests whose decisions were kept after the last take."""
         traced, self._traced = self._traced, []
         return tuple(traced)
 
     def take_unkept(self) -> int:
-        """Return the number of decisions since the last take that should have been kept because of how their requests
+        """Return the number of decisions after the last take that should have been kept because of how their requests
         ended, but exceeded the limit.
         """
         unkept, self._unkept = self._unkept, 0

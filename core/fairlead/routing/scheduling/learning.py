@@ -15,38 +15,40 @@ from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_O
 from fairlead.routing.scheduling.state import SchedulerState
 
 FORGET_SECONDS = 10.0
-"""Seconds between two checks for figures that are too old."""
+"""Seconds between two checks for observations that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may be fast again,
-and an instance that is never chosen could not show that otherwise.
+"""Seconds without a prefill after which an instance's pace is assumed to be 1 again: the instance may be fast again,
+but could not show that if it were never chosen.
 """
 
 MUCH = 1.25
-"""Factor by which the predicted speed has to change before waiting requests are predicted again."""
+"""Factor by which the predicted speed has to change before the prefills of waiting requests are predicted again."""
 
 _NO_OTHERS = OthersLoad()
 
 TELLING_TOKENS = 16
-"""Minimum number of tokens of an answer, or of a part of a running answer, whose time per token is measured."""
+"""Minimum number of tokens over which the time per token is measured, in an answer or in a part of a running answer."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
-    """Count a prefill that is over, or assumed to be over: its computation delayed the decodes of its instance."""
+    """Count a prefill that is over, or assumed to be over, in its instance's totals, because it delayed the decodes
+    there.
+    """
     history, times = state.loads[tracked.instance].history, state.prefill_times
     history.prefilled_tokens += tracked.miss_tokens
     history.prefill_seconds += times.seconds(tracked.input_tokens, tracked.hit_tokens) * times.speeds.computing_share
 
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Measure a prefill: the time from its dispatch, or from the end of the previous prefill on its instance, until
-    now.
+    """Measure a prefill: the time until now from its dispatch, or from the end of the previous prefill on its instance
+    if that was later.
 
     Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's times.
-    Prefills without a visible first token are ignored, and so are prefills on an instance that a proxy chose, because
-    the time of that choice is unknown.
+    Prefills whose first token cannot be observed are ignored. So are prefills on an instance that a proxy chose,
+    because the time of that choice is unknown.
 
     With several routers, no router sees the others' prefills in between, which lengthen the measurement and never
-    shorten it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills;
+    shorten it. The lasting pace, which separates slow instances from fast ones, therefore uses the shorter prefills;
     otherwise an instance with much work from other routers would look slow. Each prefill counts in proportion to its
     length; otherwise an instance with much-shared prefixes, whose prefills are short, would look fast.
     """
@@ -84,8 +86,8 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 
 
 def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the request loaded more tokens from slow tiers than it computed: its time then measures loads and
-    not prefills.
+    """Return whether the request loaded more tokens from cache tiers outside the GPU than it computed. Its time then
+    measures loading instead of prefilling, and is recorded as that.
     """
     if sum(tracked.slow_tokens) < max(LEAST_TOKENS, tracked.miss_tokens):
         return False
@@ -99,8 +101,8 @@ def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLo
 
 
 def _shows_prefill(tracked: TrackedRequest) -> bool:
-    """Return whether the first token or the end of the prefill is visible. With a side-car, the transfer comes before
-    the first token and counts as a part of the prefill.
+    """Return whether the first token or the end of the prefill can be observed. With a side-car, the transfer comes
+    before the first token and counts as a part of the prefill.
     """
     return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
@@ -108,11 +110,13 @@ def _shows_prefill(tracked: TrackedRequest) -> bool:
 def learn_whole_answer(
     state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
 ) -> None:
-    """Measure an answer without a visible first token, for the prefill speed and decode steps (`WholeAnswers`).
+    """Use an answer whose first token could not be observed to measure the prefill speed and the decode steps
+    (`WholeAnswers`).
 
-    The work of other routers on the instance is taken from their reports, or else assumed to be what this router gives
-    an instance on average: a guess for each answer would be so inaccurate that the fit would see no effect of that
-    work. For the request's own prompt, the engine's count of cached tokens replaces the estimate.
+    The work of other routers on the instance is taken from their reports. Without reports it is assumed to be the work
+    that this router gives to an instance on average: a separate guess for each answer would be so inaccurate that the
+    fit would see no effect of that work. For the request's own prompt, the engine's count of cached tokens replaces the
+    estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -142,12 +146,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Return the prompt tokens per second that this many routers make an instance of this role compute, if all send as
-    many as this router.
+    """Return the prompt tokens per second that all routers together make an instance of this role compute, if each of
+    them sends as many as this router.
 
-    The rate uses this router's mean over all instances: at the end of an answer, this router's rate on the answer's
-    instance is high, because the instance has just worked for it, and assuming the same of the other routers gave
-    speeds of 1.3 to 1.6 times the truth.
+    The rate uses this router's mean over all instances. At the end of an answer, this router's rate on the answer's
+    instance is high, because the instance has just worked for it; assuming the same of the other routers gave speeds of
+    1.3 to 1.6 times the truth.
     """
     if not routers:
         return 0.0
@@ -156,13 +160,13 @@ def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -
 
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
-    """Update predictions that still count after the predicted prefill speed has changed from `before`; one by one if
-    the change is large.
+    """Update the predictions of pending prefills after the predicted prefill speed has changed from `before`. If the
+    change is large, each one is predicted again.
 
-    An instance's total, its pace times the prediction, stays the same if paces were measured against a measured speed.
-    Paces relative to a declared or recalled speed had not converged; they restart, as does the fit of decode steps,
-    which subtracts predicted prefills. With several routers, the measured speed is distorted by the others' prefills
-    and does not show how instances compare, so the lasting pace stays.
+    The product of an instance's pace and a prediction stays the same if the paces were measured against a measured
+    speed (`paces_hold`). Paces relative to a declared or recalled speed had not converged, so they restart; so does the
+    fit of decode steps, which subtracts predicted prefills. With several routers, the measured speed is distorted by
+    the others' prefills and does not show how instances compare, so the lasting pace is not converted.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
@@ -194,7 +198,7 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
-    """Note the instance's totals at the moment when `tokens` of this request's answer have arrived."""
+    """Record the instance's totals at the moment when `tokens` of this request's answer have arrived."""
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
@@ -202,13 +206,13 @@ def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """Measure decode steps.
+    """Measure decode steps on the answer of a request that ended.
 
-    Every answer gives its time per token. While the gate or the queues need it, the fit relates that time to the mean
+    Every answer gives a time per token. While the gate or the queues need it, the fit relates that time to the mean
     number of requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed
-    part of their predicted times: they are other work, not part of a step. If an engine does both in one step, too much
-    is subtracted, and the predicted load is too low, which refuses too few requests rather than too many. Short
-    answers, answers from several instances, and requests for several answers, are left out.
+    part of their predicted times, because they are not part of a decode step. If an engine does both in one step, too
+    much is subtracted, and the predicted load is too low, which refuses too few requests rather than too many. Short
+    answers, answers from several instances, and requests for several answers are left out.
     """
     if tracked.continuations or tracked.request.answers > 1:
         return
@@ -221,11 +225,11 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Measure the tokens of a running answer, until enough decode steps were seen.
+    """Measure decode steps on the new tokens of a running answer, until enough steps were observed.
 
-    The first answers of a pool end late, and requests sent before that leave decodes no time, which delays all of them.
-    If several routers share the pool, only whole answers are measured: over the time of a few tokens, other routers'
-    work cannot be estimated.
+    The first answers of a pool end late; requests sent before that leave decodes no time, which delays all answers. If
+    several routers share the pool, only whole answers are measured: other routers' work cannot be estimated over the
+    time of a few tokens.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1 or tracked.request.answers > 1:
         return
@@ -235,7 +239,9 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
 
 
 def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> bool:
-    """Measure a step, and return whether enough tokens have arrived since the answer's mark."""
+    """Measure a decode step if enough tokens have arrived after the answer's last measurement, and return whether that
+    was so.
+    """
     began, tokens = tracked.decode_began, output_tokens - tracked.tokens_before
     if began is None or tokens < TELLING_TOKENS - 1:
         return False
@@ -255,7 +261,9 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: float) -> None:
-    """Use earlier observations that hold for the present table until the figures are measured here."""
+    """Use observations from before a restart, as far as they are valid for the present table, until this router has
+    measured the figures.
+    """
     before = state.prefill_times.speed
     state.prefill_times.recall(UNKNOWN if memory is None else memory.known.prefill_tokens_per_second, now)
     if state.prefill_times.speed != before:
@@ -268,7 +276,7 @@ def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: floa
 
 
 def forget_older(state: SchedulerState, now: float) -> None:
-    """Forget observations that are too old, so that no wrong figure persists in a pool without requests."""
+    """Forget observations that are too old, so that no wrong figure lasts in a pool without requests."""
     before = state.prefill_times.speed
     state.prefill_times.forget_older(now)
     if state.prefill_times.speed != before:

@@ -1,4 +1,4 @@
-"""Load samples: the work of each instance in each second, as one router saw it, and the pool's arrivals."""
+"""Load samples: the work of each instance in each second, as one router observed it, and the pool's arrivals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,14 @@ from fairlead.tables import PoolKey, SloFacts
 from fairlead.targets import instance_of, rank_of
 
 LATENCIES_PER_SECOND = 64
-"""Maximum number of latencies kept per instance and second; beyond it, a uniform sample."""
+"""Maximum number of latencies kept per instance and second; if there are more, a uniform sample is kept."""
 
 
 @dataclass(slots=True)
 class Reservoir:
-    """A uniform sample of at most `LATENCIES_PER_SECOND` of the values added; the same values give the same sample."""
+    """A uniform sample of at most `LATENCIES_PER_SECOND` of the values added. The same values in the same order give
+    the same sample.
+    """
 
     values: list[float] = field(default_factory=list)
     seen: int = 0
@@ -35,7 +37,7 @@ class Reservoir:
 
 @dataclass(slots=True)
 class SecondOfLoad:
-    """One instance's current second: its counters, and its gauges after the last event."""
+    """The current second of one instance: its counters, and its gauges after the last event."""
 
     second: int
     running: int = 0
@@ -57,7 +59,7 @@ class SecondOfLoad:
     prefilling_seconds: float = 0.0
     generated_tokens: int = 0
     prefills_since: float | None = None
-    """When the instance, if it prefills, was last sampled."""
+    """When the time that the instance spends on prefills was last added up; None while it does not prefill."""
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -68,9 +70,9 @@ def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None
 
 
 class LoadSeconds:
-    """A collector of seconds per instance.
+    """A collector of the seconds of each instance.
 
-    A second is finished when an event or a take comes after it. Collects nothing unless `kept`.
+    A second is finished once an event or a take happens after it. Nothing is collected unless `kept`.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -81,13 +83,15 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """For each prefilling instance without a running second: when the instance was last sampled."""
+        """When the prefill time was last added up, for each instance that prefills but has no current second."""
         self._arrivals: dict[int, tuple[int, int, int]] = {}
-        """For each second: requests, prompt tokens and the sum of their squares."""
+        """For each second: the number of requests, their prompt tokens, and the sum of the squares of their prompt
+        tokens.
+        """
         self.dropped = 0
 
     def pause(self) -> None:
-        """Collect only arrivals from now on, because another router collects the work of instances."""
+        """Collect only arrivals from now on, because another router collects the work of the instances."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
@@ -121,12 +125,12 @@ class LoadSeconds:
             second.ttft_within_slo += ttft_seconds < target_seconds
 
     def prefilled(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """Count the uncached tokens of a prompt that the instance computed."""
+        """Count the uncached tokens of a prompt that the instance has computed."""
         if self._kept:
             self._current(load, now).prefilled_tokens += tokens
 
     def generated(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """Count further output tokens of the instance."""
+        """Count further output tokens that the instance has generated."""
         if self._kept:
             self._current(load, now).generated_tokens += tokens
 
@@ -144,8 +148,8 @@ class LoadSeconds:
         tpot_seconds: float | None,
         slo: SloFacts,
     ) -> None:
-        """Record that a request was completed; `more` of its output tokens came than `generated` had reported. The
-        latencies are None if the first token was not seen.
+        """Record that a request was completed. `more_tokens` is the part of `output_tokens` that `generated` had not
+        reported. The latencies are None if the first token could not be observed.
         """
         if not self._kept:
             return
@@ -174,13 +178,15 @@ class LoadSeconds:
             self._current(load, now).cancelled += 1
 
     def judged(self, load: InstanceLoad, now: float, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
-        """Judge a request that ended before its whole answer, by the latencies that are known."""
+        """Compare a request that ended before its answer was complete with the objectives, by the latencies that are
+        known.
+        """
         if self._kept:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """Return the running second of the instance with its gauges read, and add the time since the last reading if
-        the instance prefilled in it.
+        """Return the current second of the instance with its gauges updated, and add the time spent on prefills after
+        the last update.
         """
         running = self._running.get(load.entry.id)
         if running is None or now >= running.second + 1:
@@ -202,8 +208,8 @@ class LoadSeconds:
         return SecondOfLoad(second, prefills_since=self._prefilling_since.pop(instance, None))
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
-        """Return the finished seconds; instances without events since the last take give the last full
-        second's gauges.
+        """Return the finished seconds. For an instance without events after the last take, return the gauges of the
+        last full second.
         """
         if not self._wanted:
             return ()
@@ -222,7 +228,7 @@ class LoadSeconds:
         return taken
 
     def take_arrivals(self, now: float, *, final: bool) -> tuple[ArrivalSample, ...]:
-        """Complete seconds in which requests arrived; also the current second if `final`."""
+        """Return the finished seconds in which requests arrived; with `final`, also the current second."""
         ready = sorted(second for second in self._arrivals if second < int(now) or final)
         counts = [(second, *self._arrivals.pop(second)) for second in ready]
         return tuple(

@@ -22,7 +22,9 @@ from fairlead.targets import instance_of, is_part, rank_of
 
 
 class MoveFacts(TypedDict):
-    """Fields that the records of both kinds of moves share; see `fairlead.reports.moves.Move`."""
+    """Fields that the records of both kinds of moves (session migrations and re-routes) share; see
+    `fairlead.reports.moves.Move`.
+    """
 
     id: str
     pool: PoolKey
@@ -48,16 +50,16 @@ class MoveFacts(TypedDict):
 
 
 class Moving:
-    """Moves of sessions and requests. A move that takes a session's home along is a session migration; any other move
-    is a re-route.
+    """Makes and records moves of sessions and requests. A move that changes a session's home is a session migration;
+    any other move is a re-route.
     """
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
     def settle(self, tracked: TrackedRequest, session: str | None, instance: str, now: float) -> None:
-        """Make `instance` the home of the request's session if the policy keeps homes and the session has none; an
-        existing home is kept.
+        """Make `instance` the home of the request's session if the policy keeps homes and the session has no home
+        yet.
         """
         state = self._state
         if session is None or state.policy.keeps_homes is None or state.names.is_shared(session, now):
@@ -73,8 +75,8 @@ class Moving:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
-        stay. Returns True if an earlier home was left; `leave`, called with that home, returns the reason.
+        """Make `instance` the home of the request's session, if the policy keeps homes and the session may leave its
+        present home. Return True if the session left another home; `leave`, called with that home, returns the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -103,16 +105,16 @@ class Moving:
         return change
 
     def _report_first(self, session: str) -> None:
-        """Report the change by which the session got its home, if that change was held back: another change
-        follows it.
+        """Report the change that gave the session its home, if that change was held back, because another change will
+        follow it.
         """
         first = self._state.bindings.release(session)
         if first is not None:
             self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
-        """Let the request's session leave its home for the instance that the request will wait for, when the request is
-        sent; see `move_or_go_back`.
+        """Let the request's session leave its home for the instance for which the request will wait, at the moment when
+        the request is sent; see `move_or_go_back`.
         """
         home = self._state.bindings.get(session)
         assert home is not None
@@ -124,8 +126,8 @@ class Moving:
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
         """Move the session of a request that is about to be sent and already taken from its queue.
 
-        If there is no longer room, the session has moved, or migrations were paused meanwhile, the request goes back to
-        wait at the session's home, unless that home does not serve. Returns False in that case.
+        If the instance no longer has room, the session has moved, or migrations were paused in the meantime, the
+        request is instead queued at the session's home, unless that home does not serve. Return False in that case.
         """
         state, session, target = self._state, tracked.session, tracked.instance
         tracked.move = None
@@ -153,12 +155,12 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Return why a home must be left; None while it can be kept."""
+        """Return why a session must leave this home; None while it can stay."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Whether a session with this home stays there regardless of the policy: migrations are paused, and the home
-        takes requests.
+        """Return whether a session with this home stays there whatever the policy chooses: migrations are paused, and
+        the home takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)
@@ -173,16 +175,16 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
-        """Record that a session was used on its home, by another request of the owner if one is given; the use is
-        reported now and then.
+        """Record that a session was used on its home, by another request of `owner` if one is given; from time to time
+        the use is reported to the API.
         """
         refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
             self._state.recorder.bound(refresh)
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
-        """Ask the policy which queued requests of these instances to move, and move them; nothing moves while
-        migrations are paused, or if the policy raises an error.
+        """Call the policy to choose which queued requests of the `overloaded` instances to move, and move them. Nothing
+        moves while migrations are paused, or if the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances
@@ -218,8 +220,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Record that a request left `source` for `target` without a session's home. Nothing is recorded if the request
-        was only assigned a rank of the same instance.
+        """Record that a request was moved from `source` to `target` without its session's home. Nothing is recorded if
+        the request was only assigned a rank of the same instance.
         """
         if is_part(target, source):
             return
@@ -229,7 +231,7 @@ class Moving:
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
-        """Move a queued request to another queue. Its session's home moves too if the source was that home."""
+        """Move a queued request to another queue. Its session's home moves too if it was the source of the move."""
         state, target = self._state, move.target
         source, session = tracked.instance, tracked.session
         departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))
@@ -317,6 +319,8 @@ class Moving:
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """Return the TTFT predicted for staying; None if the instance is gone and nothing can be predicted."""
+        """Return the TTFT in seconds that is predicted if the request stays on `source`; None if the instance is gone,
+        so that nothing can be predicted.
+        """
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

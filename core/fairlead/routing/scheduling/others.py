@@ -1,7 +1,7 @@
-"""Load shares exchanged with other routers of the pool that decide alone.
+"""Load shares: reports of their requests in flight that routers of a pool exchange if each of them decides alone.
 
 Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
-`KNOWN_SECONDS` is dropped; then, as before the first share, the other routers are assumed to have as much work as this
+`KNOWN_SECONDS` is dropped; then, as before the first share, each other router is assumed to have as much work as this
 router.
 """
 
@@ -17,25 +17,28 @@ KNOWN_SECONDS = 6.0
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that are deducted per second of a share's age, although only one second is computed. More
-is deducted because routers with the same reports of short queues would otherwise all choose the same instances. Work
-that remains after a while belongs to an instance that stands still, or that has work for more than half a minute.
+"""Seconds of pending prefill that are deducted from a received share per second of its age, although engines compute
+only one second per second. More is deducted because routers that receive the same reports of short queues would
+otherwise all choose the same instances. Work that remains after a while belongs to an instance that stands still, or
+that has work for more than half a minute.
 """
 SETTLING_SECONDS = 3.0
-"""Seconds after a change of the deciding router during which received shares may still include this router's
-requests.
-"""
+"""Seconds after a change of the decider during which received shares may still include this router's requests."""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
-"""Maximum number of prompts that are repeated in shares, and for how long, because some shares are lost."""
+"""Maximum number of prompts that are repeated in shares. Prompts are repeated, for some seconds, because some shares
+are lost.
+"""
 SHARE_SECONDS = 10.0
-"""Seconds over which an instance's prefill share of its time is smoothed."""
+"""Seconds over which the share of an instance's time that prefills take is smoothed."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
-"""Plausible maximum of tokens and requests that a router has in flight on one instance; larger counts are ignored."""
+"""Plausible maximum of tokens, and of requests, that a router has in flight on one instance; larger counts are
+ignored.
+"""
 
 
 class Others:
-    """The share of one pool that this router sends to other routers, and the shares that it received."""
+    """The load share of one pool that this router sends to other routers, and the shares that it received."""
 
     def __init__(self, state: SchedulerState, router: str) -> None:
         self._state = state
@@ -46,8 +49,8 @@ class Others:
         self._aged_at = 0.0
         self._placed: deque[tuple[float, PlacedPrompt]] = deque(maxlen=MOST_PROMPTS)
         self._prefilled: dict[str, tuple[float, float, float]] = {}
-        """For each target: when its prefills were last read, their predicted seconds until then, and their share of the
-        time.
+        """For each target: when its prefills were last read, the sum of their predicted seconds until then, and the
+        share of the time that they take.
         """
 
     # ── what others are told ──
@@ -92,7 +95,7 @@ class Others:
     # ── what others told ──
 
     def hear(self, share: OthersShare, now: float) -> None:
-        """Take over the newest sums of all other routers; they replace the earlier sums."""
+        """Use the newest sums over all other routers; they replace the earlier sums."""
         state = self._state
         if state.is_front or now < self._deaf_until or share.age_seconds > KNOWN_SECONDS:
             return
@@ -104,7 +107,7 @@ class Others:
         self._age(now)
 
     def age(self, now: float) -> None:
-        """Adjust received shares to their age; called by ticks."""
+        """Adjust the received shares to their age; called at every tick."""
         if self._share is None or now - self._aged_at < AGE_SECONDS:
             return
         if now - self._told_at > KNOWN_SECONDS:
@@ -113,14 +116,16 @@ class Others:
             self._age(now)
 
     def settle(self, now: float) -> None:
-        """Allow for received shares that may count requests that are now counted here, because the deciding router has
-        changed.
+        """Handle a change of the decider: for a while, received shares may count requests that this router now counts
+        itself.
         """
         self._deaf_until = now + SETTLING_SECONDS
         self.forget()
 
     def forget(self) -> None:
-        """Forget the other routers' load; the places of their prompts are kept as long as caches may hold them."""
+        """Forget the other routers' load. Where they placed prompts is remembered for as long as caches may hold the
+        prompts.
+        """
         state = self._state
         self._share = None
         state.view.told_routers = 0
@@ -151,7 +156,7 @@ class Others:
             state.accounting.changed.add(name)
 
     def _by_target(self, rows: tuple[InstanceWork, ...]) -> dict[str, InstanceWork]:
-        """Return the rows by this router's targets: if other routers do not know an instance's ranks, its row is
+        """Return the rows by this router's targets. If other routers do not know an instance's ranks, its row is
         divided among the ranks.
         """
         found: dict[str, InstanceWork] = {}
@@ -177,7 +182,7 @@ def _part(row: InstanceWork, parts: int) -> InstanceWork:
 
 
 def _bounded(row: InstanceWork) -> InstanceWork:
-    """Return the row without impossible values."""
+    """Return the row with implausible values replaced."""
     return InstanceWork(
         instance=row.instance,
         in_flight=min(max(0, row.in_flight), MOST_REQUESTS),

@@ -1,4 +1,4 @@
-"""Outcomes: the exit of all dispatches and refusals from a scheduler, and the end of all requests."""
+"""Outcomes: all dispatches and refusals leave the scheduler through this module, and all requests end in it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ _UNTOLD = End()
 
 
 class Outcomes:
-    """The dispatches and refusals of a scheduler. Refusals are kept until the next `take`, because some occur in calls
+    """The dispatches and refusals of a scheduler. Refusals are kept until the next `take`, because some arise in calls
     that return no outcomes, for example when a circuit opens.
     """
 
@@ -32,7 +32,7 @@ class Outcomes:
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
         """Return the dispatches that are now possible from the queues of these instances and of instances with new
-        requests, followed by all refusals not yet reported.
+        requests, followed by all refusals that were not returned before.
         """
         state = self._state
         if not (state.queues or self._refusals or state.late.to_refuse):
@@ -55,7 +55,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """Yield the outcomes of this router's own requests; the other outcomes are sent to their fronts."""
+        """Yield the outcomes of this router's own requests, and send all others to their fronts."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -75,16 +75,16 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served, and report it with the next `take`; unless the refusal rests on
-        estimates and an idle instance can try the request. `anyway`: refuse in that case too, because the client no
-        longer waits.
+        """End a request that will not be served; the next `take` returns the refusal. If the refusal rests on estimates
+        and an idle instance can try the request, the request is sent there instead, unless `anyway`, because its client
+        no longer waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller gets the refusal now. Returns the refusal with the id
+        """End a request that will not be served and whose caller gets the refusal now. Return the refusal with the id
         of its decision.
         """
         state = self._state
@@ -105,7 +105,7 @@ class Outcomes:
         self.let_go(tracked, now, end)
 
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
-        """Forget a request. Without an `end`, another router reports how the request and its moves ended."""
+        """Forget a request. Without `end`, another router reports how the request and its moves ended."""
         state, request_id = self._state, tracked.request.id
         finished = end.outcome is RequestOutcome.SERVED
         if state.circuits:
@@ -120,7 +120,7 @@ class Outcomes:
         state.end(tracked)
 
     def end_probe(self, tracked: TrackedRequest, now: float) -> None:
-        """Allow another probe if the request was the probe of an open circuit."""
+        """Allow another probe if the request was the probe of a half-open circuit."""
         circuit = self._state.circuit(tracked.instance) if self._state.circuits else None
         if circuit is not None:
             circuit.ended(tracked.request.id, now)
@@ -131,12 +131,12 @@ class Outcomes:
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
-        """Return a refusal for the reason that no instance accepts requests."""
+        """Return a refusal that says that no instance accepts requests."""
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:
-        """Return a refusal of a request that arrives while no instance accepts, unless the request may be held; None if
-        some instance accepts.
+        """Return a refusal for a request that arrives while no instance accepts requests; None if some instance accepts
+        or the request may be held.
         """
         state = self._state
         if state.view.candidates() or state.view.decode_candidates():
@@ -151,6 +151,6 @@ class Outcomes:
         return None if leaving else not_held(request, state.table, self._seconds_to_instance(now))
 
     def _seconds_to_instance(self, now: float) -> float:
-        """Return the seconds after which a client should try again while no instance accepts."""
+        """Return the seconds after which a client should retry while no instance accepts requests."""
         closing = [load.broken_until for load in self._state.loads.values() if load.entry.accepting and load.broken_until > now]
         return min(closing) - now if closing else self._state.settings.no_instances_ttl_seconds

@@ -1,6 +1,8 @@
-"""Placing: the policy chooses an instance for a request, admission may refuse it, and it joins that instance's queue.
+"""Placing: the policy chooses an instance for a request, admission may refuse the request, and it joins that instance's
+queue.
 
-A decision changes accounting, queues and bindings in one step, so each request of a burst sees those before it.
+A decision changes accounting, queues and bindings in one step, so the decision of each request in a burst takes the
+earlier requests into account.
 """
 
 from dataclasses import replace
@@ -29,7 +31,7 @@ from fairlead.routing.scheduling.subsets import choose_within
 
 
 class Placing:
-    """Places held requests at instances. The caller ends refused requests."""
+    """Places held requests in the queues of instances. Refused requests are ended by the caller."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
@@ -37,7 +39,8 @@ class Placing:
         self._leaving = Leaving(state)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
-        """Choose an instance for a held request and queue it there; if no instance can compute it, it stays held.
+        """Choose an instance for a held request and queue it there. Return a refusal if the request is refused. If no
+        instance can compute it, it stays held.
 
         A request that is not yet `admitted` may be refused because of its predicted TTFT; any request may be refused
         because of full queues.
@@ -85,9 +88,10 @@ class Placing:
         return None
 
     def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
-        """Return the policy's choice among the instances that stay, for a session whose home left the pool or takes no
-        requests any more: at an instance that is soon drained, the session would have to move again. None for all other
-        requests, if no staying instance accepts, or if the policy's ring names an instance that does not stay.
+        """Return the policy's choice among the instances that are not about to be drained, for a session whose home
+        left the pool or takes no requests any more: on an instance that is soon drained, the session would have to move
+        again. None for all other requests, if none of these instances accepts, or if the policy's ring names an
+        instance that is about to be drained.
         """
         state = self._state
         home = None if request.session is None else state.bindings.get(request.session)
@@ -100,8 +104,8 @@ class Placing:
         return found if found is not None and found.instance in state.staying else None
 
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
-        """Return whether the request's session has a home that takes requests: a warming request must not move the
-        session.
+        """Return whether the request's session has a home that takes requests; a request that only warms a cache must
+        not move such a session.
         """
         load = self._home(request)
         return load is not None and load.is_candidate(now)
@@ -112,7 +116,7 @@ class Placing:
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose an instance again for a queued request whose instance may no longer take it. The request moves if
-        another instance is chosen, and is held if no instance accepts.
+        another instance is chosen, and is held if no instance accepts requests. Return a refusal if it is refused.
         """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
@@ -123,7 +127,7 @@ class Placing:
         return refusal
 
     def place_at(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Queue a held or queued request at the instance of the decision, regardless of the policy."""
+        """Queue a held or queued request at the instance of this decision, regardless of the policy."""
         waiting_since = tracked.waiting_since if tracked.stage is Stage.QUEUED else now
         if tracked.stage is Stage.QUEUED:
             tracked.left = tracked.instance
@@ -134,7 +138,8 @@ class Placing:
 
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float, *, by_policy: bool = False) -> None:
         """Queue the request at `instance`: the policy's choice, or another instance if the policy's choice had no room.
-        Bind the session, record a move, record the decision. Shadows are asked if the policy chose among all instances.
+        Bind the session, record a move, and record the decision. If the policy chose among all instances (`by_policy`),
+        the shadow policies are called too.
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
@@ -186,20 +191,22 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now, shadows)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """Record a new decision for the request; it replaces the fields of an earlier one."""
+        """Record that the request has a new decision, which replaces the fields of the earlier one."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
         tracked.decision_id, tracked.decided_at, tracked.is_elsewhere = recorder.new_id(), now, False
 
     def _is_at_risk(self, decision: Decision, instance: str) -> bool:
-        """Return whether the request may be late, by a cheap test: it waits behind others, or its predicted TTFT
-        exceeds half of the target.
+        """Return whether the request may be late, by a cheap test: it waits behind other requests, or its predicted
+        TTFT exceeds half of the target.
         """
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Record what the policy compared for a refused request: the instance to which it would have gone, and why."""
+        """Record what the policy compared for a refused request: the instance to which it would have been sent, and
+        why.
+        """
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
         decisions.reserve(tracked, decision.session or tracked.request.session, now)
@@ -219,12 +226,12 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """Return how many requests that would be sent before this request may wait in the queue that it joins."""
+        """Return the maximum number of requests ahead of this one in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """Return the policy's choice if its queue has room; else the first instance with room of: the session's home,
-        the other member of the pair, the fallbacks.
+        """Return the first instance whose queue has room, among the policy's choice, the session's home, the other
+        member of the pair, and the fallbacks; None if no queue has room.
         """
         state = self._state
         if not state.loads[decision.instance].waiting:  # no limit is below one
@@ -253,8 +260,8 @@ class Placing:
         return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
-        """Return the policy's comparison. If its choice had no room, the comparison is adapted to `instance`, which
-        takes the request instead.
+        """Return the policy's compared values. If the policy's choice had no room, they are adapted to `instance`,
+        which gets the request instead.
         """
         weighed = decision.weigh()
         if instance == decision.instance:

@@ -1,9 +1,9 @@
-"""Keeps the exceptions of a policy so that they delay no request: the next tick's caller reports them."""
+"""Keeps exceptions raised by a policy, so that they delay no request; the caller of the next tick gets them."""
 
 
 class PolicyFailures:
-    """The last exception of a policy. Only the last is kept, because a policy that fails once mostly fails again and
-    again.
+    """The last exception of a policy. Only the last is kept, because a policy that fails once usually fails
+    repeatedly.
     """
 
     def __init__(self) -> None:
@@ -17,8 +17,8 @@ class PolicyFailures:
         self._last = failure
 
     def raise_last(self) -> None:
-        """Raise the kept exception, once; never in two consecutive ticks, since the tick that raises it does nothing
-        else.
+        """Raise the kept exception once. It is never raised in two consecutive ticks, because the tick that raises it
+        does nothing else.
         """
         failure = None if self._has_raised else self._last
         self._has_raised = failure is not None

@@ -1,4 +1,4 @@
-"""Prefill and decode instances: where a prefilled request decodes, where its KV blocks are fetched from, and which
+"""Prefill and decode instances: where a prefilled request decodes, from where its KV blocks are fetched, and which
 decode instances compute a whole request that cannot be divided.
 """
 
@@ -19,8 +19,8 @@ from fairlead.routing.queues.accounting import TrackedRequest
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """Return the decode instance of a request that prefills on its instance: the desired instance if possible, else the
-    best one; None = the prefill instance itself.
+    """Return the instance where a request that prefills on its instance will decode: `wanted` if possible, else the
+    best decode instance; None = the prefill instance itself.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not Role.PREFILL:
@@ -33,8 +33,8 @@ def decodes_on(
 
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances of which one must compute both prompt and answer, least loaded first. Empty if a
-    candidate can prefill the request for others or takes both roles.
+    """Return the decode instances, least loaded first, if one of them must compute both the prompt and the answer.
+    Empty if a candidate can prefill the request for another instance, or has both roles.
     """
     if view.candidates() and request.divisible:
         return []
@@ -42,8 +42,8 @@ def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]
 
 
 def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveView) -> Decision:
-    """A decision for the first of `computing_all`. It binds no session: the policy, which chooses among prefill
-    instances, would have to move it back.
+    """Return a decision for the first instance of `loads` (see `computing_all`). It binds no session, because the
+    policy, which chooses among prefill instances, would have to move the session back.
     """
 
     def weigh() -> Weighing:
@@ -56,10 +56,11 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Return the prompt tokens not to be computed on `instance`: those held there, or those fetched from
+    """Return the prompt tokens that need not be computed on `instance`: those held there, or those fetched from
     `transfer_from` if that source holds more and still serves.
 
-    Sets on `tracked` how many are fetched and how many are loaded, and forgets a source that has nothing to give.
+    Sets on `tracked` how many tokens are fetched and how many are loaded, and clears `transfer_from` if nothing can be
+    fetched from it.
     """
     local = view.hit_tokens(tracked.request, instance)
     if view.caches.index.is_tiered:

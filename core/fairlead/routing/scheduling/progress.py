@@ -1,4 +1,4 @@
-"""Progress: first tokens and ends of dispatched requests, with their effects on estimators and records."""
+"""Progress: the first tokens and the ends of dispatched requests, with their effects on estimators and records."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Progress:
-    """First tokens and ends of requests. Each method returns the dispatches that it makes possible."""
+    """Handles the first tokens and ends of requests. Each method returns the dispatches that become possible."""
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
         self._state = state
@@ -28,7 +28,9 @@ class Progress:
         self._circuits = circuits
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record that the prompt is computed: its blocks are cached on the instance, its tokens no longer pending."""
+        """Record that the prompt has been computed: its blocks are cached on the instance, and its tokens are no longer
+        pending.
+        """
         tracked = self._state.requests.get(request_id)
         if tracked is None or tracked.stage is not PREFILLING:
             return ()
@@ -39,7 +41,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record the first token, which ends the prefill if nothing else did."""
+        """Record the first token, which also ends the prefill if its end was not recorded before."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (PREFILLING, DECODING):
@@ -75,8 +77,8 @@ class Progress:
         self._state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Inform the policy about the outcome of its choice, if it asked for that. A policy that fails here does not
-        affect the answer.
+        """Call the policy's `learn` callback with the result of its choice, if there is one. A policy that fails in
+        this call does not affect the answer.
         """
         if tracked.learn is None:
             return
@@ -86,10 +88,11 @@ class Progress:
             self._state.failures.keep(error, tracked.request.id)
 
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
-        """Prefilling → decoding; False if the request is refused because of the present decodes.
+        """Change the request's stage from prefilling to decoding; return False if the request is refused because of the
+        present decode load.
 
         If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
-        turn of a task in progress. A router that asks a decider leaves this decision to the decider.
+        turn of a task in progress refused. A router with a decider leaves refusing to the decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
@@ -103,8 +106,8 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the request's answer have arrived so far; tokens counted before are not counted
-        again.
+        """Record how many tokens of the request's answer have arrived so far, and count those that were not counted
+        before.
         """
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is DECODING:
@@ -116,8 +119,8 @@ class Progress:
                 learn_under_way(self._state, tracked, now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Record that the request was completed; the engine's count of cached tokens, if reported, replaces the
-        estimate in the load samples.
+        """Record that the response to the request is complete. The engine's count of cached tokens, if it reports one,
+        replaces the estimate in the load samples.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -170,8 +173,8 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """Compare a request whose client left with the objectives, by the latencies that are known: a late request
-        still counts as late.
+        """Compare a request whose client disconnected with the objectives, by the latencies that are known: a late
+        request still counts as late.
         """
         state = self._state
         if load is not None:
@@ -184,8 +187,8 @@ class Progress:
     def abandon(
         self, request_id: str, outcome: MoveOutcome, now: float, *, declined: bool = False, rejection: RejectionReason | None = None
     ) -> tuple[Outcome, ...]:
-        """Record that the request ended without being served: it failed, was cancelled, was refused by a front for a
-        reason of the front's own, or was `declined` by the engine.
+        """Record that the request ended without being served: it failed, was cancelled, was refused by a front
+        (`rejection`), or was `declined` by the engine.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -227,8 +230,9 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
-    """Return the TTFT of a request whose client left. Without a first token it is the time that the client waited, if
-    that time exceeds the target. None if neither applies, or if the first token could not have been seen.
+    """Return the TTFT in seconds of a request whose client disconnected. Without a first token it is the time that the
+    client waited, if that exceeds the target. None if neither applies, or if the first token could not have been
+    observed.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)
@@ -237,7 +241,7 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
-    """Return the number of output tokens that were not reported before; they count as reported from now on."""
+    """Return the number of output tokens that were not reported before; from now on they count as reported."""
     more = output_tokens - tracked.generated_tokens
     if more <= 0:
         return 0
@@ -246,8 +250,8 @@ def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
-    """Return the time per output token after the first, of each of several answers; None without such tokens, or if the
-    first token was not seen.
+    """Return the seconds per output token after the first, in each of the request's answers; None if there are no such
+    tokens, or if the first token could not be observed.
     """
     each = output_tokens / tracked.request.answers
     if tracked.first_token_at is None or each <= 1:

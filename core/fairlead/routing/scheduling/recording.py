@@ -1,4 +1,4 @@
-"""Recording: a scheduler's actions, kept in bounded memory until they are taken for a report.
+"""Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
 
 Bindings and migrations are the audit trail; `kept_decisions` selects the decisions to keep; refusals are counted per
 second. Records that are not taken in time are dropped and counted.
@@ -26,8 +26,8 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one kind that were not taken yet, and outcomes of moves that were taken before their outcome
-    was known.
+    """Moves of one kind (migrations or re-routes) that were not taken yet, and outcomes of moves that were taken before
+    their outcome was known.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Moves(Generic[M]):
         self._outcomes: list[MigrationOutcome] = []
 
     def add(self, record: M, carried: list[str], limit: int) -> bool:
-        """Add a move; False if there are already `limit`."""
+        """Add a move; return False, without adding it, if there are already `limit`."""
         if len(self._records) >= limit:
             return False
         self._records[record.id] = record
@@ -51,8 +51,8 @@ class _Moves(Generic[M]):
         transfer: CacheTransfer | None,
         limit: int,
     ) -> int:
-        """Add the outcome to each of the moves, or keep it separately if the move was already taken; returns how many
-        outcomes could not be kept.
+        """Add the outcome to each of the moves `carried`; for a move that was already taken, keep the outcome
+        separately. Return how many outcomes could not be kept.
         """
         lost = 0
         for move in carried:
@@ -76,9 +76,10 @@ class _Moves(Generic[M]):
 
 
 class Recorder:
-    """Records of one pool in one router.
+    """The records of one pool in one router.
 
-    `limit` bounds each kind kept between two takes; ids are unique for each pair of router and seed.
+    `limit` is the maximum number of each kind that is kept between two takes. Ids are unique as long as no two
+    schedulers have the same router and seed.
     """
 
     def __init__(
@@ -125,36 +126,39 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """Return a new id for a binding change and, when the change moves a session, for its migration.
+        """Return a new id for a binding change, which is also the id of the migration if the change moves a session.
 
-        Its counter is separate, so that bindings do not change which decisions are sampled.
+        These ids have a separate counter, so that the number of binding changes does not affect which decisions are
+        sampled.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
     def bound(self, change: BindingChange) -> None:
-        """Record that a session's home was set or moved."""
+        """Record that a session's home was set or changed."""
         if len(self._bindings) >= self._limit:
             self._dropped += 1
             return
         self._bindings.append(change)
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
-        """Record that a session's home moved with the request `tracked`, whose outcome is also the move's."""
+        """Record that a session's home moved together with the request `tracked`; the request's outcome becomes the
+        outcome of the move.
+        """
         tracked.moved = True
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
     def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
-        """Record that `tracked` goes to another instance without moving its session's home."""
+        """Record that `tracked` was moved to another instance without its session's home."""
         tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def copied(self, record: ReRouteRecord) -> None:
-        """Record that a prefix was copied, or that the copy failed; its outcome is known."""
+        """Record that a prefix was copied, or that the copy failed; the record already has the outcome."""
         self._dropped += not self._reroutes.add(record, [], self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
-        """Record the outcome of the moves that the request carried."""
+        """Record the outcome of the moves that were made for the request."""
         if not (tracked.migrations or tracked.reroutes):
             return
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
@@ -162,7 +166,7 @@ class Recorder:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, tracked.transfer, self._limit)
 
     def refused(self, refusal: Refusal, now: float) -> None:
-        """Record a refusal; refusals are counted per second, reason, status and priority class."""
+        """Record a refusal. Refusals are counted by second, reason, status and priority class."""
         key = (int(now), refusal.reason, refusal.status, refusal.request.priority_class)
         known = self._rejections.get(key)
         if known is not None:
@@ -184,8 +188,8 @@ class Recorder:
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, samples: bool, final: bool) -> SchedulerRecords:
-        """Return all records since the last take; without `samples` only history; counts of the running second only if
-        `final`.
+        """Return all records made after the last take; without `samples`, only bindings, moves, refusals and counts of
+        dropped records. Counts of the current second are included only if `final`.
         """
         migrations, migration_outcomes = self.take_migrations()
         reroutes, reroute_outcomes = self.take_reroutes()
@@ -207,26 +211,28 @@ class Recorder:
         )
 
     def take_bindings(self) -> tuple[BindingChange, ...]:
-        """Return the binding changes since the last take, in order."""
+        """Return the binding changes made after the last take, in order."""
         taken, self._bindings = tuple(self._bindings), []
         return taken
 
     def take_migrations(self) -> tuple[tuple[MigrationRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Return the session migrations since the last take, and the outcomes of migrations taken earlier."""
+        """Return the session migrations made after the last take, and the outcomes of migrations that were taken
+        earlier.
+        """
         return self._migrations.take()
 
     def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Return the re-routes since the last take, and the outcomes of re-routes taken earlier."""
+        """Return the re-routes made after the last take, and the outcomes of re-routes that were taken earlier."""
         return self._reroutes.take()
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
-        """Return the refusals of finished seconds; also those of the running second if `final`."""
+        """Return the refusals of finished seconds; with `final`, also those of the current second."""
         second = int(now)
         ready = [key for key in self._rejections if key[0] < second or final]
         return tuple(self._rejections.pop(key) for key in ready)
 
     def take_dropped(self) -> int:
-        """Return the number of records lost since the last take."""
+        """Return the number of records that were dropped after the last take."""
         dropped = self._dropped + self.loads.dropped + self.slo.dropped + self.canary.dropped
         self._dropped = self.loads.dropped = self.slo.dropped = self.canary.dropped = 0
         return dropped

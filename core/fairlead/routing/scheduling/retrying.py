@@ -1,8 +1,8 @@
-"""Retrying: a request whose instance failed before the first byte goes to another instance, at once and past the
-queues. So does an answer that has begun, if its client can get the rest of it from another instance.
+"""Retrying: a request whose instance failed before the first byte of the response is sent to another instance, at once
+and without queueing. So is a request whose response has begun, if its client can get the rest from another instance.
 
-If the decode instance failed, the prompt is computed again where it is cached: the failed instance may have fetched the
-KV blocks, after which the prefill instance frees them, and a second fetch would read arbitrary memory.
+If the decode instance failed, the prompt is computed again on the instance that has it cached. The failed instance may
+have fetched the KV blocks, after which the prefill instance frees them, and a second fetch would read arbitrary memory.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,9 @@ from fairlead.targets import instance_of, rank_of
 
 
 class Retrying:
-    """Finds another instance for a request: the next fallback, else the least loaded candidate that was not tried."""
+    """Finds another instance for a request: the next fallback, or else the least loaded candidate that was not
+    tried.
+    """
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -49,8 +51,8 @@ class Retrying:
         decode: str | None = None,
         by_proxy: bool = False,
     ) -> Outcome:
-        """See `Scheduler.retry`. With `to`, another router or a proxy has already chosen that instance, and the
-        instance to decode on; with `by_proxy` this was some time ago.
+        """See `Scheduler.retry`. With `to`, another router or a proxy has already chosen the instance `to`, and
+        `decode` as the instance to decode on; with `by_proxy`, the choice was made some time ago.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -81,7 +83,7 @@ class Retrying:
         return self._dispatching.dispatch(tracked, now)
 
     def _bind(self, tracked: TrackedRequest, left: str, source: str, target: str, now: float) -> None:
-        """Bind the request's session to `target`, to which the request goes, if the session's home was `source`."""
+        """Bind the request's session to `target`, to which the request is sent, if the session's home was `source`."""
         state = self._state
         reason = state.reason_to_leave(left)
         if reason is BindingReason.RING_CHANGE:
@@ -105,8 +107,8 @@ class Retrying:
         to: str | None = None,
         decode: str | None = None,
     ) -> Dispatch | None:
-        """See `Scheduler.carry_on`. With `to`, the caller has already chosen that instance, and the instance to decode
-        on.
+        """See `Scheduler.carry_on`. With `to`, the caller has already chosen the instance `to`, and `decode` as the
+        instance to decode on.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -172,9 +174,9 @@ class Retrying:
         to: str | None = None,
         decode: str | None = None,
     ) -> Dispatch | None:
-        """See `Scheduler.second_opinion`. With `to`, another router chose that instance and the instance to decode on.
-        The session stays where it is: an instance that refuses one request may still hold the prefix of the session's
-        other requests.
+        """See `Scheduler.second_opinion`. With `to`, another router has chosen the instance `to`, and `decode` as the
+        instance to decode on. The session stays bound to its home: an instance that refuses one request may still hold
+        the prefix of the session's other requests.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -205,8 +207,8 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """Return these targets and all other ranks of their instances; but for a rank that hangs, only that rank,
-        because the others still work.
+        """Return these targets and all other ranks of their instances. For a rank that hangs, return only that rank,
+        because the other ranks of its instance still work.
         """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
@@ -215,8 +217,8 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Return the next target to try. `stays` is the instance that computed the prompt, if only its decode instance
-        failed.
+        """Return the next target to try; None if there is none. `stays` is the instance that computed the prompt, if
+        only its decode instance failed.
         """
         state, view = self._state, self._state.view
         part = view if tracked.request.within is None else view.within(tracked.request.within)
@@ -238,22 +240,22 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """Return whether the request would fail on every instance. A request that fails in the same way on prefill
-        instances may still be served by a decode instance that computes all of it.
+        """Return whether the request is expected to fail on every instance. A request that fails in the same way on
+        prefill instances may still be served by a decode instance that computes all of it.
         """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """Return how often the request was tried. While every circuit is open, an instance that could not be reached
-        also counts as a try; otherwise a request would go through all lost instances.
+        """Return how many attempts the request has had. While every circuit is open, an instance that could not be
+        reached also counts as an attempt; otherwise a request would try all lost instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
 
 def _decoding(view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances that may compute all of a request, if no other prefill instance takes it."""
+    """Return the decode instances that may compute all of a request, if no further prefill instance can take it."""
     return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 

@@ -1,12 +1,12 @@
-"""The scheduler of one pool: from a parsed request to the wire and back, on the caller's clock.
+"""The scheduler of one pool: handles requests from their submission to their end, on the caller's clock.
 
     submit --> [admission] --> policy --> queue --> Dispatch --> first_token --> complete
                   |                         |           |
                Refusal            moves, timeouts     retry / fail / cancel / decline
 
-Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit,
-or one for an unknown id, does nothing. Each step has its own module here; all work on one `PoolState`, and all
-dispatches and refusals leave through `Outcomes`.
+Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a call for a
+request that has left, or for an unknown id, does nothing. Each step is a separate module of this package; all work on
+one `PoolState`, and all dispatches and refusals leave through `Outcomes`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -56,10 +56,10 @@ from fairlead.targets import instance_of, rank_of
 
 
 class PoolScheduler:
-    """A `Scheduler` for the pool of `table`, by a policy of `policies`.
+    """A `Scheduler` for the pool of `table`, with a policy from `policies`.
 
-    `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies
-    deterministic; `sample_rate` (0-1) is the share of decisions that are kept for requests without any problem. Raises
+    `router_id` and `seed` make record ids unique and policies deterministic; every start of a process must use another
+    seed. `sample_rate` (0-1) is the share of decisions that are kept for requests without any problem. Raises
     UnknownName or InvalidInput when the table's policy or parameters cannot be used.
     """
 
@@ -105,7 +105,9 @@ class PoolScheduler:
         take_table(state, table, policies, seed)
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
-        """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
+        """Admit the request, choose an instance and queue the request; see `Scheduler.submit`. Raises ValueError when a
+        request with this id is already in flight.
+        """
         self._waiting.place_new(self._admit(request, submitted_at=now, now=now), now)
         outcomes = self._outcomes.take((), now)
         if not request.warms:
@@ -121,10 +123,10 @@ class PoolScheduler:
         return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Do the work that is due now: end unseen prefills, place or refuse held requests, send from queues, rebalance
-        the queues and apply their limits.
+        """Do the work that is due now: end prefills that cannot be observed, place or refuse held requests, send from
+        queues, rebalance the queues and apply their limits.
 
-        If the policy failed since the last tick, raises its last exception and does nothing else; the next tick
+        If the policy failed after the last tick, raises its last exception and does nothing else; the next tick
         continues. A request that the policy failed to place was refused.
         """
         state = self._state
@@ -147,16 +149,18 @@ class PoolScheduler:
         return self._outcomes.take(tuple(state.queues), now)
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record that the prompt is computed: its blocks are cached on the instance, its tokens no longer pending."""
+        """Record that the prompt has been computed: its blocks are cached on the instance, and its tokens are no longer
+        pending.
+        """
         return self._progress.prefilled(request_id, now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record the first token; see the protocol."""
+        """Record the first token; see `Scheduler.first_token`."""
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """Record that the KV blocks that the request fetches from another instance have arrived, or never will: the
-        source's link is free again.
+        """Record that the KV blocks that the request fetches from another instance have arrived or will never arrive,
+        so that the link of that instance is free again.
 
         Unknown ids are ignored.
         """
@@ -169,11 +173,11 @@ class PoolScheduler:
         self._state.accounting.transferred(tracked)
 
     def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """Return the copy of a shared prefix to make now; see the protocol."""
+        """Return the copy of a shared prefix to make now; see `Scheduler.copy_due`."""
         return self._copying.due(turns, now)
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record that the copy is over; see the protocol."""
+        """Record that the copy is over; see `Scheduler.copied`."""
         self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
@@ -181,37 +185,39 @@ class PoolScheduler:
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Record that the request was completed; the engine's count of cached tokens, if reported, replaces the
-        estimate in the load samples.
+        """Record that the response to the request is complete. The engine's count of cached tokens, if it reports one,
+        replaces the estimate in the load samples.
         """
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """Retry the request, only before its first byte: return the next fallback, else the least loaded candidate not
-        tried. The request does not queue again.
+        """Retry the request, only before the first byte of its response: return a dispatch to the next fallback, or
+        else to the least loaded candidate that was not tried. The request is not queued again.
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """Continue the request's answer, which has begun, at another instance; see the protocol."""
+        """Continue the request's answer, which has begun, on another instance; see `Scheduler.carry_on`."""
         return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Return whether another instance could complete the answer; see the protocol."""
+        """Return whether another instance could complete the answer; see `Scheduler.can_carry_on`."""
         return self._retrying.can_carry_on(request_id, now, left)
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """Return another instance after the engine refused the request; see the protocol `Scheduler`."""
+        """Return a dispatch to another instance after the engine refused the request as invalid; see
+        `Scheduler.second_opinion`.
+        """
         if counts:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
         return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
-        """Record that an instance failed the request; see the protocol."""
+        """Record that an instance failed the request; see `Scheduler.attempt_failed`."""
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
             after = max(0.0, now - tracked.request.arrived_at)
@@ -219,7 +225,7 @@ class PoolScheduler:
             tracked.attempts = (*tracked.attempts, attempt)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record that the request was lost after its first byte, or that its client gave up."""
+        """Record that the request failed after the first byte of its response, or that its client gave up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -233,41 +239,47 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Refuse a request that still waits here, because its time is over; a dispatched request continues."""
+        """Refuse a request that still waits in this scheduler, because its time is over. A dispatched request
+        continues.
+        """
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
             self._waiting.give_up(tracked, now)
         return self._outcomes.take((), now)
 
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
-        """Refuse all requests that still wait here, because the router stops; dispatched requests continue."""
+        """Refuse all requests that still wait in this scheduler, because the router stops. Dispatched requests
+        continue.
+        """
         for tracked in tuple(self._state.waiting.values()):
             self._outcomes.refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Record a failure of the instance, at the given request if any. When the circuit opens, requests waiting for
-        the instance are placed elsewhere; the next `tick` returns the outcome.
+        """Record a failure of the instance, with the request on which it failed, if any. When the circuit opens,
+        requests waiting for the instance are placed elsewhere; the next `tick` returns the outcome.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
-        """Record that the instance answered: its circuit closes."""
+        """Record that the instance served a request: its circuit closes."""
         self._circuits.worked(instance)
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """Record that the engine's HTTP server answers."""
+        """Record that the engine's HTTP server responds."""
         for load in self._state.loads_of(instance):
             load.heard_at = now
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Record that the engine has work but makes no progress, or progresses again; see the protocol."""
+        """Record that the engine has work but makes no progress, or that it makes progress again; see
+        `Scheduler.instance_stalled`.
+        """
         load = self._state.loads.get(target)
         if load is not None and load.is_stalled is not stalled:
             self._circuits.stalled(load, now, stalled=stalled)
 
     def take_given(self, target: str) -> GivenWork:
-        """Return the work in progress at the target's engine; see the protocol."""
+        """Return the work in progress at the target's engine; see `Scheduler.take_given`."""
         load = self._state.loads.get(target)
         if load is None:
             return GivenWork(requests=0)
@@ -287,16 +299,16 @@ class PoolScheduler:
         return tuple(instance for instance in shut if all(load.is_shut(now) for load in state.present_loads(instance)))
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
-        """Record a reading of the engine's own metrics; see the protocol."""
+        """Record a reading of the engine's own metrics; see `Scheduler.observe_engine`."""
         load = self._state.loads.get(target)
         if load is not None:
             load.kv_usage, load.engine_waiting, load.engine_told_at = kv_usage, waiting, now
             self._state.accounting.changed.add(target)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
-        """Put a newer table in force, or the same version with new figures measured on its engines.
+        """Use a newer routing table, or the same version with new figures measured on its engines.
 
-        If its policy or parameters cannot be used, raises UnknownName or InvalidInput and changes nothing.
+        If the table's policy or parameters cannot be used, raises UnknownName or InvalidInput and changes nothing.
         """
         current = self._state.table
         if table.uid == current.uid and (table.version < current.version or table == current):
@@ -308,8 +320,8 @@ class PoolScheduler:
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Returns how
-        many of this router's moves were lost.
+        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Return how
+        many of this router's moves were undone by them.
         """
         state = self._state
         for binding in bindings:
@@ -318,42 +330,42 @@ class PoolScheduler:
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """Return the prefixes that the pool's instances are assumed to hold; see the protocol."""
+        """Return the prefixes that the pool's instances are believed to hold; see `Scheduler.prefix_memories`."""
         return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Restore the prefixes that an earlier process knew; see the protocol."""
+        """Restore the prefixes that an earlier process had recorded; see `Scheduler.recall_prefixes`."""
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """Return this router's measurements of the pool's engines; see the protocol."""
+        """Return this router's measurements of the pool's engines; see `Scheduler.engine_memory`."""
         state = self._state
         speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
         known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
         return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Use earlier observations; see the protocol."""
+        """Use observations from before a restart; see `Scheduler.recall_engines`."""
         recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Restore the changes that this router made before it was restarted."""
+        """Restore the binding changes that this router made before a restart."""
         for change in changes:
             self._state.bindings.recall(change, now)
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Report again the sessions that the API had and now lacks; see the protocol."""
+        """Report again the sessions that the API has confirmed but no longer has; see `Scheduler.report_missing`."""
         changes, missing = self._state.bindings.missing(sessions, now)
         for change in changes:
             self._state.recorder.bound(change)
         return missing
 
     def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
-        """Hand over all records since the last take; see the protocol."""
+        """Return all records made after the last take; see `Scheduler.take_records`."""
         return self._state.recorder.take(self._state.loads, now, samples=samples, final=final)
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
-        """Keep all decisions of exactly these sessions, each until its time; see the protocol."""
+        """Keep all decisions of exactly these sessions, each until the given time; see `Scheduler.keep_sessions`."""
         self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
@@ -361,16 +373,16 @@ class PoolScheduler:
         self._state.view.routers = max(1, count)
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """Return the share to send to other routers; see the protocol."""
+        """Return the load share to send to other routers; see `Scheduler.share`."""
         return self._others.share(why, now)
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """Take over the shares of other routers that decide alone; see the protocol."""
+        """Use the load shares of the other routers that decide alone; see `Scheduler.know_others`."""
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """Return the instance that the policy would choose now, without taking the request; None if no instance
-        accepts.
+        """Return the decision that the policy would make now, without accepting the request; None if no instance
+        accepts requests.
 
         The call changes the policy's memory as any other choice does.
         """
@@ -385,61 +397,63 @@ class PoolScheduler:
 
     @property
     def routers(self) -> int:
-        """The number of live routers that this scheduler assumes."""
+        """The number of live routers, including this one, that this scheduler assumes."""
         return self._state.view.routers
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers, this one included, that are assumed to have as much in flight as this one."""
+        """The number of routers, this one included, that are assumed to have as many requests in flight as this one."""
         return self._state.view.assumed_routers
 
     @property
     def table(self) -> RoutingTable:
-        """The current version of the table."""
+        """The version of the routing table that is in use."""
         return self._state.table
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The current policy, if it learns from finished requests; it changes when the table names another policy."""
+        """The current policy, if it learns from finished requests, else None; it changes when the table names another
+        policy.
+        """
         return self._state.policy.learns_online
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the current policy binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session, by how their prompts begin."""
         return self._state.policy.binds_beginnings is not None
 
     @property
     def handovers(self) -> Handovers:
-        """The engines that hand no KV blocks on. The caller records divided prompts in it; `transferred` records
-        fetches.
+        """The record of which engines transfer KV blocks. The caller records in it the requests whose prefill and
+        decode were divided; `transferred` records fetches.
         """
         return self._state.handovers
 
     def load(self, instance: str) -> InstanceLoad | None:
-        """The live counters of an instance; read only."""
+        """Return the live counters of an instance, None if it is unknown; read only."""
         return self._state.loads.get(instance)
 
     def loads(self) -> tuple[InstanceLoad, ...]:
-        """Live counters of every instance of the table, and of removed instances that still have
-        requests; read only.
+        """Return the live counters of every instance in the table, and of removed instances that still have requests;
+        read only.
         """
         return tuple(self._state.loads.values())
 
     def binding(self, session: str) -> Binding | None:
-        """The session's home as this router knows it."""
+        """Return the session's binding as this router knows it; None if it has none."""
         return self._state.bindings.get(session)
 
     def waiting(self) -> int:
-        """Requests queued or held in this router."""
+        """The number of requests that are queued or held in this router."""
         return len(self._state.waiting)
 
     def held(self) -> HeldDemand:
-        """Requests without an instance, as demand on the pool."""
+        """Return the demand of the requests that are held because no instance accepts requests."""
         return self._state.held.demand()
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Queued and dispatched requests per instance id, over all its ranks; removed instances are listed while they
-        still have some.
+        """Return the queued and dispatched requests of each instance, summed over its ranks. Removed instances are
+        listed while they still have requests.
         """
         pool, accounting = self._state.table.pool, self._state.accounting
         rows: dict[str, InstanceInFlight] = {}
@@ -451,28 +465,32 @@ class PoolScheduler:
         return tuple(rows.values())
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """Like `in_flight`, without the requests of other routers."""
+        """Return the result of `in_flight` without the requests of other routers."""
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Prefill times of one instance or of all, and how well they are predicted."""
+        """Return the measured prefill times of one instance, or of all for None, and how well they are predicted."""
         return self._state.prefill_times.report(instance)
 
     @property
     def prefill_speed(self) -> float:
-        """Uncached prompt tokens per second and instance: the measured speed, else the declared one."""
+        """Uncached prompt tokens that an instance prefills per second: the measured speed, else the declared one."""
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """The prefill speed of an instance, or of all, with its source, spread and age."""
+        """Return the prefill speed of an instance, or of all for None, with its source, spread and age."""
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Decode times per token of one instance or of all, and how well they are predicted."""
+        """Return the measured decode times per token of one instance, or of all for None, and how well they are
+        predicted.
+        """
         return self._state.decode_times.report(instance)
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds of an output token after the first, with source and age, on an instance or on any."""
+        """Return the seconds per output token after the first on an instance, or on any for None, with source and
+        age.
+        """
         return self._state.decode_times.figure(now, instance)
 
     @property
@@ -481,12 +499,12 @@ class PoolScheduler:
         return self._state.decode_times.is_settled
 
     def pool_loads(self, now: float) -> PoolLoads:
-        """Prefill and decode loads of the pool, over their SLOs."""
+        """Return the prefill and decode loads of the pool: predicted times divided by their SLOs."""
         self._state.view.now = now
         return pool_loads(self._state.view)
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Return the instances whose counters differ from a fresh count of the requests in flight, in words; always
-        empty unless accounting has a bug.
+        """Return the instances whose counters differ from a new count of the requests in flight, in words; always empty
+        unless accounting has a bug.
         """
         return (*discrepancies(self._state.accounting), *self._circuits.discrepancies())

@@ -1,11 +1,11 @@
-"""Shadows: policies that only advise. For a bounded part of the sampled decisions each shadow chooses an instance for
+"""Shadows: policies that only advise. For a bounded part of the sampled decisions, each shadow chooses an instance for
 the request too, and its choice is recorded with the decision.
 
-A shadow sees exactly what the deciding policy saw: it is asked right after that policy, before the request is counted
+A shadow sees exactly what the deciding policy saw: it is called right after that policy, before the request is counted
 anywhere. So it runs on the router's own thread, and `ASKED_PER_MINUTE` bounds the cost; a copy of all that a policy may
-read would cost more than the choice. The danger here: a shadow that changes what the deciding policy sees next. To
-prevent that, a shadow is an object of its own with its own dice, it gets the same view, which policies only read, and
-any exception that it raises becomes a failed choice.
+read would cost more than the choice. The danger is a shadow that changes what the deciding policy sees next. To prevent
+that, a shadow is a separate object with its own dice, it gets the same view, which policies only read, and any
+exception that it raises becomes a failed choice.
 """
 
 from dataclasses import replace
@@ -20,18 +20,20 @@ from fairlead.routing.knowledge.views import LiveView
 from fairlead.tables import RoutingFacts, RoutingTable
 
 ASKED_PER_MINUTE = 30.0
-"""Maximum number of decisions per pool, router and minute for which shadows are asked."""
+"""Maximum number of decisions per pool, router and minute for which shadows are called."""
 
 
 class Shadows:
-    """The advising policies of one pool; None stands for a policy that this router cannot build."""
+    """The advising policies of one pool. None in place of a policy means that this router cannot build it."""
 
     def __init__(self, policies: dict[str, PolicyInForce | None]) -> None:
         self._policies = policies
         self._limit = RateLimit(ASKED_PER_MINUTE, 0.0)
 
     def take_table(self, table: RoutingTable) -> None:
-        """Take over a new table; a shadow that raises an exception at it is not asked again until it is rebuilt."""
+        """Pass a new routing table to the shadows. A shadow that raises an exception in that call is not called again
+        until it is rebuilt.
+        """
         for name, policy in self._policies.items():
             if policy is not None and policy.follows_table is not None:
                 try:
@@ -40,8 +42,8 @@ class Shadows:
                     self._policies[name] = None
 
     def ask(self, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> tuple[ShadowChoice, ...]:
-        """Return the instance that each shadow would have chosen for a request that goes to `chosen`; empty if too many
-        decisions were asked about recently.
+        """Return the instance that each shadow would have chosen for a request that is sent to `chosen`; empty if the
+        limit per minute is reached.
         """
         if self._limit.take_if_any(1, now):
             return ()
@@ -73,7 +75,9 @@ def shadows_of(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> Sha
 
 
 def _built(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> PolicyInForce | None:
-    """Return the policy; None if this router does not know it or cannot build it, or if the policy learns."""
+    """Return the policy that the table names; None if this router does not know it or cannot build it, or if the policy
+    learns online.
+    """
     try:
         policy = PolicyInForce.of(policies.build(facts, seed))
     except (UnknownName, InvalidInput):

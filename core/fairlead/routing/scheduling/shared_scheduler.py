@@ -1,4 +1,4 @@
-"""A scheduler that also decides for other routers, or lets another router decide for its own requests (see
+"""A scheduler that can also decide for other routers, or let another router decide for its own requests (see
 `contracts.sharing`).
 """
 
@@ -41,11 +41,11 @@ from fairlead.targets import instance_of
 
 
 class SharedScheduler(PoolScheduler):
-    """A `PoolScheduler` that other routers can ask, and that can ask another router. While it does neither, it behaves
-    like a `PoolScheduler`.
+    """A `PoolScheduler` that can decide for other routers, its fronts, and can let another router, its decider, decide.
+    While it does neither, it behaves like a `PoolScheduler`.
 
-    A request is reported by the router that decides about it: bindings, moves, decisions, and the work of instances. So
-    a front must not report its requests in flight, because its decider's counts include them too. Only arrivals are
+    The router that decides about a request also reports it: bindings, moves, decisions, and the work of instances. So a
+    front must not report its requests in flight, because its decider's counts include them too. Only arrivals are
     always reported by the router that receives them.
     """
 
@@ -67,14 +67,16 @@ class SharedScheduler(PoolScheduler):
     # ── as a front ──
 
     def ask(self, decider: Decider, now: float) -> None:
-        """Let another router decide from now on. It is informed of the requests in flight and decides about all that
-        wait.
+        """Let another router decide from now on. It is informed of the requests in flight, and decides about all
+        requests that wait.
         """
         self._others.settle(now)
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
-        """Decide alone, also about requests without a verdict: the decider is unreachable or about to change."""
+        """Decide alone, because the decider is unreachable or about to change; also about requests that it has neither
+        dispatched nor refused.
+        """
         if self._asking.decider is None:
             return ()
         self._state.view.now = now
@@ -83,12 +85,14 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """Carry out an outcome that the decider sent for a request, and return it as this scheduler's own."""
+        """Carry out the dispatch or refusal that the decider sent for a request, and return it as this scheduler's own
+        outcome.
+        """
         self._state.view.now = now
         return self._asking.hear(verdict, now)
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
-        """Ask for the request or decide; see `Scheduler`."""
+        """Send the request to the decider, or decide about it if there is none; see `Scheduler.submit`."""
         if self._asking.decider is None:
             return super().submit(request, now)
         self._state.view.now = now
@@ -98,35 +102,35 @@ class SharedScheduler(PoolScheduler):
         return ()
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.prefilled`."""
         self._asking.tell(Prefilled(request=request_id), now)
         return super().prefilled(request_id, now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.first_token`."""
         if self._state.is_front:
             self._asking.tell(FirstToken(request=request_id), now)
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """See `Scheduler`."""
+        """See `Scheduler.transferred`."""
         self._asking.tell(Transferred(request=request_id, transfer=transfer), now)
         super().transferred(request_id, now, transfer)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """See `Scheduler`."""
+        """See `Scheduler.generated`."""
         if self._state.is_front:
             self._asking.tell(Generated(request=request_id, output_tokens=output_tokens), now)
         super().generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.complete`."""
         if self._state.is_front:
             self._asking.tell(Completed(request=request_id, output_tokens=output_tokens, cached_tokens=cached_tokens), now)
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """See `Scheduler`. A front retries at once without asking, and then informs its decider."""
+        """See `Scheduler.retry`. A front retries at once without its decider, and then informs the decider."""
         outcome = super().retry(request_id, now, failed_instance, reached=reached, to=to)
         if isinstance(outcome, Refusal):
             self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED, rejection=outcome.reason), now)
@@ -137,27 +141,29 @@ class SharedScheduler(PoolScheduler):
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """See `Scheduler`. A front continues at once without asking, and then informs its decider."""
+        """See `Scheduler.carry_on`. A front continues the answer at once without its decider, and then informs the
+        decider.
+        """
         outcome = super().carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
         if outcome is not None:
             self._asking.tell(replace(_sent_elsewhere(outcome, left), carried_tokens=carried_tokens, carried_on=why, unlike=unlike), now)
         return outcome
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
-        """See `Scheduler`."""
+        """See `Scheduler.attempt_failed`."""
         self._asking.tell(AttemptFailed(request=request_id, instance=instance, failure=failure), now)
         super().attempt_failed(request_id, instance, failure, now)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.fail`."""
         return self._abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.cancel`."""
         return self._abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.decline`."""
         return self._abandon(request_id, MoveOutcome.REFUSED, now)
 
     def _abandon(self, request_id: str, outcome: MoveOutcome, now: float) -> tuple[Outcome, ...]:
@@ -168,7 +174,7 @@ class SharedScheduler(PoolScheduler):
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """See `Scheduler`."""
+        """See `Scheduler.second_opinion`."""
         outcome = super().second_opinion(request_id, now, instance, counts=counts, reached=reached, beyond=beyond)
         if counts:
             self._asking.tell(InstanceFailed(instance=instance, fault=Fault.REFUSED, request=request_id), now)
@@ -177,35 +183,37 @@ class SharedScheduler(PoolScheduler):
         return outcome
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """See `Scheduler`."""
+        """See `Scheduler.instance_failed`."""
         self._asking.tell(InstanceFailed(instance=instance, fault=fault, request=request_id), now)
         super().instance_failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
-        """See `Scheduler`."""
+        """See `PoolScheduler.instance_worked`."""
         if self._state.is_front:
             self._asking.tell(InstanceWorked(instance=instance), now)
         if self._state.suspected or self._state.circuits:
             super().instance_worked(instance, now)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.give_up`."""
         self._asking.give_up(request_id, now)
         return super().give_up(request_id, now)
 
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`. Fronts keep their requests: they decide alone, or ask another router."""
+        """See `Scheduler.shut_down`. The fronts keep their requests: they decide alone, or use another decider."""
         for front in self._guests.fronts:
             self._guests.leave(front, now)
         self._asking.shut_down(now)
         return super().shut_down(now)
 
     def waiting(self) -> int:
-        """Number of requests queued or held in this router, or without a verdict by its decider."""
+        """Number of requests that are queued or held in this router, or that its decider has neither dispatched nor
+        refused.
+        """
         return super().waiting() + len(self._asking)
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """See `Scheduler`."""
+        """See `Scheduler.carried`."""
         others: Counter[str] = Counter()
         for request_id in self._state.guests:
             tracked = self._state.requests.get(request_id)
@@ -219,13 +227,13 @@ class SharedScheduler(PoolScheduler):
     # ── as a decider ──
 
     def join(self, front: Front) -> None:
-        """Accept another router that begins to ask this one."""
+        """Accept another router as a front, for which this router decides."""
         self._others.settle(self._state.view.now)
         self._guests.join(front)
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
-        """Remove a front that is gone or decides alone again: its requests are no longer counted here."""
+        """Remove a front that is gone or decides alone again: its requests are no longer counted in this router."""
         self._state.view.now = now
         self._others.settle(now)
         self._guests.leave(front, now)
@@ -233,7 +241,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler`. Requests of other routers include the fronts' requests."""
+        """See `Scheduler.know_routers`. The requests of the fronts already count as this router's own."""
         self._live_routers = count
         self._count_routers()
 
@@ -241,8 +249,8 @@ class SharedScheduler(PoolScheduler):
         super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
 
     def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
-        """Handle a front's message. Outcomes for fronts are sent to them; the return value has the outcomes of this
-        router's own requests.
+        """Handle a front's message. Outcomes for fronts are sent to them; outcomes of this router's own requests are
+        returned.
         """
         match word:
             case Asked():

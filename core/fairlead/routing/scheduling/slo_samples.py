@@ -1,4 +1,4 @@
-"""SLO samples: how many requests of each priority class met the pool's targets, second by second."""
+"""SLO samples: how many requests of each priority class met the pool's objectives, second by second."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Key = tuple[int, str, int | None]
 
 @dataclass(slots=True)
 class _Ended:
-    """Counts of the outcomes of requests with the same key."""
+    """The counts of request outcomes for one `Key`."""
 
     judged: int = 0
     within_slo: int = 0
@@ -26,9 +26,9 @@ class _Ended:
 
 
 class SloSeconds:
-    """A counter of the outcomes of requests until they are taken. Counts nothing unless `kept`.
+    """A counter of the outcomes of requests, emptied by `take`. Counts nothing unless `kept`.
 
-    `limit` bounds the keys between two takes; `dropped` counts requests beyond it.
+    `limit` is the maximum number of keys between two takes; `dropped` counts the requests that did not fit.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -50,8 +50,8 @@ class SloSeconds:
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """Count a request that was completed and whose first token was seen; or whose client left after the first
-        token, or after the TTFT target had passed.
+        """Count a request that was completed and whose first token was observed, or whose client disconnected after the
+        first token or after the TTFT target had passed.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return
@@ -89,7 +89,7 @@ class SloSeconds:
         return ended
 
     def take(self, now: float, *, final: bool) -> tuple[SloSample, ...]:
-        """Return the complete seconds in which requests ended; also the current second if `final`."""
+        """Return the finished seconds in which requests ended; with `final`, also the current second."""
         ready = [key for key in self._ended if key[0] < int(now) or final]
         return tuple(sample for key in ready for sample in self._samples(key, self._ended.pop(key)))
 

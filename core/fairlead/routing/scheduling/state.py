@@ -1,10 +1,10 @@
-"""The state of one pool's scheduler, and the steps that put a request into a queue and take it out again.
+"""The state of one pool's scheduler, and the steps that put a request into a queue and remove it again.
 
-Instances here are targets (`fairlead.targets`), one for each data-parallel rank of an instance that has several. Only
-circuits, suspicions and tried instances concern the whole instance.
+Instances in this module are targets (`fairlead.targets`), one for each data-parallel rank of an instance that has
+several. Only circuits, suspicions and tried instances concern the whole instance.
 
-Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts),
-*queued* for an instance, or dispatched; `waiting` are the held and the queued requests.
+Every part of the scheduler works on one object of this module and keeps no copy of it. A request is *held* (no instance
+accepts requests), *queued* for an instance, or dispatched; `waiting` are the held and the queued requests.
 """
 
 from collections import deque
@@ -54,14 +54,16 @@ from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
-"""Maximum number of routing blocks that a router remembers of a shared store: some 100 MB."""
+"""Maximum number of routing blocks that a router remembers of the store that all engines read: some 100 MB."""
 _REUSABLE = (DeadlineQueue, InstanceQueue)
 MOST_PLACED = 512
-"""Maximum number of prompts kept for other routers between two shares; the newest are kept."""
+"""Maximum number of placed prompts that are kept to be reported to other routers with the next share; the newest are
+kept.
+"""
 
 
 def staying(table: RoutingTable) -> tuple[str, ...]:
-    """Return the accepting instances that stay, if other accepting instances are drained soon."""
+    """Return the accepting instances that are not about to be drained, if other accepting instances are; else empty."""
     accepting = [entry for entry in table.instances if entry.accepting]
     found = tuple(entry.id for entry in accepting if entry.stays)
     return found if len(found) < len(accepting) else ()
@@ -75,11 +77,11 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.staying = staying(table)
-        """The accepting instances that stay while others are drained soon; empty if all stay, or if no
-        instance stays.
+        """The accepting instances that are not about to be drained; empty if no instance, or every instance, is about
+        to be drained.
         """
         self.canary = canary_of(table)
-        """The canary of a rollout in progress."""
+        """The canary of a rollout in progress; None without one."""
         self.policy = policy
         self.shadows: Shadows | None = None
         """The policies that only advise; None if the pool names none."""
@@ -98,37 +100,37 @@ class SchedulerState:
         """
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
-        """Waiting requests, in order of submission."""
+        """The waiting requests (held or queued), in order of submission."""
         self.guests: dict[str, Front] = {}
-        """Requests of other routers for which this router decides, each with the router that asked."""
+        """Requests of other routers for which this router decides, by request id, each with the router that sent it."""
         self.is_front = False
-        """Whether another router decides. That router records decisions and what each instance does; here
-        requests are only counted.
+        """Whether another router decides. That router records decisions and the work of instances; this router then
+        only counts requests.
         """
         self.tells_prompts = False
-        """Whether other routers get reports of where prompts are placed; `placed` has the prompts not yet reported."""
+        """Whether other routers need reports of where prompts are placed; `placed` has the prompts that were not
+        reported yet.
+        """
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
-        """Instances whose queue got requests since the last dispatch from it."""
+        """Instances whose queue got requests after the last dispatch from it."""
         self.late = LateRequests(self.accounting)
         self.ranked: dict[str, tuple[str, ...]] = {}
         """For each instance of the table with several targets, those targets."""
         self.circuits: dict[str, Circuit] = {}
         """Circuits by instance: an instance's ranks share a server and fail together."""
         self.suspected: set[str] = set()
-        """Targets of instances that failed their last request, regardless of the cause: retries try other targets
-        first.
-        """
+        """Targets of instances that failed their last request, whatever the cause; retries try other targets first."""
         self.departed: set[str] = set()
-        """Instances no longer in the table, kept until their last request ends."""
+        """Instances that are no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
-        """Instances that left the table after a drain, kept as long as a session's last home is there."""
+        """Instances that left the table after a drain, kept as long as they are the last home of some session."""
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
         self.load_times = LoadTimes()
         self.handovers = Handovers()
         self.answers = AnswerLengths()
-        """Answer lengths; kept only while tenants take turns."""
+        """The mean answer length of each tenant; updated only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
         self.expecting = Expecting(self.caches, parameters.expected_seconds)
@@ -192,8 +194,8 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """Return a query for an instance's waiting requests that would be sent after this request; None if there can be
-        none.
+        """Return a query for the waiting requests at an instance that would be sent after this request; None if there
+        can be none.
         """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
@@ -202,13 +204,15 @@ class SchedulerState:
         return None
 
     def share(self, request: RoutingRequest) -> float:
-        """The part (0-1] of each limit that the request's class may use."""
+        """Return the part (0-1] of each admission limit that the request's priority class may use."""
         if not self.classes.are_declared:
             return 1.0
         return self.classes[request.priority_class].share
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
-        """Held → queued at `instance`, to decode at `decode` if it must decode elsewhere and can."""
+        """Change the request's stage from held to queued at `instance`. It will decode on `decode`, if it must decode
+        on another instance and can.
+        """
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
@@ -227,8 +231,8 @@ class SchedulerState:
     def count_in(
         self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
     ) -> None:
-        """Held → queued, in the counters only, for a request that is dispatched at once. It decodes on no instance in
-        `excluded`.
+        """Change the request's stage from held to queued in the counters only, because it is dispatched at once. It
+        will not decode on an instance in `excluded`.
         """
         tracked.instance = instance
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
@@ -238,12 +242,12 @@ class SchedulerState:
             self.expect_first_token(tracked, self.loads[instance].pending_prefill_tokens, now)
 
     def hold(self, tracked: TrackedRequest, now: float) -> None:
-        """Keep an accepted request until some instance accepts."""
+        """Hold an accepted request until some instance accepts requests."""
         self.held.add(tracked, now)
         self.waiting[tracked.request.id] = tracked
 
     def leave_queue(self, tracked: TrackedRequest) -> None:
-        """Queued → held, for a request that will go to another queue."""
+        """Change the request's stage from queued to held, because it will be put into another queue."""
         queue = self.queues[tracked.instance]
         queue.remove(tracked.request.id)
         if not queue:
@@ -265,51 +269,57 @@ class SchedulerState:
         self.accounting.end(tracked)
 
     def put_away(self, instance: str) -> None:
-        """Put away an empty queue for reuse."""
+        """Keep the instance's empty queue for reuse."""
         queue = self.queues.pop(instance)
         if isinstance(queue, _REUSABLE) and queue.can_begin_again:
             self.emptied[instance] = queue
 
     def new_queue(self, instance: str) -> Queue:
-        """An empty queue of the current discipline."""
+        """Return an empty queue of the current discipline for the instance."""
         return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes, self.tenants)
 
     def drain_seconds(self, instance: str) -> float:
-        """Seconds to compute all pending prefills of an instance."""
+        """Return the predicted seconds to compute all pending prefills of an instance."""
         return self.loads[instance].pending_prefill_tokens / self.prefill_times.speed
 
     def reason_to_leave(self, instance: str) -> BindingReason:
-        """Why a session or request cannot stay on an instance: the instance drains, is lost or broken, or the ring
-        changed.
+        """Return why a session or request cannot stay on an instance: the instance drains, is lost or fails, or the
+        ring changed.
         """
         return reason_to_leave(instance, self.view, self.view.now)
 
     def targets_of(self, instance: str) -> tuple[str, ...]:
-        """All targets of the instance that this target belongs to, including itself; some may have no load."""
+        """Return all targets of the instance to which this target belongs, including the target itself; some may have
+        no load.
+        """
         name = instance_of(instance)
         return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
 
     def loads_of(self, instance: str) -> list[InstanceLoad]:
-        """Return the loads of all targets of the instance that this target belongs to."""
+        """Return the loads of all targets of the instance to which this target belongs."""
         return [load for name in self.targets_of(instance) if (load := self.loads.get(name)) is not None]
 
     def present_loads(self, instance: str) -> list[InstanceLoad]:
-        """The loads of the instance's targets in the present table, without former targets that still have requests."""
+        """Return the loads of the instance's targets in the present table, without former targets that still have
+        requests.
+        """
         return [load for name in self.ranked.get(instance, (instance,)) if (load := self.loads.get(name)) is not None]
 
     def circuit(self, instance: str) -> Circuit | None:
-        """The circuit of the instance that this target belongs to, if it has ever failed."""
+        """Return the circuit of the instance to which this target belongs; None if the instance has never failed."""
         return self.circuits.get(instance_of(instance))
 
     def sync_circuit(self, instance: str, circuit: Circuit) -> None:
-        """Update the candidates after a circuit changed."""
+        """Update the loads and the candidates after the instance's circuit changed."""
         for load in self.loads_of(instance):
             if load.broken_until != circuit.broken_until:
                 load.broken_until = circuit.broken_until
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Inform the forecast when the request should start to decode, namely once these prompt tokens are computed."""
+        """Inform the decode forecast when the request should begin to decode: once the `tokens_before` prompt tokens
+        before it are computed.
+        """
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
@@ -321,7 +331,7 @@ class SchedulerState:
 
     @property
     def learns_decoding(self) -> bool:
-        """Whether decode step times are needed."""
+        """Whether the gate or the queues need measured decode step times."""
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
@@ -343,8 +353,8 @@ class SchedulerState:
         return self.view.pool_load() < FULL and not self.late.spare_answers
 
     def _decode_share(self, load: InstanceLoad) -> float:
-        """Return the share of an instance's time that its decodes need; 0 without queues, because then nothing waits
-        for decodes.
+        """Return the share of an instance's time that its decodes need; 0 in a pool without queues, because then
+        nothing waits for decodes.
         """
         return self.view.share_left_alone(load) if self.table.routing.prefills_in_flight else 0.0
 

@@ -1,4 +1,6 @@
-"""Subsets: requests that only some instances of the pool may serve, because the gateway in front restricts them."""
+"""Subsets: requests that only some instances of the pool may serve, because the gateway in front of the router
+restricts them.
+"""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -13,10 +15,10 @@ from fairlead.routing.knowledge.views import LiveView
 
 
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
-    """Return the policy's choice among the instances `within`; None if none of them accepts.
+    """Return the policy's choice among the instances `within`; None if none of them accepts requests.
 
     If a policy that uses a ring or a session's home still names another instance, the least loaded instance of `within`
-    takes the request.
+    is chosen.
     """
     part = view.within(within)
     if not part.candidates() or not part.decode_candidates():

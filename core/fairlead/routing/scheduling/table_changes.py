@@ -1,5 +1,5 @@
 """Applies a routing table: updates loads, circuits, prefix views and the policy. Requests stay where they are; the
-scheduler moves them.
+scheduler moves them afterwards.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ from fairlead.targets import instance_of, rank_of
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Use `table` from now on.
 
-    Raises UnknownName or InvalidInput, before anything is changed, if its policy or parameters cannot be used; any
-    exception of the policy when it gets the table; and ValueError for another pool's table.
+    Raises UnknownName or InvalidInput, before anything is changed, if the table's policy or parameters cannot be used;
+    any exception that the policy raises when it gets the table; and ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -71,13 +71,13 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """Return the facts of the table that determine the queues' order, besides the policy's parameters."""
+    """Return those facts of the table that determine the order of queues, apart from the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
     """Return the queued requests whose instance no longer accepts requests, or for which the policy now chooses another
-    instance or fails. All other queued requests get their new alternate.
+    instance or fails. The `alternate` of all other queued requests is updated.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
@@ -99,8 +99,8 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
 
 
 def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
-    """Take over declared times. Measured speeds stay, whatever the table declares; fits restart if their starting
-    values changed. Estimates of requests in flight stay as they are.
+    """Use the times that the table declares. Measured speeds are kept, whatever the table declares; fits restart if
+    their starting values changed. Estimates for requests in flight are kept.
     """
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
     is_other = table.uid != before.uid
@@ -120,7 +120,7 @@ def _tokens_per_byte(table: RoutingTable) -> float:
 
 
 def _begin_forecast(state: SchedulerState) -> None:
-    """Add the requests already in flight to a new gate's forecast."""
+    """Add the requests already in flight to the forecast of a new gate."""
     forecast = state.gate.forecast
     if forecast is None:
         return
@@ -169,7 +169,7 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
 
 
 def count_unlisted(state: SchedulerState, instance: str, address: str = "", role: Role = Role.BOTH) -> None:
-    """Allow requests to be counted at an instance that only another router's table (older or newer) names.
+    """Allow requests to be counted at an instance that is only in another router's table (older or newer).
 
     Until this router's table has the instance, it is treated like a removed instance: nothing is placed there, and it
     is forgotten with its last request.
@@ -182,8 +182,8 @@ def count_unlisted(state: SchedulerState, instance: str, address: str = "", role
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Forget instances that left the table, once their last request has ended and no session still has its last home
-    there.
+    """Forget instances that left the table, once their last request has ended and they are no longer the last home of
+    any session.
     """
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
@@ -202,9 +202,7 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """Let requests that are queued for an instance that is no longer a prefill instance decode on that
-    instance, too.
-    """
+    """Let requests that are queued for an instance which is no longer a prefill instance also decode on it."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)

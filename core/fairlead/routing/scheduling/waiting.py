@@ -1,5 +1,5 @@
-"""Waiting: held requests are placed as soon as an instance accepts them, misplaced requests are placed again, and every
-wait has a limit.
+"""Waiting: held requests are placed as soon as an instance accepts requests, misplaced requests are placed again, and
+every wait has a limit.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from fairlead.tables import Outlook
 
 
 class Waiting:
-    """The effects of time and changes on requests that were not sent yet."""
+    """Handles what time and changes of the pool do to requests that were not sent yet."""
 
     def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
@@ -35,8 +35,8 @@ class Waiting:
         return self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
 
     def place_held(self, now: float) -> None:
-        """Place held requests by priority and age if some instance accepts; refuse requests held for too long, and all
-        if no instance is desired any more.
+        """Place held requests by priority and age if some instance accepts requests. Refuse those held for too long,
+        and all of them if the pool is no longer to have any instance.
         """
         state = self._state
         if not state.held:
@@ -57,7 +57,9 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request. If the policy fails on it, the request is refused and does not hold up others."""
+        """Place a request with `place`. If the policy fails on it, the request is refused, so that it does not hold up
+        other requests.
+        """
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
@@ -67,8 +69,8 @@ class Waiting:
             self._outcomes.refuse(tracked, refusal, now)
 
     def expire(self, now: float) -> None:
-        """Refuse requests that have waited in queues longer than the pool's limit. Time held without an instance has
-        its own limit.
+        """Refuse requests that have waited in queues for longer than the pool's limit. The time for which requests are
+        held without an instance has a separate limit.
         """
         state = self._state
         limit = state.parameters.queue_timeout_seconds
@@ -84,7 +86,7 @@ class Waiting:
             self._refuse_queued(tracked, now)
 
     def give_up(self, tracked: TrackedRequest, now: float) -> None:
-        """Refuse a request that was not sent yet, regardless of its waiting limits."""
+        """Refuse a request that was not sent yet, whatever its waiting limits."""
         if tracked.stage is Stage.QUEUED:
             self._refuse_queued(tracked, now, anyway=True)
         elif tracked.stage is Stage.HELD:

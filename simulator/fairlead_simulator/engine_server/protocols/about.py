@@ -1,4 +1,4 @@
-"""Answers that need no computation: health, version, load, models, metrics, `/tokenize` and `/detokenize`; and
+"""Endpoints that need no computation: health, version, load, models, metrics, `/tokenize` and `/detokenize`; and
 `/sleep`, `/wake_up` and `/is_sleeping`, which vLLM serves with VLLM_SERVER_DEV_MODE=1.
 """
 
@@ -16,7 +16,7 @@ _LEVELS = {"0": 0, "1": 1, "2": 2}
 
 
 async def serve_health(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer an empty 200, or 503 while the engine starts; `/ping` is the same."""
+    """Respond with an empty 200, or with 503 while the engine starts; `/ping` does the same."""
     await exchange.answer(200 if instance.ready else 503, content_type=None)
 
 
@@ -25,12 +25,12 @@ async def serve_version(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer the number of requests being computed, as a vLLM that tracks its load reports it."""
+    """Respond with the number of requests being computed, as a vLLM that tracks its load reports it."""
     await exchange.answer_json({"server_load": instance.load})
 
 
 async def serve_kv_event_sources(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer where KV events are published, by rank; empty if they are not published."""
+    """Respond with the addresses at which KV events are published, by rank; empty if none are published."""
     await exchange.answer_json(instance.kv_event_sources)
 
 
@@ -72,7 +72,7 @@ async def serve_metrics(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer the token ids of a prompt or of a conversation, as many as `usage` would count."""
+    """Respond with the token ids of a prompt or of a conversation; `usage` would count the same number."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     if document.get("messages") is not None:
@@ -88,7 +88,7 @@ async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_detokenize(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer the text of token ids."""
+    """Respond with the text of token ids."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ids = document.get("tokens")
@@ -99,7 +99,7 @@ async def serve_detokenize(instance: ServedInstance, exchange: Exchange) -> None
 
 
 async def serve_sleep(instance: ServedInstance, exchange: Exchange) -> None:
-    """Put the engine to sleep, and answer once it sleeps."""
+    """Put the engine to sleep, and respond once it sleeps."""
     level, mode = _level(exchange.query("level")), exchange.query("mode") or "abort"
     if mode == "keep":
         raise not_simulated("mode", mode, "write abort or wait")
@@ -110,7 +110,7 @@ async def serve_sleep(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_wake_up(instance: ServedInstance, exchange: Exchange) -> None:
-    """Wake the engine, or only the parts that the tags name, and answer once that is done."""
+    """Wake the engine, or only the parts that the tags name, and respond once that is done."""
     tags = exchange.queries("tags") or None
     awake = await _sleep_of(instance).wake(tags)
     await exchange.answer_json({"status": "awake" if awake else "sleeping", "tags": tags})

@@ -1,5 +1,5 @@
-"""`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as tokens of sound and
-answered with words.
+"""`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as audio tokens, and the
+response is made of words.
 """
 
 import io
@@ -19,7 +19,7 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Run, Work
 
 TOKENS_PER_SECOND = 50
-"""Tokens of sound a second: 1,500 for Whisper's window of 30 s."""
+"""Audio tokens per second of sound: 1,500 for Whisper's window of 30 s."""
 
 _WORDS_PER_SECOND = 3
 _LONGEST_SECONDS = 3600
@@ -28,14 +28,14 @@ _FORMATS = ("json", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Upload:
-    """A form as received: its fields, and the file's bytes."""
+    """A received multipart form: its fields, and the bytes of the file."""
 
     fields: Document
     file: bytes
 
 
 class Audio:
-    """The handler of one of the two audio paths. Translations have no usage, as in vLLM."""
+    """The handler of one of the two audio paths. Responses to translations have no usage, as in vLLM."""
 
     def __init__(self, task: str, chunk_id: str, *, tells_usage: bool) -> None:
         self._task = task
@@ -62,7 +62,7 @@ class Audio:
 
 
 class _SoundForm:
-    """The stream of an audio answer: its chunks are like a chat's, under other names."""
+    """The format of a streamed audio response: its chunks are like those of a chat, with other names."""
 
     __slots__ = ("_head", "_tells_usage")
 

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and its batch."""
+"""The handlers of `/v1/chat/completions` and of its batch variant."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ _SHAPE = ChunkShape(
 
 
 async def serve_chat(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer one conversation, with one answer (or `n` answers if not streamed)."""
+    """Respond to one conversation with one choice, or with `n` choices if the response is not streamed."""
     await answer_chat(instance, exchange, await exchange.document())
 
 
 async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """Like `serve_chat`, for a body that was already read."""
+    """Respond as `serve_chat` does, for a body that was already read."""
     options = StreamOptions(document)
     work = read_chat(instance, document, document.get("messages"), "messages")
     copies = fields.count(document, "n") or 1
@@ -49,7 +49,7 @@ async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Do
 
 
 async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer several conversations, with a choice for each in one answer."""
+    """Respond to several conversations in one response, with one choice for each."""
     document = await exchange.document()
     conversations = document.get("messages")
     if not isinstance(conversations, list) or not conversations:
@@ -64,7 +64,9 @@ async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None
 
 
 def read_chat(instance: ServedInstance, document: Document, messages: object, field: str) -> Work:
-    """Return the work for one conversation; lengths and refusals come from the document around it."""
+    """Return the work for one conversation; the answer's length and possible refusals depend on the other fields of the
+    document.
+    """
     settings = instance.settings
     fields.check_model(document, settings.model)
     fields.check_sampling(document)
@@ -79,7 +81,9 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
 
 
 def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
-    """Return the tokens of a final message that must be continued; None if the answer is a separate message."""
+    """Return the number of tokens in a final message that the answer must continue; None if the answer is a separate
+    message.
+    """
     if not fields.flag(document, "continue_final_message"):
         return None
     if fields.flag(document, "add_generation_prompt", default=True) and "add_generation_prompt" in document:

@@ -17,8 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Return usage as completions report it. Chats also report how many prompt tokens filled new cache blocks;
-    completions report None.
+    """Return usage in the form of completions. Chats also report how many prompt tokens filled new cache blocks
+    (`created_tokens`); for text completions it is None.
     """
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -30,8 +30,8 @@ def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
 
 
 def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
-    """Return the sum of the usage of several answers, `copies` for each prompt in turn; a prompt with several answers
-    counts once.
+    """Return the summed usage of several answers. `usages` has `copies` answers for each prompt in turn; a prompt with
+    several answers is counted once.
     """
     prompts = usages[::copies]
     return Usage(
@@ -43,7 +43,7 @@ def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
 
 
 class StreamOptions:
-    """Whether a client wants a stream, and what the stream should include."""
+    """Whether a client wants a stream, and what the chunks of the stream should include."""
 
     __slots__ = ("continuous_usage", "include_usage", "stream", "token_ids")
 
@@ -61,8 +61,8 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
-    """Differences between the chunks of chats and of completions: the choice that opens a stream, and the fields around
-    the words in later choices.
+    """The differences between the chunks of chats and of text completions: the choice that opens a stream, and the
+    fields around the words in later choices.
     """
 
     kind: str
@@ -70,19 +70,19 @@ class ChunkShape:
     before: bytes
     after: bytes
     unfinished: bytes
-    """The fields after the words in a choice that continues, before `ids`; the last choice has a
-    finish reason instead.
+    """The fields between the words and `ids` in a choice that is not the last; the last choice has a finish reason
+    instead.
     """
     ids: bytes
-    """The fields before the ids of the words; completions also have a place for the prompt's ids."""
+    """The fields before the ids of the words; text completions also have a field for the prompt's ids."""
     counts: dict[str, Any]
-    """Empty fields of the counts sent with every chunk."""
+    """The empty fields that accompany the usage counts in every chunk."""
     tells_created_tokens: bool
 
 
 class ChunkForm:
-    """The stream of a chat or of a text completion. With `return_token_ids` the first chunk has the prompt's ids, and
-    each chunk has the ids of its words.
+    """The format of a streamed chat or text completion. With `return_token_ids` the first chunk has the prompt's ids,
+    and each chunk has the ids of its words.
     """
 
     __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_ids", "_prompt_tokens", "_shape", "_tokenizer")
@@ -99,7 +99,9 @@ class ChunkForm:
         self._prompt_ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(prompt))
 
     def _ids(self, words: bytes) -> bytes:
-        """Return the ids of words, and in a completion's first chunk also the prompt's ids."""
+        """Return the field with the ids of these words and, in the first chunk of a text completion, also the prompt's
+        ids.
+        """
         ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(words))
         if b"%b" not in self._shape.ids:
             return self._shape.ids + ids

@@ -1,4 +1,4 @@
-"""`/v1/completions`, and `/invocations`, SageMaker's one path for everything that generates."""
+"""The handlers of `/v1/completions`, and of `/invocations`, SageMaker's single path for all generation."""
 
 from typing import Any
 
@@ -29,18 +29,18 @@ _SHAPE = ChunkShape(
 
 
 async def serve_completion(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer one or several prompts of text or token ids; a stream has one prompt."""
+    """Respond to one or several prompts of text or token ids; a stream has only one prompt."""
     await answer_completion(instance, exchange, await exchange.document())
 
 
 async def serve_invocation(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer as a chat if there are `messages`, else as a completion."""
+    """Respond as for a chat if the body has `messages`, else as for a text completion."""
     document = await exchange.document()
     await (answer_chat if "messages" in document else answer_completion)(instance, exchange, document)
 
 
 async def answer_completion(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """Like `serve_completion`, for a body that was already read."""
+    """Respond as `serve_completion` does, for a body that was already read."""
     settings = instance.settings
     options = StreamOptions(document)
     fields.check_model(document, settings.model)
@@ -61,7 +61,9 @@ async def answer_completion(instance: ServedInstance, exchange: Exchange, docume
 
 
 def prompts_of(value: object, field: str, tokenizer: ByteTokenizer) -> list[bytes]:
-    """Return the prompts in a text, a list of texts, token ids or lists of token ids. Raises RequestInvalid."""
+    """Return the prompts in `value`: a text, a list of texts, token ids or lists of token ids. Raises
+    RequestInvalid.
+    """
     if value in (None, "", []):
         raise RequestInvalid(f"Either {field} or {field}_embeds must be provided and non-empty. (parameter={field})", field)
     if isinstance(value, str):

@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
-"""Number of tokens after which the simulated model ends an answer, unless the client ends it earlier."""
+"""Number of tokens after which the simulated model ends an answer if no other length was requested."""
 
 
 def work_of(
@@ -21,10 +21,11 @@ def work_of(
     *,
     given_tokens: int | None = None,
 ) -> Work:
-    """Return the work for one prompt, with the length of its answer and the handling of its KV blocks.
+    """Return the work for one prompt, with the length of its answer and what to do with its KV blocks.
 
-    The length is that of the first field present among `limits`, or `default`, or the model's own length.
-    `given_tokens` is the number of tokens that a continued answer already has; None: the answer begins here.
+    The length is the value of the first field of `limits` that is present, else `default`, else the model's own length.
+    `given_tokens` is the number of tokens that a continued answer already has; None: the answer begins with this
+    request.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

@@ -1,4 +1,4 @@
-"""`/v1/messages`, Anthropic's protocol, and its count of tokens."""
+"""The handlers of `/v1/messages`, Anthropic's protocol, and of its token count."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens"}
 
 
 async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer a request for a message, whole or as a stream."""
+    """Respond with a message, whole or as a stream."""
     document = await exchange.document()
     stream = fields.flag(document, "stream")
     prompt = _prompt(instance, document)
@@ -50,7 +50,7 @@ async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_token_count(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer how many tokens the prompt of a message has."""
+    """Respond with the number of prompt tokens of a message request."""
     tokens = instance.tokenizer.count(_prompt(instance, await exchange.document()))
     await exchange.answer_json({"input_tokens": tokens, "context_management": {"original_input_tokens": tokens}})
 
@@ -66,8 +66,8 @@ def _prompt(instance: ServedInstance, document: Document) -> bytes:
 
 
 def _usage_document(usage: Usage) -> dict[str, int]:
-    """Return the usage in Anthropic's format: `input_tokens` are the tokens that neither came from the cache nor were
-    added to it.
+    """Return the usage in Anthropic's format; its `input_tokens` are the tokens that neither came from the cache nor
+    were added to it.
     """
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens - usage.created_tokens,
@@ -78,7 +78,9 @@ def _usage_document(usage: Usage) -> dict[str, int]:
 
 
 class MessageForm:
-    """The stream of a message: `message_start`, one block of text, `message_delta` with the usage, `message_stop`."""
+    """The format of a streamed message: `message_start`, one block of text, `message_delta` with the usage,
+    `message_stop`.
+    """
 
     __slots__ = ("_id", "_model")
 

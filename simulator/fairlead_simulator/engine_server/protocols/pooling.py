@@ -1,6 +1,8 @@
-"""`/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is generated.
+"""The handlers of `/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is
+generated.
 
-Embeddings are hashed bags of words, so that texts with words in common lie near each other and equal texts are equal.
+Embeddings are hashed bags of words, so that texts with words in common lie near each other and equal texts have equal
+embeddings.
 """
 
 import base64
@@ -24,8 +26,8 @@ DIMENSIONS = 256
 
 
 def embedding(prompt: bytes) -> list[float]:
-    """Return a unit vector: each word adds or subtracts one in the dimension that its hash names (feature hashing,
-    Weinberger et al. 2009).
+    """Return a unit vector: each word adds or subtracts one in the dimension that is selected by its hash (feature
+    hashing, Weinberger et al. 2009).
     """
     vector = [0.0] * DIMENSIONS
     for word in prompt.lower().split() or (prompt,):
@@ -38,7 +40,7 @@ def embedding(prompt: bytes) -> list[float]:
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    """Cosine of two unit vectors."""
+    """Return the cosine of two unit vectors."""
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
@@ -57,7 +59,7 @@ async def serve_pooling(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_classification(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer two classes; the probability of the second depends on the first value of the text's embedding."""
+    """Respond with two classes; the probability of the second depends on the first value of the text's embedding."""
     document = await exchange.document()
 
     def classified(index: int, prompt: bytes) -> dict[str, Any]:
@@ -68,14 +70,14 @@ async def serve_classification(instance: ServedInstance, exchange: Exchange) -> 
 
 
 async def pool(instance: ServedInstance, exchange: Exchange, prompts: Sequence[bytes]) -> list[Run] | None:
-    """Compute prompts without an answer; None if the client has disconnected."""
+    """Compute prompts without generating; None if the client has disconnected."""
     if not all(prompts):
         raise RequestInvalid("The decoder prompt cannot be empty")
     return await instance.compute(exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts])
 
 
 def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the usage of prompts that were only computed."""
+    """Return the usage document of prompts that were only computed."""
     tokens = sum(run.prompt_tokens for run in runs)
     return {
         "prompt_tokens": tokens,
@@ -106,7 +108,7 @@ async def _serve_vectors(instance: ServedInstance, exchange: Exchange, document:
 async def _serve_each(
     instance: ServedInstance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
 ) -> None:
-    """Answer a list with the result of `told` for each prompt."""
+    """Respond with a list that has the result of `told` for each prompt of the request."""
     fields.check_model(document, instance.settings.model)
     if document.get("input") == []:
         raise RequestInvalid("You must pass at least one prompt")

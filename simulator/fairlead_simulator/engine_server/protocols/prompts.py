@@ -1,8 +1,9 @@
-"""The text that an engine computes for a conversation: all texts in order with nothing between, in any protocol.
+"""The text that an engine computes for a conversation, in any protocol: all texts of the conversation in order, without
+separators.
 
-A real engine's chat template puts role marks between the texts. Here there are no marks, so that the next turn of a
-conversation begins with all bytes of the previous turn, its answer included, and finds them in the prefix cache. Tools'
-definitions are not part of the text.
+A real engine's chat template puts role markers between the texts. Here there are no markers, so that the next turn of a
+conversation begins with all bytes of the previous turn, its answer included, and finds them in the prefix cache. The
+definitions of tools are not part of the text.
 """
 
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
 
 _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
-"""Fields that hold the text of the parts of a conversation, in the order of a chat template."""
+"""Fields of a message part that hold text, in the order in which a chat template writes them."""
 
 _PARTS = frozenset({"text", "refusal", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"})
-"""Kinds of parts in a chat's message, and of blocks in Anthropic's."""
+"""Types of the parts in a chat's message, and of the blocks in Anthropic's messages, that are accepted."""
 
 _DEEPEST = 8
 _PARTS_WITHOUT_TEXT = frozenset(
@@ -22,7 +23,7 @@ _PARTS_WITHOUT_TEXT = frozenset(
 
 
 def chat_prompt(messages: object, model: str, field: str = "messages") -> bytes:
-    """Return the prompt for the `messages` of a chat. Raises RequestInvalid."""
+    """Return the prompt text of the `messages` of a chat. Raises RequestInvalid."""
     texts: list[str] = []
     for position, message in enumerate(_filled_list(messages, field)):
         if not isinstance(message, dict):
@@ -41,7 +42,7 @@ def chat_prompt(messages: object, model: str, field: str = "messages") -> bytes:
 
 
 def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
-    """Return the prompt for `system`, then `messages`. Raises RequestInvalid."""
+    """Return the prompt text of `system`, followed by `messages`. Raises RequestInvalid."""
     texts: list[str] = []
     if system is not None and not isinstance(system, str | list):
         raise unsuitable("system", system, "a valid string or a list of blocks")
@@ -50,7 +51,7 @@ def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
 
 
 def responses_prompt(given: object, model: str) -> bytes:
-    """Return the prompt for the `input` of a response: a text or a list of items. Raises RequestInvalid."""
+    """Return the prompt text of the `input` of a response: a text or a list of items. Raises RequestInvalid."""
     if given is None:
         raise missing("input")
     if not isinstance(given, str | list):

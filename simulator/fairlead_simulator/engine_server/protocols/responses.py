@@ -1,5 +1,5 @@
-"""`/v1/responses`: responses are created whole, as a stream or in the background; they are retrieved, continued and
-cancelled while the instance keeps them.
+"""The handlers of `/v1/responses`: a response is created whole, as a stream or in the background. While the instance
+stores it, it can be retrieved, continued and cancelled.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fairlead_simulator.engine_server.work import Run, Usage, Work
 
 
 class ResponseForm:
-    """The stream of a response: one message with one text part.
+    """The format of a streamed response of the responses API: one message with one text part.
 
     `finish` returns the response at the end. The first two events are sent before the engine has made a token: they
     only say that the request was accepted.
@@ -70,7 +70,9 @@ class ResponseForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request for a response. `conversation` is its text without the instructions, which apply to one turn only."""
+    """A request to the responses API. `conversation` is its text without the instructions, which apply to one turn
+    only.
+    """
 
     document: dict[str, Any]
     work: Work
@@ -81,7 +83,7 @@ class _Asked:
 
 
 class Responses:
-    """The handlers of the responses API and the store of its responses.
+    """The handlers of the responses API, and the store of its responses.
 
     `store` None: nothing is stored, as in a vLLM started without its store.
     """
@@ -164,7 +166,9 @@ class Responses:
         return document
 
     def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
-        """Return the finished response; it is stored before the client gets it and could ask for it."""
+        """Return the finished response. It is stored before the client receives it, so that the client can retrieve it
+        at once.
+        """
         document = _completed(asked.document, message_id, run)
         if asked.store:
             self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))
@@ -172,8 +176,8 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """Return the tokens of a last message that is in progress and that the answer continues; None if there is no such
-    message.
+    """Return the number of tokens in a last message that is in progress and that the answer continues; None if there is
+    no such message.
     """
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
@@ -199,7 +203,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """Return a response that has not begun. It repeats the request's fields, as in vLLM."""
+    """Return the document of a response that has not begun. It repeats the request's fields, as in vLLM."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),

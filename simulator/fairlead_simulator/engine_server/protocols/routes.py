@@ -1,4 +1,6 @@
-"""The table of all paths of the simulated engine: path and method → handler, and whether the work counts as load."""
+"""The table of all paths of the simulated engine: the handler for each path and method, and whether its work counts as
+load.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,9 +19,9 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 class Route:
     """The handler of a path, and how requests to the path are treated.
 
-    Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects the form of
-    errors. Paths about the engine itself are not counted among the answers in its metrics, as vLLM leaves out health,
-    load, metrics, ping and version.
+    Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects Anthropic's
+    error format. Responses on paths about the engine itself are not counted in its metrics, because vLLM leaves out
+    health, load, metrics, ping and version.
     """
 
     path: str
@@ -41,8 +43,8 @@ _SLEEPING = (
 
 
 class RouteTable:
-    """All paths; the paths of sleep only if the engine `sleeps`. A path may contain `{name}`: a part without
-    slashes.
+    """All paths of the engine; those for sleeping only if the engine `sleeps`. A path may contain `{name}`: a variable
+    part without slashes.
     """
 
     def __init__(self, store: ResponseStore | None, *, sleeps: bool = False) -> None:
@@ -84,13 +86,15 @@ class RouteTable:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All paths, with `{name}` for the variable part."""
+        """Return all paths, with `{name}` for the variable part."""
         return tuple(
             route.path for by_method in (*self._exact.values(), *(found for _, _, found in self._open)) for route in set(by_method.values())
         )
 
     def find(self, path: str) -> tuple[dict[str, Route], str]:
-        """Return the handlers of this path by method (empty if the path is unknown), and the value of `{name}`."""
+        """Return the handlers of this path by method (empty if the path is unknown), and the value of the variable part
+        `{name}`.
+        """
         by_method = self._exact.get(path)
         if by_method is not None:
             return by_method, ""

@@ -1,8 +1,8 @@
-"""`/score` and `/rerank` with their versioned names: the similarity of texts, as the cosine of their embeddings. Each
-text is computed once.
+"""The handlers of `/score` and `/rerank` with their versioned paths: the similarity of texts, as the cosine of their
+embeddings. Each text is computed once.
 
-`/generative_scoring` asks a generating model for the probability that its next token is one of several labels: here the
-more similar item and query are, the more probable is the first label.
+`/generative_scoring` asks a generating model for the probability that its next token is one of several labels. In this
+simulation, the more similar item and query are, the more probable is the first label.
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Work
 
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
-"""The possible field names for the two sides of a score."""
+"""The possible pairs of field names for the two lists of texts that are scored against each other."""
 
 
 async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer scores of one text against one or many, or of several texts against equally many."""
+    """Respond with scores of one text against one or many, or of several texts against the same number of texts."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ones, others = _sides(document)
@@ -46,7 +46,7 @@ async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
-    """Answer documents by their similarity to a query, the most similar first."""
+    """Respond with documents sorted by their similarity to a query, the most similar first."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     (query,) = _texts(document, "query", most=1)
@@ -74,7 +74,9 @@ async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_generative_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Generate one token for each item, with the query before it (or behind it)."""
+    """Respond with the score of each item. For each, generate one token after the query followed by the item (or the
+    item followed by the query).
+    """
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     for field in ("query", "items", "label_token_ids"):

@@ -1,5 +1,5 @@
-"""The responses that an instance stores, so that they can be retrieved, continued and cancelled; as in vLLM, only in
-the memory of the instance that made them.
+"""The responses that an instance stores, so that they can be retrieved, continued and cancelled. As in vLLM, they are
+only in the memory of the instance that made them.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _CANCELLABLE = ("queued", "in_progress")
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
     """A stored response in its present state. `conversation` is the text with which a next turn begins; `ticket` and
-    `task` are set while the response still runs in the background.
+    `task` are set while the response is still generated in the background.
     """
 
     document: dict[str, Any]
@@ -27,7 +27,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """A store of the latest thousand responses."""
+    """A store of an instance's latest thousand responses."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
@@ -38,15 +38,15 @@ class ResponseStore:
             self._kept.popitem(last=False)
 
     def find(self, response_id: str) -> StoredResponse:
-        """Return a stored response. Raises RequestInvalid (404)."""
+        """Return the stored response with this id. Raises RequestInvalid (404) if it is not stored."""
         stored = self._kept.get(response_id)
         if stored is None:
             raise RequestInvalid(f"Response with id '{response_id}' not found.", "response_id", 404, "invalid_request_error")
         return stored
 
     def cancel(self, response_id: str) -> StoredResponse:
-        """Cancel a response that runs in the background. Raises RequestInvalid: 404, or 400 if there is nothing to
-        cancel.
+        """Cancel a response that is generated in the background, and return it. Raises RequestInvalid: 404 if it is
+        unknown, or 400 if there is nothing to cancel.
         """
         stored = self.find(response_id)
         if stored.document["status"] not in _CANCELLABLE:

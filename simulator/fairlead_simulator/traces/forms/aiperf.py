@@ -5,8 +5,8 @@ request.
   times or pauses. A later row of a session without ids holds only the new text: aiperf sends it after all earlier text.
 - `profile_export.jsonl` has a line for each request that was sent, in the order in which they ended.
 
-aiperf's block ids identify a block's content, not the blocks before it. If only text is given, four bytes count as a
-token.
+aiperf's block ids identify the content of one block, without the blocks before it. If only text is given, four bytes
+count as a token.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, object_of
 from fairlead_simulator.traces.sources import TraceFile
 
 ASSUMED_MS_PER_TOKEN = 20.0
-"""Assumed milliseconds per output token, if a row gives only the pause after the previous answer and not that answer's
-duration.
+"""Assumed milliseconds per output token. Used if a row gives the pause after the previous answer but not how long that
+answer took.
 """
 _MODES = ("input_length", "text_input", "messages", "payload")
 _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_id", "type", "message_mode", "context_mode"}
@@ -31,14 +31,14 @@ _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_i
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A session's latest request, with its ids as given in the file."""
+    """The latest request of a session, with its block ids as given in the file."""
 
     row: TraceRow
     given_ids: tuple[int, ...]
 
 
 def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a trace for aiperf, or of its records; not in order of time."""
+    """Yield the rows of a trace for aiperf, or of aiperf's records; they are not in order of time."""
     lines = ((number, Other(object_of(line, source.name, number), source.name, number)) for number, line in source)
     if b'"metadata"' in source.begin:
         yield from _records(lines, reading)
@@ -80,7 +80,7 @@ class _Inputs:
         return row
 
     def _prompt(self, record: Other, before: _Turn | None, given_ids: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """Return the prompt's tokens and block ids."""
+        """Return the prompt's number of tokens and its block ids."""
         mode = next((one for one in _MODES if record.given(one) is not None), None)
         if mode is None:
             raise record.refusal("input_length", "is missing; a row needs one of input_length, text_input, messages and payload")
@@ -99,14 +99,16 @@ class _Inputs:
         return length, self._names.of_text(text, length, BYTES_PER_TOKEN)
 
     def _is_delta(self, record: Other, mode: str, before: _Turn, given_ids: tuple[int, ...]) -> bool:
-        """Return whether the row holds only the new text of its session."""
+        """Return whether the row holds only the text that is new in its session's prompt."""
         if mode not in ("input_length", "text_input") or record.given("context_mode") == "message_array_with_responses":
             return False
         whole = len(before.given_ids) - bool(before.row.input_length % self._block_tokens)
         return not given_ids or given_ids[:whole] != before.given_ids[:whole]
 
     def _appended(self, record: Other, mode: str, before: TraceRow) -> tuple[int, tuple[int, ...]]:
-        """Return a prompt that consists of the session's history and the new text after it."""
+        """Return the number of tokens and the block ids of a prompt that consists of the session's history and the new
+        text after it.
+        """
         self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
@@ -139,7 +141,7 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A request that was sent and answered."""
+    """A request in aiperf's records that was sent and answered."""
 
     line: int
     start_ms: float
@@ -150,7 +152,7 @@ class _Sent:
 
 
 def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of records, with the pauses between a session's requests."""
+    """Yield a row for each of aiperf's records, with the pauses between a session's requests."""
     found = [one for number, record in lines if (one := _sent(number, record, reading.notes)) is not None]
     reading.notes.say(NOTHING_OF_CONTENT)
     names, ended = BlockNames(), dict[str, float]()
@@ -173,7 +175,7 @@ def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[t
 
 
 def _sent(number: int, record: Other, notes: Notes) -> _Sent | None:
-    """Return the request; None for a request that failed, or that was sent only to warm up."""
+    """Return the recorded request; None if it failed, or was sent only to warm up."""
     told = record.inner("metadata")
     if told.given("benchmark_phase") not in (None, "profiling"):
         notes.leave_out("that were sent to warm up")

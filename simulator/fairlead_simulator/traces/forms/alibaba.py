@@ -1,8 +1,8 @@
 """Reads Alibaba's traces of Qwen in Bailian (https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon): JSONL with
-seconds, an id for each 16 tokens and, for each chat, the chat that it follows.
+times in seconds, an id for every 16 tokens and, for each chat, the chat that it follows.
 
-Chats that follow one another are a session, which has the name of the first chat. An id is the hash of a block's own
-text, not of all text before it.
+Chats that follow one another are a session, which is named after the first chat. An id is the hash of the text in one
+block, without the text before it.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ def read_alibaba(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tra
 
 
 def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...]:
-    """Return the row's ids. If the last block of a prompt is partial, it may have no id. Raises TraceInvalid for
-    another number of ids.
+    """Return the row's block ids. The last block of a prompt may have no id if it is partial. Raises TraceInvalid if
+    the number of ids does not fit the length.
     """
     ids = record.ids()
     needed = -(-length // block_tokens)
@@ -48,7 +48,7 @@ def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...
 
 
 def _session(record: Other, firsts: dict[str, str]) -> str:
-    """Return the name of the chat with which the conversation began, as far as the file goes back."""
+    """Return the id of the chat with which the conversation began, as far as the file goes back."""
     chat, parent = record.name("chat_id"), record.name("parent_chat_id")
     if chat is None:
         raise record.refusal("chat_id", f"{shown(record.given('chat_id'))} must be text or a whole number")

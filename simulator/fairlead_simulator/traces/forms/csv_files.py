@@ -1,8 +1,8 @@
-"""Reads CSV: with Mooncake's fields, Azure's columns or BurstGPT's columns.
+"""Reads CSV files with Mooncake's fields, Azure's columns or BurstGPT's columns.
 
 Azure's traces (https://github.com/Azure/AzurePublicDataset) have the time of day, in 2024 with its offset from UTC.
-BurstGPT's traces (https://github.com/HPMLL/BurstGPT) have seconds, no tokens for failed requests, and in their newer
-release a session. Neither has the content of prompts, so every prompt is assumed to be unique.
+BurstGPT's traces (https://github.com/HPMLL/BurstGPT) have seconds, no tokens for failed requests and, in their newer
+release, a session. Neither has the content of prompts, so every prompt is assumed to be unique.
 """
 
 import csv
@@ -35,7 +35,7 @@ _INSTANT = re.compile(
 
 
 def read_csv(source: TraceFile, form: str, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a file in one of the three forms."""
+    """Yield the rows of a file in one of the three CSV forms, with their line numbers."""
     reader = _Reader(form, reading.block_tokens, reading.notes)
     for cells in _cells(source, form, reading.notes):
         row = reader.row(cells)
@@ -76,7 +76,7 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
 
 
 def _texts(source: TraceFile, numbers: list[int]) -> Iterator[str]:
-    """Yield lines as text; the number of each line is appended to `numbers`."""
+    """Yield the lines of the file as text; the line number of each is appended to `numbers`."""
     for number, line in source:
         numbers[:] = [number]
         yield _text(line, source.name, number)
@@ -104,7 +104,7 @@ class _Reader:
             notes.say(NOTHING_OF_CONTENT)
 
     def row(self, cells: Cells) -> TraceRow | None:
-        """Return the row; None for a row that requests nothing."""
+        """Return the trace row; None for a CSV row that requests nothing."""
         at = (
             _instant_ms(cells, self._when) if self._form == "azure" else cells.time_ms(self._when, 1e3 if self._form == "burstgpt" else 1.0)
         )
@@ -140,7 +140,7 @@ class _Reader:
 
 
 def _instant_ms(cells: Cells, column: str) -> float:
-    """Return a time of day as milliseconds since 1970; a time without an offset is in UTC."""
+    """Return a date and time as milliseconds after 1970 began; without an offset it is taken as UTC."""
     text = cells.needed(column)
     found = _INSTANT.fullmatch(str(text))
     try:
@@ -166,7 +166,7 @@ def _zone(offset: str | None) -> timezone:
 
 
 def written(rows: Iterable[TraceRow]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows as lines of cells, under COLUMNS."""
+    """Yield the cells of each row, in the order of COLUMNS."""
     for row in rows:
         ids = " ".join(map(str, row.hash_ids))
         pause = "" if row.pause_ms is None else _number(row.pause_ms)

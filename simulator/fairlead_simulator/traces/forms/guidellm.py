@@ -1,7 +1,8 @@
 """Reads guidellm's files (https://github.com/vllm-project/guidellm): `benchmarks.json`, which has every request of each
-benchmark, with its prompt in 0.3 and the request's body in later versions; and the JSONL from which it takes prompts.
+benchmark, with its prompt in 0.3 and the request's body in later versions; and the JSONL file from which guidellm takes
+prompts.
 
-Times are in seconds. Common text becomes common ids.
+Times are in seconds. Prompts whose texts begin alike get equal ids for the common beginning.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ _STARTS = ("start_time", "request_start_time")
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request. `text` is None if the file does not contain it, `tokens` is None if they were not counted."""
+    """A request in guidellm's files. `text` is None if the file does not contain it; `tokens` is None if they were not
+    counted.
+    """
 
     line: int
     at_ms: float
@@ -35,7 +38,7 @@ class _Asked:
 
 
 def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Yield the rows of a report, or of a file of prompts; not in order of time."""
+    """Yield the rows of a benchmark report, or of a file of prompts; they are not in order of time."""
     if b'"benchmarks"' in source.begin:
         found = list(_of_report(source, reading))
     else:
@@ -55,7 +58,7 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
 
 
 def _of_prompt(record: Other, reading: Reading) -> _Asked:
-    """Return the request in one line of guidellm's input, which holds a prompt or numbers of tokens."""
+    """Return the request in one line of guidellm's input file, which has a prompt or numbers of tokens."""
     reading.notes.drop(key for key in record.document if key not in _KNOWN)
     counted = next((name for name in ("prompt_tokens_count", "input_length") if record.given(name) is not None), None)
     answered = "output_length" if record.given("output_tokens_count") is None else "output_tokens_count"
@@ -92,7 +95,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """Return the objects of a list, as records with their places in the document."""
+    """Return the objects of the list in the field, as records whose errors name their path in the document."""
     found = record.given(field)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise record.refusal(field, f"{shown(found)} must be a list of JSON objects")
@@ -112,7 +115,7 @@ def _of_request(record: Other) -> _Asked:
 
 
 def _text(record: Other) -> bytes | None:
-    """The prompt as text, or the messages of the request's body."""
+    """Return the prompt's text, or the messages in the request's body as text; None if the record has neither."""
     if record.given("prompt") is not None:
         return record.text("prompt").encode()
     try:

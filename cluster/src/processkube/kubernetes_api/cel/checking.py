@@ -1,10 +1,10 @@
-"""Computes the type, the highest cost and the faults of a rule from its text and the declared types alone.
+"""Computes the type, the maximum cost and the faults of a rule, from its text and the declared types alone.
 
 It follows cel-go's type checker and cost estimator, because the real server uses both when a definition is created. An
-expression that this module does not know counts as right: a function without a signature below has the type `unknown`,
-which matches every type, and costs as much as a simple step.
+expression that this module does not know counts as valid: a function without a signature in `signatures` has the type
+`unknown`, which matches every type, and costs as much as a simple step.
 
-Missing here: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal
+Not implemented: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal
 arguments (regular expressions, durations).
 """
 

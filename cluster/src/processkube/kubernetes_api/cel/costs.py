@@ -36,9 +36,9 @@ UNKNOWN_SIZE = Size(0, ENDLESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A target or argument as the cost formulas see it.
+    """A target or argument of a call, for the cost formulas.
 
-    `item_most` is the greatest length of the texts in a list, None when its items are not texts.
+    `item_most`: the maximum length of the texts in a list; None if its items are not texts.
     """
 
     size: Size

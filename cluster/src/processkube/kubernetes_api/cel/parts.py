@@ -1,4 +1,6 @@
-"""One expression inside a rule while it is checked: its type and cost, the data it reads, its place in the text."""
+"""One expression inside a rule while it is checked: its type, its cost, the data that it reads, and its position in the
+text.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,8 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """Return the expression itself: the grammar wraps it in a node for each level of precedence of which it has no
-    operator.
+    """Return the expression without the nodes around it: the grammar wraps it in a node for each level of precedence of
+    which it has no operator.
 
     Literals of lists and maps are not such wrappers, even with one element.
     """

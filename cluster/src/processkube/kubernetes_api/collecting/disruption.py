@@ -1,5 +1,5 @@
-"""PodDisruptionBudgets: the number of pods that may be disrupted, whether one more eviction is allowed, and
-the status.
+"""PodDisruptionBudgets: computes how many pods may be disrupted, decides about one more eviction, and writes the
+status.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Budget:
 def measure(resources: Resources, budget: Object) -> Budget:
     """Count the pods that a budget selects.
 
-    The expected number is the one that the pods' controllers ask for, also while some of these pods are missing; with
+    The expected number is the number that the pods' controllers want, even while some of these pods are missing. With
     an absolute `minAvailable`, it is the number of pods that exist.
     """
     spec = budget.get("spec", {})
@@ -88,7 +88,7 @@ def _share(percent: str, of: int) -> int:
 
 
 def _expected(resources: Resources, pods: Iterable[Object]) -> int:
-    """Return the number of pods that the pods' controllers ask for.
+    """Return the number of pods that the pods' controllers want.
 
     A pod counts as one if it has no controller, or if its controller has no scale.
     """
@@ -136,7 +136,7 @@ def refuse_violation(resources: Resources, pod: Stored) -> None:
 class DisruptionController:
     """Keeps the status of every budget up to date. Call `run` as a task; it ends when cancelled.
 
-    As in Kubernetes' own controller, a change of a pod concerns the budgets that select it, or did.
+    As in Kubernetes' own controller, a change of a pod affects the budgets that select it now or selected it before.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -161,7 +161,7 @@ class DisruptionController:
             self._unsubscribe()
 
     def refresh(self) -> None:
-        """Write the status of every budget that has been affected by changes since the last call."""
+        """Write the status of every budget that was affected by changes since the last call."""
         concerned, self._concerned = sorted(self._concerned), set()
         for namespace, name in concerned:
             if (stored := self._store.get(BUDGETS, namespace, name)) is not None:
@@ -177,7 +177,7 @@ class DisruptionController:
             self._wake.set()
 
     def _note_budget(self, key: Key, selector: LabelSelector | None) -> None:
-        """Remember a budget's selector; None for a budget that is gone."""
+        """Remember a budget's selector; None if the budget was deleted."""
         self._selectors.note(key, selector)
         self._concerned.add(key)
 

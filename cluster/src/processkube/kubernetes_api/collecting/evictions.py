@@ -1,4 +1,6 @@
-"""Deletes pods that must leave their node: the node has a NoExecute taint or is gone, or a client evicts the pod."""
+"""Deletes pods that must leave their node: the node has a NoExecute taint or was deleted, or a client evicts the
+pod.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,20 @@ NO_EXECUTE = "NoExecute"
 
 
 class Evictions:
-    """Deletes pods because of the taints or the absence of their nodes; call `check` again and again.
+    """Deletes pods because their nodes have taints or were deleted; call `check` repeatedly.
 
-    The process loses what it remembers between two calls when it restarts, as kube-controller-manager does.
+    Times that it remembers between two calls are lost when the process restarts, as in kube-controller-manager.
     """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._tainted_since: dict[str, float] = {}
-        """The time since which each pod's node has had its taints, keyed by the pod's uid."""
+        """By the pod's uid: the time since which the pod's node has its taints."""
         self._missing_since: dict[str, float] = {}
-        """The time since which each node has been missing, keyed by the node's name."""
+        """By node name: the time since which the node is missing."""
 
     def check(self, now: float) -> None:
-        """Delete the pods that must leave at `now`, in seconds that never go back."""
+        """Delete the pods that must leave at the time `now`, in seconds of a monotonic clock."""
         nodes = {stored.name: stored.object for stored in self._resources.store.list("nodes")}
         placed = [
             (stored, str(node)) for stored in self._resources.store.list("pods") if (node := at_path(stored.object, "spec", "nodeName"))
@@ -68,7 +70,7 @@ class Evictions:
         self._delete(pod, DeleteOptions())
 
     def _remove(self, pod: Stored) -> None:
-        """Delete a pod at once, because it has no kubelet to wait for."""
+        """Delete a pod at once, without a grace period, because it has no kubelet to wait for."""
         if at_path(pod.object, "status", "phase") not in FINISHED:
             item = _disrupted(self._resources, pod, "DeletionByPodGC", "PodGC: node no longer exists")
             item["status"]["phase"] = "Failed"
@@ -82,7 +84,7 @@ class Evictions:
 
 
 def evict(resources: Resources, kind: ResourceKind, pod: Stored, options: DeleteOptions) -> None:
-    """Delete a pod as the Eviction API does: the pod's conditions say why. This does not check any budget."""
+    """Delete a pod as the Eviction API does, with a condition that gives the reason. No budget is checked."""
     if not options.dry_run:
         check_preconditions(kind, pod, options)
         item = _disrupted(resources, pod, "EvictionByEvictionAPI", "Eviction API: evicting")

@@ -1,7 +1,7 @@
-"""Collects garbage: dependents whose owners are gone, and the content of deleted namespaces and definitions.
+"""Collects garbage: deletes dependents whose owners are gone, and the content of deleted namespaces and definitions.
 
-It follows the changes of the store and handles one object at a time; between two objects it yields, so that
-requests are served meanwhile.
+It follows the changes of the store and processes one object at a time; between two objects it yields, so that requests
+are served meanwhile.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class GarbageCollector:
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
         self._gone: dict[tuple[str, ...], None] = {}
-        """References to the owners that were removed last."""
+        """References to the owners that were found missing most recently."""
         self._undecided: dict[str, Stored] = {}
-        """The dependents of owners whose kind is not served, keyed by uid."""
+        """By uid: the dependents that cannot be judged yet, because the kind of their owner is not served."""
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -141,7 +141,7 @@ class GarbageCollector:
             self._delete(stored, _ORPHANING if ORPHAN in finalizers else _FOREGROUND if FOREGROUND in finalizers else _BACKGROUND)
 
     def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
-        """Return the owner that a reference means; None if it does not exist. An object with the same uid but another
+        """Return the owner that a reference names; None if it does not exist. An object with the same uid but another
         kind or name is not the owner.
         """
         found = self._store.by_uid(reference["uid"])
@@ -177,7 +177,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
-        """Return whether an owner exists and does not wait for the deletion of its dependents."""
+        """Return whether an owner exists and is not itself waiting for the deletion of its dependents."""
         found = self._owner(dependent, reference)
         return found is not None and not _waits(found.object)
 

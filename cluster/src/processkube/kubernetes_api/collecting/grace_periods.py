@@ -1,4 +1,4 @@
-"""Seconds for which a node or its object may be missing before its pods are given up."""
+"""Seconds for which a node may be silent, or its Node object missing, before its pods are given up."""
 
 GRACE_SECONDS = 10.0
 """Seconds of silence allowed to a node. kube-controller-manager has 40 s, and 50 s since Kubernetes 1.32."""

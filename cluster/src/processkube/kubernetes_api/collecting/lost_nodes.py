@@ -27,7 +27,7 @@ _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(frozen=True, slots=True)
 class _Heartbeat:
-    """The last heartbeat of a node, and the time when this controller first saw it."""
+    """The last heartbeat of a node, and the time at which this controller first saw it."""
 
     sign: tuple[str, str]
     seen_at: float
@@ -49,8 +49,8 @@ class LostNodes:
     async def run(self) -> None:
         """Check ten times per grace period.
 
-        Time for which this process is stopped or starved counts as at most two pauses, because nodes cannot report to
-        it then.
+        If this process was stopped or starved, that time counts as at most two pauses between checks, because nodes
+        cannot report to it meanwhile.
         """
         pause = min(LONGEST_PAUSE_SECONDS, self._grace / 10)
         clock = asyncio.get_running_loop().time
@@ -62,7 +62,7 @@ class LostNodes:
             now += min(clock() - began, 2 * pause)
 
     def check(self, now: float) -> None:
-        """Compare every node with its last heartbeat; `now` is in seconds that never go back."""
+        """Compare every node's heartbeat with its last one; `now` is in seconds of a monotonic clock."""
         nodes = self._store.list("nodes")
         self._heartbeats = {node.uid: self._heartbeat(node, now) for node in nodes}
         for node in nodes:

@@ -1,7 +1,7 @@
-"""Checks the defaults in a definition, each as it is written: nested defaults are not filled in first.
+"""Checks the defaults in a definition, each without filling in nested defaults first.
 
-It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not tried on
-defaults here.
+It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not evaluated on
+defaults.
 """
 
 from __future__ import annotations

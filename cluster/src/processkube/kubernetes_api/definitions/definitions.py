@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions as users write them: fills in their defaults and finds their faults.
+"""Completes CustomResourceDefinitions of users with defaults, and finds their faults.
 
 It follows k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation, with three differences. Conversion webhooks
 are not offered. Selectable fields and the field paths of rules are not looked up in the schema. At an update, a version
-is judged again even if its schema did not change.
+is checked again even if its schema did not change.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def _version_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[str, Any, Object]]:
-    """Yield path, content and version of a member, for each version that has it.
+    """Yield path, value and version of a member, for each version that has it.
 
-    A member that is equal in all versions is yielded once, with a path at the definition.
+    A member that is equal in all versions is yielded once, with a path at the level of the definition.
     """
     if versions and versions[0].get(member) and all(version.get(member) == versions[0][member] for version in versions):
         yield f"spec.{shared}", versions[0][member], next((version for version in versions if _has_status(version)), versions[0])
@@ -133,7 +133,7 @@ def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[
 
 
 def openapi_faults(schema: Object, path: str, *, has_status: bool) -> list[Cause]:
-    """Return all faults of one schema. A step is skipped when an earlier step that it needs found faults."""
+    """Return all faults of one schema. A check is skipped if an earlier check on which it depends found faults."""
     causes = list(root_faults(schema, path, has_status=has_status))
     earlier = structural_faults(schema, path) or list(default_faults(schema, path))
     words = list(schema_faults(schema, path, root=True))

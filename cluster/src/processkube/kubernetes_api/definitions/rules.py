@@ -1,4 +1,4 @@
-"""Judges the rules of a definition before any object exists: whether they compile, their type and their highest cost.
+"""Checks the rules of a definition before any object exists: whether they compile, their type and their maximum cost.
 
 A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties`
 around it. A limit that is not set is replaced by the number of items that fits into the largest request. It follows
@@ -27,10 +27,11 @@ _REMEDY = "(try simplifying the rule, or adding maxItems, maxProperties, and max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A schema on the way down from the root.
+    """A schema on the path from the root to the schema of a rule.
 
-    Its data can occur `times` times (None: without limit). `uncorrelated` is the path of the outermost schema around it
-    whose items cannot be matched with the items before the write (None: there is no such schema).
+    `times`: how often its data can occur; None = without limit.
+    `uncorrelated`: the path of the outermost schema around it whose items cannot be matched with the items before the
+    write; None if there is none.
     """
 
     schema: Object
@@ -60,7 +61,8 @@ class _Budget:
 def rule_faults(schema: Object, path: str, known: Sequence[Cause]) -> list[Cause]:
     """Return the faults of all rules.
 
-    A rule is not judged if the schema has `known` faults at its node or below, because the types would be meaningless.
+    A rule is not checked if the schema has `known` faults at the rule's node or below, because its types would be
+    meaningless.
     """
     budget = _Budget()
     causes = list(_faults(_Node(schema=schema, path=path, root=True), budget, [cause.field for cause in known]))
@@ -96,7 +98,7 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _most_children(schema: Object) -> int | None:
-    """Return how often the data below can occur in one occurrence of this schema's data; None: without limit."""
+    """Return how often data of a child schema can occur in one value of this schema; None = without limit."""
     kind, most = schema.get("type"), None
     if kind == "array":
         most = schema.get("maxItems")

@@ -48,8 +48,8 @@ def _kind_of(spec: Object, names: Object, version: Object, storage: str) -> Reso
 
 
 def _with_metadata(schema: Object) -> Object:
-    """Return the schema with the members that every object has; restrictions of metadata in the definition apply in
-    addition.
+    """Return the schema with the members that every object has. Restrictions of metadata in the definition still
+    apply.
     """
     properties = dict(schema.get("properties", {}))
     metadata = builtin_schemas.resolved(OBJECT_META)
@@ -79,7 +79,9 @@ def _column(column: Object) -> PrinterColumn:
 
 
 def established_status(crd: Object, time: str) -> Object:
-    """Return the status of a definition that is served; conditions that held before keep their transition times."""
+    """Return the status of a definition that is served. Conditions that were true before keep their transition
+    times.
+    """
     spec = crd["spec"]
     before = {one["type"]: one for one in at_path(crd, "status", "conditions", default=[])}
     wanted = (

@@ -1,4 +1,4 @@
-"""The kinds of object that this server knows: the type that describes a kind, and the built-in kinds as data."""
+"""The kinds of objects that this server knows: the type that describes a kind, and the built-in kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE_ONLY = ("create",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """The fields with the scale subresource's numbers, as dotted JSON paths such as `.spec.replicas`."""
+    """The fields with the values of the scale subresource, as dotted JSON paths such as `.spec.replicas`."""
 
     spec_replicas: str
     status_replicas: str
@@ -65,7 +65,9 @@ class ResourceKind:
     custom: bool = False
     rules: RuleTree | None = None
     stored_in: str = ""
-    """Storage key, if it is another kind's: events.k8s.io shares the storage of core Events. Empty otherwise."""
+    """The storage key of another kind, if the objects are stored as that kind's: events.k8s.io shares the storage of
+    core Events. Empty otherwise.
+    """
     storage_version: str = ""
     definition_schema: Object = field(default_factory=dict)
     """For custom resources: the schema as the user wrote it, for OpenAPI."""
@@ -80,7 +82,7 @@ class ResourceKind:
 
     @property
     def resource(self) -> str:
-        """The plural qualified by the group, as messages and the store name it: `widgets.acme.dev`, `pods`."""
+        """The plural qualified by the group, as messages and the store use it: `widgets.acme.dev`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

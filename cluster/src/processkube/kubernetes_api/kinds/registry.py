@@ -12,7 +12,7 @@ from processkube.kubernetes_api.objects.objects import Object
 class Registry:
     """Kinds by group, version and plural.
 
-    `generation` changes with every change of the kinds, so that caches of derived data know when to drop it.
+    `generation` changes with every change of the kinds, so that caches of derived data can be invalidated.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Registry:
         return list(dict.fromkeys((kind.group, kind.version) for kind in self))
 
     def define(self, crd: Object) -> None:
-        """Serve the kinds of a definition, in place of the kinds of its earlier state."""
+        """Serve the kinds of a definition, in place of the kinds of its previous content."""
         self.forget(crd)
         for kind in kinds_of(crd):
             self._add(kind)

@@ -1,4 +1,4 @@
-"""The ways in which a request can be refused, each as the Status object that the real server would answer.
+"""The errors by which a request is refused, each with the Status object of the real server.
 
 ApiError
 ├── BadRequest 400            ├── Unauthorized 401         ├── Forbidden 403
@@ -19,7 +19,7 @@ from processkube.kubernetes_api.objects.objects import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One fault of one field, in the words of `field.Error`."""
+    """One fault of one field, with the texts of Kubernetes' `field.Error`."""
 
     reason: str
     field: str
@@ -59,7 +59,7 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def shown(value: Any) -> str:
-    """Return a value as messages print it: in JSON spelling, containers by the name of their type."""
+    """Return a value as error messages print it: as JSON, but containers by the name of their type."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, bool):
@@ -138,7 +138,9 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """A version that is no longer kept; a list may still continue with `continue_token`, from the current state."""
+    """The requested resource version is no longer kept. A list can continue with `continue_token`, from the current
+    state.
+    """
 
     code, reason = 410, "Expired"
 
@@ -159,7 +161,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """An object with faults; it lists all of them, field by field."""
+    """An object has faults; the error lists all of them, field by field."""
 
     code, reason = 422, "Invalid"
 

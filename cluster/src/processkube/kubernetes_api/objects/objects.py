@@ -19,7 +19,7 @@ Clock = Callable[[], datetime]
 """A function that returns the current moment as a datetime with the time zone UTC."""
 
 DEEPEST = 128
-"""The maximum nesting of an object. A real server accepts 10,000 levels, but the functions here that walk through
+"""Maximum nesting of an object. A real server accepts 10,000 levels, but this server's functions that walk through
 objects are recursive.
 """
 
@@ -89,7 +89,7 @@ def copy_of(value: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return a text that is the same for equal JSON values, whatever the order of their keys: usable as a dictionary
+    """Return a text that is the same for equal JSON values, whatever the order of their keys, for use as a dictionary
     key.
     """
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
@@ -101,7 +101,7 @@ def metadata_of(item: Object) -> Object:
 
 
 def at_path(value: Any, *names: str, default: Any = None) -> Any:
-    """Return the value under those keys, or the default where one is missing: `at_path(pod, "status", "phase")`."""
+    """Return the value at these nested keys, or the default if one is missing: `at_path(pod, "status", "phase")`."""
     for name in names:
         if not isinstance(value, dict) or name not in value:
             return default

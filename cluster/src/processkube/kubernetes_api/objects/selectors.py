@@ -66,7 +66,9 @@ class LabelSelector:
         return all(requirement.matches(found) for requirement in self.requirements)
 
     def label(self) -> tuple[str, str] | None:
-        """Key and value of a label that all matched objects have; None if the selector asks for no particular value."""
+        """Key and value of a label that all matched objects have; None if the selector requires no particular label
+        value.
+        """
         for requirement in self.requirements:
             if requirement.operator in {"=", "in"} and len(requirement.values) == 1:
                 return requirement.key, next(iter(requirement.values))

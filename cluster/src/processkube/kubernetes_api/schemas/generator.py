@@ -151,7 +151,9 @@ _SCALARS: dict[str, dict[str, Any]] = {
 
 
 def definition_name(model: str) -> str:
-    """Return the definition's name: `V1Pod` → `io.k8s.api.v1.Pod`; the two Event kinds keep their groups apart."""
+    """Return the definition's name: `V1Pod` → `io.k8s.api.v1.Pod`. The names of the two Event kinds have their
+    groups.
+    """
     if found := _MODEL.match(model):
         return f"io.k8s.api.{found[1].lower() + '.' if found[1] else ''}v{found[2]}.{found[3]}"
     raise ValueError(f"model {model!r} has another kind of name; teach definition_name its name")

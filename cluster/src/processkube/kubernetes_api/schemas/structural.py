@@ -117,7 +117,7 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 def is_unsaid(name: str, value: Any) -> bool:
     """Return whether a member of a schema has no effect, because its value is empty or false.
 
-    `additionalProperties` is the exception: its values false and {} have an effect.
+    `additionalProperties` is the exception: for it, false and {} have an effect.
     """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
@@ -155,7 +155,7 @@ def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
 
 
 def _incomplete(part: Object, schema: Object, at: str, said_at: str) -> Iterator[Cause]:
-    """Yield faults for values that the junctors of `part` mention and the schema at `at` does not specify."""
+    """Yield faults for values that the junctors of `part` mention and the schema at `said_at` does not specify."""
     for said, inner in _junctors(part, said_at):
         yield from _incomplete_part(inner, schema, at, said)
 

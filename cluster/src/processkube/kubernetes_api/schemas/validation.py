@@ -24,7 +24,7 @@ from processkube.kubernetes_api.objects.objects import Object, canonical, parse_
 from processkube.kubernetes_api.schemas.schemas import EMBEDDED, INT_OR_STRING, LIST_TYPE, item_schema, key_of, list_keys
 
 ABSENT = object()
-"""Means that there was no old value, because None is a value."""
+"""Stands for a missing old value, because None is a possible value."""
 
 
 class PatternInvalid(ValueError):
@@ -122,9 +122,9 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """Return the bound in the form in which a number is compared with it.
+    """Return the bound in the form in which the real server compares it with a number.
 
-    For a whole number, the real server drops the bound's decimals: 0 passes a minimum of 0.01.
+    For an integer, the real server drops the bound's decimals: 0 passes a minimum of 0.01.
     """
     return int(bound) if isinstance(value, int) else bound
 

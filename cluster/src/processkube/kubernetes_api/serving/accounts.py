@@ -27,8 +27,8 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 class Account:
     """One account.
 
-    processkube's own accounts are allowed everything, so that nothing in it waits for a role; `obeys_rbac` marks
-    service accounts, which may do what roles grant them.
+    processkube's own accounts are allowed everything, so that its processes need no roles. `obeys_rbac` marks service
+    accounts, which may only do what roles grant them.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Accounts:
         return next(account for account in self._accounts if account.name == name)
 
     def authenticate(self, token: str) -> Account | None:
-        """Return the account of a token, or None.
+        """Return the account of a token; None if no account has it.
 
-        Every account is compared, so that the time taken reveals nothing about the token.
+        All accounts are compared, so that the duration reveals nothing about the token.
         """
         given = token.encode()
         found = None

@@ -1,6 +1,6 @@
-"""Scorers: each rates one aspect of every considered instance with a number from 0 to 1; higher is better.
+"""Scorers: each gives every considered instance a score from 0 to 1 for one aspect; higher is better.
 
-The functions are pure and work on vectors; the classes are llm-d's plugins of these names, with its parameters. A
-scorer never filters and never picks. Its danger: a score that does not mean the same in a cold pool as in a warm one
-(see `prefixes`).
+The functions are pure and work on vectors. The classes implement llm-d's plugins of the given names, with the same
+parameters. A scorer never filters and never picks. Its danger: a score whose meaning differs between a cold pool and a
+warm one (see `prefixes`).
 """

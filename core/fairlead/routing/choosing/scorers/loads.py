@@ -1,4 +1,4 @@
-"""Scores for how idle each instance is."""
+"""Scores for idleness: instances with less work score higher."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,26 +11,28 @@ from fairlead.schemas.shapes import number, whole
 
 
 def short_queue(queued: IntVector) -> FloatVector:
-    """(longest queue - own queue) / (longest - shortest queue); all 1 if all are equal."""
+    """Return (longest queue - own queue) / (longest - shortest queue) for each instance; all 1 if the queues are
+    equally long.
+    """
     longest, shortest = int(queued.max()), int(queued.min())
     scores: FloatVector = np.ones(len(queued)) if longest == shortest else (longest - queued) / (longest - shortest)
     return scores
 
 
 def idleness(work: IntVector) -> FloatVector:
-    """1 - own work as a share of the most loaded instance's; all 1 without work."""
+    """Return 1 - (work / largest work of an instance) for each instance; all 1 if there is no work."""
     scores: FloatVector = 1.0 - normalised(work)
     return scores
 
 
 def free_kv(kv_usage: FloatVector) -> FloatVector:
-    """1 - used share of the KV cache."""
+    """Return the free share of each instance's KV cache."""
     scores: FloatVector = np.clip(1.0 - kv_usage, 0.0, 1.0)
     return scores
 
 
 def below(work: IntVector, threshold: int) -> FloatVector:
-    """1 - work as a share of a threshold; 0 at the threshold and above."""
+    """Return 1 - work / `threshold` for each instance, but at least 0."""
     scores: FloatVector = 1.0 - np.minimum(work, threshold) / threshold
     return scores
 
@@ -67,7 +69,7 @@ class RunningRequestsScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRequestScorer:
-    """`active-request-scorer`: scores 1 up to a threshold of waiting or running requests, less with more of them."""
+    """`active-request-scorer`: scores 1 up to a threshold of waiting or running requests, and less above it."""
 
     term: ClassVar[str] = "active_score"
 
@@ -81,7 +83,7 @@ class ActiveRequestScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareScorer:
-    """`load-aware-scorer`: half of 1 - waiting requests as a share of a threshold."""
+    """`load-aware-scorer`: scores half of (1 - waiting requests / threshold)."""
 
     term: ClassVar[str] = "load_score"
 
@@ -93,7 +95,7 @@ class LoadAwareScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLoadScorer:
-    """`token-load-scorer`: 1 - uncached tokens in flight, including this request's, as a share of a threshold."""
+    """`token-load-scorer`: scores 1 - (uncached tokens in flight, this request's included, / threshold)."""
 
     term: ClassVar[str] = "token_score"
 

@@ -1,4 +1,4 @@
-"""Scores from earlier placements: of the session, or of prompts that no instance had cached."""
+"""Scores from earlier placements: of the same session, or of prompts that no instance had cached."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ NEUTRAL = 0.5
 
 
 def home_place(seen: Considered) -> int | None:
-    """The index of the session's home among the considered instances; None if it has no home there."""
+    """Return the index of the session's home among the considered instances; None if the session has no home among
+    them.
+    """
     session = seen.request.session
     home = None if session is None else seen.view.binding(session)
     if home is None or home.instance is None:
@@ -24,7 +26,9 @@ def home_place(seen: Considered) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinity:
-    """Parameters of `session-affinity-scorer` and `-filter`. Homes are the pool's own bindings, which routers share."""
+    """Parameters of `session-affinity-scorer` and `session-affinity-filter`. A session's home is its binding in the
+    pool, which all routers share.
+    """
 
     strategy: str = text("Strategy; only `session_id`, because addresses that clients send are not trusted.", enum=("session_id",))
 
@@ -52,8 +56,8 @@ class ColdPlacement:
 
 
 class NoHitLruScorer:
-    """`no-hit-lru-scorer`: sends a prompt without a hit to the instance that got such a prompt longest ago, so that
-    caches grow evenly. Any other request scores the same on all instances.
+    """`no-hit-lru-scorer`: prefers, for a prompt that no instance has cached, the instance that got such a prompt
+    longest ago, so that caches grow evenly. Any other request scores the same on all instances.
     """
 
     term: ClassVar[str] = "cold_score"
@@ -61,7 +65,7 @@ class NoHitLruScorer:
     def __init__(self, parameters: ColdPlacement) -> None:
         self._size = parameters.lru_size
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Instances that were given a prompt without a hit, longest ago first."""
+        """Instances that were given a prompt that no instance had cached; the one given it longest ago is first."""
 
     def scores(self, seen: Considered) -> FloatVector:
         count = len(seen)

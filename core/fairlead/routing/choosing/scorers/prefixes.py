@@ -1,4 +1,4 @@
-"""Scores for the part of the prompt that each instance holds."""
+"""Scores for how much of the prompt each instance holds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,22 +11,22 @@ from fairlead.schemas.shapes import number, text, whole
 
 
 def token_share(hits: IntVector, prompt_tokens: int) -> FloatVector:
-    """Cached share of the prompt's tokens, 0 to 1."""
+    """Return the cached share of the prompt's tokens on each instance, 0 to 1."""
     scores: FloatVector = hits / max(1, prompt_tokens)
     return scores
 
 
 def absolute(matched_blocks: IntVector, total_blocks: int) -> FloatVector:
-    """Matched share of the prompt's full blocks, 0 to 1."""
+    """Return the matched share of the prompt's full blocks on each instance, 0 to 1."""
     scores: FloatVector = np.clip(matched_blocks / max(1, total_blocks), 0.0, 1.0)
     return scores
 
 
 def minmax(matched_blocks: IntVector) -> FloatVector:
-    """Scale the matches that are not 0 from 0 (the smallest) to 1 (the largest); 1 if all are equal. Instances without
-    a match score 0.
+    """Scale the matches above 0 linearly, so that the smallest scores 0 and the largest 1; all score 1 if they are
+    equal. Instances without a match score 0.
 
-    If the pool holds nothing else, a single matching block already scores 1; `absolute` avoids that.
+    While the caches are nearly empty, a single matching block can already score 1; `absolute` avoids that.
     """
     matching = matched_blocks > 0
     if not matching.any():
@@ -49,8 +49,8 @@ class PrefixMatches:
 
 
 class PrefixCacheScorer:
-    """`prefix-cache-scorer`: the matched share of the prompt's blocks, and optionally the square of the matched length.
-    Only the first `most_tokens` of a prompt are compared; 0 = all.
+    """`prefix-cache-scorer`: scores the matched share of the prompt's blocks, optionally combined with the square of
+    the matched length. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     term: ClassVar[str] = "prefix_score"
@@ -72,7 +72,7 @@ class PrefixCacheScorer:
 
 
 class RelativePrefixScorer:
-    """The match relative to the pool's smallest and largest match, as llm-d scored until May 2026."""
+    """A scorer of each match relative to the smallest and largest match in the pool, as llm-d scored until May 2026."""
 
     term: ClassVar[str] = "prefix_score"
 
