@@ -1,7 +1,8 @@
-"""The control API: stores reports of routers and the operator, builds routing tables, answers people, audits changes.
+"""The control API: stores the reports of routers and the operator, builds routing tables, serves people, and audits
+changes.
 
-A folder is a subject: `routes` speak HTTP, `store` holds the SQL, `tables` define the tables. All other modules are
-rules, which know neither FastAPI nor SQLAlchemy. Subjects build on `http` and `infra`, and `app` joins them. The API
-must not stand in the path of a request to an engine. The danger here: a router forgets a report once the API
+Each folder has one subject: `routes` speak HTTP, `store` holds the SQL, `tables` define the tables. All other modules
+contain rules, which know neither FastAPI nor SQLAlchemy. Subjects build on `http` and `infra`, and `app` joins them.
+The API must not stand in the path of a request to an engine. The danger here: a router forgets a report once the API
 acknowledges it, so the API must commit a report before it acknowledges it.
 """

@@ -1,4 +1,6 @@
-"""Wiring of the control API: turns settings into an ASGI app from a list of subjects, each of which builds itself."""
+"""Wiring of the control API: turns settings into an ASGI app. A list of subjects is joined; each subject
+builds itself.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -85,7 +87,7 @@ PLAIN = (
 
 
 class Cluster(ClusterGateway, PodCluster, Protocol):
-    """Clients of the Kubernetes API, except those that authenticate people."""
+    """Clients of the Kubernetes API, except the client that authenticates people."""
 
 
 def create_api(
@@ -97,10 +99,11 @@ def create_api(
     simulator: Sequence[str] = (),
     ports: AutoscalerPorts | None = None,
 ) -> FastAPI:
-    """Create the API alone. `clock` replaces the database's clock, and `cluster` the Kubernetes API of
-    `settings.kubeconfig`. The database may take `patience` times as long as usual before it counts as busy or
-    unreachable. `simulator` is the command of a process that simulates jobs (`fairlead_client.simulation_jobs`); if it
-    is empty, nothing is simulated. `ports` are the ports for other people's autoscalers.
+    """Create the API without the web UI. `clock` replaces the database's clock, and `cluster` the clients of the
+    Kubernetes API in `settings.kubeconfig`. The database may take `patience` times as long as usual before it counts as
+    busy or unreachable. `simulator` is the command of a process that simulates jobs
+    (`fairlead_client.simulation_jobs`); if it is empty, nothing is simulated. `ports` are the ports for other people's
+    autoscalers.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)

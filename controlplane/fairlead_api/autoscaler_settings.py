@@ -1,4 +1,4 @@
-"""Settings of the ports for other people's autoscalers, read once from the environment."""
+"""Settings of the ports at which other people's autoscalers read metrics, from the environment, once."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,9 @@ CERT_FILES = "FAIRLEAD_AUTOSCALERS_TLS_CERT_FILE, FAIRLEAD_AUTOSCALERS_TLS_KEY_F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerSettings:
-    """The ports for other people's autoscalers, and their certificates. None stands for no such port."""
+    """Settings of the ports for other people's autoscalers, and of the ports' certificates. A port that is None is not
+    served.
+    """
 
     scaler_port: int | None = field(
         default=None,

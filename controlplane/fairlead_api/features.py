@@ -1,4 +1,4 @@
-"""The infrastructure from which subjects are built, the features that they add to the API, and how the features run."""
+"""The infrastructure that every subject uses, the features that subjects add to the API, and how features run."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 LISTENING_SECONDS = 3.0
-"""Seconds for which the start waits until notices can be received. Without a database the API starts anyway and answers
-503.
+"""Seconds that the start of the API waits until it can receive notices. Without a database the API starts anyway and
+responds with 503.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infra:
-    """The infrastructure for every subject. `present`, `recent` and `of_hours` cache answers for several callers;
+    """The infrastructure for every subject. `present`, `recent` and `of_hours` cache results for several callers;
     `simulator` is the command of a process that simulates jobs.
     """
 
@@ -53,7 +53,9 @@ class Infra:
     of_hours: Recent
     simulator: Sequence[str]
     suspended_seconds: float
-    """Maximum pause within a report's transaction, after which its process counts as suspended."""
+    """Maximum pause within a transaction that stores a report, in seconds. After it, the process counts as
+    suspended.
+    """
 
     @property
     def simulates(self) -> bool:
@@ -63,9 +65,9 @@ class Infra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """The contribution of one subject to the API: routes, tasks that run until the process ends, and listeners to
-    notices of other processes (`on_gap` is called if some notices may be missing). The contexts `jobs` and `ports` run
-    background jobs and serve the subject's own ports while they are open.
+    """What one subject adds to the API: routes, tasks that run until the process ends, and listeners for notices of
+    other processes (`on_gap` is called if some notices may be missing). The contexts `jobs` and `ports` run background
+    jobs and serve the subject's own ports while they are open.
     """
 
     routes: Sequence[Routes]
@@ -77,7 +79,9 @@ class Feature:
 
 
 def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
-    """Return the infrastructure that the settings describe. The database may take `patience` times as long as usual."""
+    """Return the infrastructure that the settings describe. The database may take `patience` times as long as usual
+    before it counts as busy or unreachable.
+    """
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background, jobs = (
         Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP, JOBS)

@@ -1,6 +1,7 @@
-"""Brings the database's schema up to date and exits: `python -m fairlead_api.migrating`, before newer processes start.
+"""Migrates the database's schema to the newest version and exits: `python -m fairlead_api.migrating`, before newer
+processes start.
 
-The control API does the same at its start unless FAIRLEAD_MIGRATE=0.
+The control API does the same when it starts unless FAIRLEAD_MIGRATE=0.
 """
 
 from collections.abc import Mapping
@@ -17,14 +18,14 @@ from fairlead_process.starting import begin, one_line_errors
 
 
 def read_settings(environment: Mapping[str, str]) -> DatabaseSettings:
-    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    """Return the settings from environment variables. Raises InvalidInput for a missing or invalid variable."""
     return read(DatabaseSettings, environment)
 
 
 @click.command()
 @click.option("--wait-for-database", type=NumberOption(), default=60.0, show_default=True, help="Seconds to wait for the database.")
 def main(wait_for_database: float) -> None:
-    """Migrate the database. Safe to repeat; waits while another process migrates it."""
+    """Migrate the database. Safe to repeat; if another process is migrating the database, waits for it."""
     with one_line_errors("migrations"):
         settings = begin(read_settings)
         await_database(settings.url, wait_for_database)

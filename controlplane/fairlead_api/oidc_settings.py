@@ -1,5 +1,5 @@
-"""Settings of sign-in by an identity provider (OpenID Connect), read once from the environment, and the roles that the
-settings give to the provider's people and groups.
+"""Settings of sign-in by an identity provider (OpenID Connect), read once from the environment, and the roles that
+these settings give to the provider's people and groups.
 """
 
 import csv
@@ -14,18 +14,20 @@ from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed, Text
 
 OIDC = "oidc"
-"""The source of identities of the identity provider."""
+"""The `source` of identities that the identity provider signs in."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A namespace's name, as Kubernetes accepts it."""
+"""A pattern of the names that Kubernetes accepts for namespaces."""
 
 EVERYBODY = "*"
-"""Stands for every person that the identity provider signs in."""
+"""In a setting of roles, stands for every person that the identity provider signs in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRole:
-    """A role of one person or group in `namespace`, or in all namespaces if `namespace` is None."""
+    """A role that the settings give to one person or group: in `namespace`, or in all namespaces if `namespace` is
+    None.
+    """
 
     role: AccessRole
     who: str
@@ -40,7 +42,9 @@ class GivenRoles:
     to_groups: tuple[GivenRole, ...] = ()
 
     def of(self, name: str, groups: Iterable[str]) -> tuple[AccessRole, Rights]:
-        """Return a person's highest role for all namespaces, and higher roles in single namespaces."""
+        """Return a person's highest role for all namespaces, and the higher roles that the person has in single
+        namespaces.
+        """
         member_of = frozenset(groups)
         held = [one for one in self.to_people if one.who in {name, EVERYBODY}] + [one for one in self.to_groups if one.who in member_of]
         everywhere, single = AccessRole.NONE, Rights()
@@ -64,8 +68,8 @@ _EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
-    """The identity provider that signs people in, and the roles that people get. `issuer` and `client_id` must be given
-    together.
+    """Settings of the identity provider that signs people in, and the roles that people get. `issuer` and `client_id`
+    must be given together.
     """
 
     issuer: str | None = field(
@@ -146,7 +150,9 @@ class OidcSettings:
         return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
 
     def check(self, mode: str) -> None:
-        """Raises InvalidInput if this mode of sign-in needs a missing setting, or has no use for a given one."""
+        """Raises InvalidInput if sign-in with `mode` needs a setting that is missing, or does not use a setting that is
+        given.
+        """
         if mode != "oidc":
             if self != OidcSettings():
                 raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write oidc, or remove the variables FAIRLEAD_OIDC_…")
@@ -157,7 +163,9 @@ class OidcSettings:
 
 
 def parse_issuer(text: str) -> str:
-    """Return an https URL, or an http URL of this machine, unchanged. Raises ValueError, InvalidInput."""
+    """Return the issuer's URL unchanged: an https URL, or an http URL of this machine. Raises ValueError,
+    InvalidInput.
+    """
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)
@@ -167,7 +175,7 @@ def parse_issuer(text: str) -> str:
 
 
 def parse_scopes(text: str) -> str:
-    """Return the scopes with single spaces. Raises ValueError without `openid`."""
+    """Return the OpenID scopes, separated by single spaces. Raises ValueError if `openid` is missing."""
     scopes = text.split()
     if "openid" not in scopes:
         raise ValueError(text)

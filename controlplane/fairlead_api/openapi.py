@@ -10,20 +10,20 @@ from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 _LINES = {"paths": 2, "components": 2}
-"""Number of levels of each part that are written with one line per member. So each operation and each schema is one
-line.
+"""The document's parts in which each member has its own line, with the number of nested levels for which that holds.
+Each operation and each schema is one line.
 """
 
 
 def document() -> str:
-    """Return the document in its stored form, in which a small change is a small diff. Keys keep their order."""
+    """Return the OpenAPI document as text in which a small change is a small diff. Keys keep their order."""
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     members = (f" {json.dumps(name)}: {_opened(value, _LINES.get(name, 0), 1)}" for name, value in openapi(api).items())
     return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def _opened(value: Any, levels: int, depth: int) -> str:
-    """Return the value as JSON, with one line per member in its first `levels` levels."""
+    """Return the value as JSON. In its first `levels` levels, each member of an object has its own line."""
     if levels == 0 or not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     indent = " " * (depth + 1)
@@ -32,7 +32,7 @@ def _opened(value: Any, levels: int, depth: int) -> str:
 
 
 def main() -> None:
-    """Writes the document to the given path, or to standard output."""
+    """Write the OpenAPI document to the given path, or to standard output."""
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(document(), encoding="utf-8")
     else:

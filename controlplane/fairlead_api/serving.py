@@ -1,7 +1,8 @@
-"""Serves an app of the control API: chooses the address, waits for the database, migrates it, and runs uvicorn.
+"""Serves an app of the control API: chooses the address, waits for the database, migrates the database, and runs
+uvicorn.
 
-Anything that makes a start impossible (a database that does not answer, a taken port) is raised as a FairleadError with
-a one-line message.
+Anything that prevents the start (a database that does not respond, a port in use) is raised as a FairleadError with a
+one-line message.
 """
 
 import gc
@@ -27,25 +28,25 @@ from fairlead_process.option_types import NumberOption
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
-"""Thresholds of the garbage collector: new objects before a collection of the youngest generation, and such collections
-before one of the older generations.
+"""Thresholds of Python's garbage collector: the number of new objects that causes a collection of the youngest
+generation, and the numbers of such collections that cause collections of the older generations.
 """
 
 CONNECTIONS = 4096
-"""Maximum number of connections of people, routers and operators. Each may need another connection, for example to the
-Kubernetes API.
+"""Maximum number of connections of people, routers and operators. Each may cause a further connection, for example to
+the Kubernetes API.
 """
 
 _LOOPBACK = ("127.", "localhost", "::1")
 
 
 class DatabaseAway(FairleadError):
-    """The database did not answer within the waiting time."""
+    """The database did not respond within the waiting time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The command-line options of serving."""
+    """The command-line options for serving: address and waiting time."""
 
     host: str
     port: int
@@ -69,7 +70,8 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
 
 
 def serve(settings: Settings, place: Place, app: Callable[[Settings, str, AutoscalerPorts], ASGIApp]) -> None:
-    """Serve until a signal. `app` makes the served app from the settings, its URL and the ports for autoscalers.
+    """Serve until a signal ends the process. `app` makes the served app from the settings, the app's URL and the ports
+    for autoscalers.
 
     Raises InvalidInput for an error in the settings or on the command line, DatabaseAway.
     """
@@ -97,7 +99,7 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str, Autosc
 
 def await_database(url: str, seconds: float) -> None:
     """Return once the database accepts a connection. Raises DatabaseAway after `seconds`, InvalidInput for a database
-    with an encoding that cannot store all texts.
+    whose encoding cannot store all texts.
     """
     deadline = time.monotonic() + seconds
     while True:

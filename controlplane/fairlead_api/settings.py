@@ -21,14 +21,14 @@ from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import KUBECONFIG
 
 ROLES = tuple(role.value for role in AccessRole if role is not AccessRole.NONE)
-"""The roles that a token may have."""
+"""The roles that an API token may have."""
 
 MOST_DAYS = 36_500
-"""Maximum retention in days: a hundred years, which counts as permanent."""
+"""Maximum retention in days: a hundred years, in effect without end."""
 
 DATABASE_SCHEME = "postgresql+psycopg://"
 _OTHER_SCHEMES = ("postgresql://", "postgres://")
-"""Other URL schemes that libpq accepts. They occur in secrets of Postgres operators and providers."""
+"""Other schemes of database URLs that libpq accepts. They occur in secrets of Postgres operators and providers."""
 
 
 DATABASE_URL = variable(
@@ -40,14 +40,14 @@ DATABASE_URL = variable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSettings:
-    """The settings that migrations need."""
+    """The settings that a migration of the database needs."""
 
     url: str = field(repr=False, metadata=DATABASE_URL)
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 
 class BootstrapToken(NamedTuple):
-    """A token given by the environment. It is never stored, and does not expire while the process runs."""
+    """A token that is set in the environment. It is never stored, and does not expire while the process runs."""
 
     role: str
     name: str
@@ -61,14 +61,12 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Retention settings in the order of their rollups: the rows of each, except the first, are computed from the rows of
-the previous one.
-"""
+"""Retention settings, from the finest to the coarsest rollups. Coarser rows are computed from the next finer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Number of days for which each kind of row is kept."""
+    """For each kind of row, the number of days for which rows are kept."""
 
     load_samples_days: int = _days(
         "LOAD_SAMPLES",
@@ -134,11 +132,14 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    `background` off = no jobs (tests run them explicitly). All times of caches follow from `share_seconds`. A set of
-    pool summaries is shared for `share_seconds`. Its figures of five minutes are shared for four times as long, or for
-    forty times as long as they take to compute if that is longer (at most ten times as long as summaries); then they
-    are used until they are computed again, at most twenty times as long. Figures of all instances of a pool over a long
-    stretch that ends now are read again after thirty times `share_seconds`, and returned for at most 120 times as long.
+    With `background` False, no background jobs run (tests run them explicitly). The times for which results are cached
+    are multiples of `share_seconds`. A set of pool summaries is shared for `share_seconds`.
+
+    The figures of the last five minutes in a summary are shared for four times as long, or for forty times as long as
+    they take to compute if that is longer, but at most for ten times `share_seconds`. They are still used until they
+    have been computed again, at most for twenty times `share_seconds`. Figures of all instances of a pool over a long
+    range that ends now are read again after thirty times `share_seconds`, and used for at most 120 times
+    `share_seconds`.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
@@ -277,13 +278,13 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    """Return the settings from environment variables. Raises InvalidInput for a missing or invalid variable."""
     return read(Settings, environment)
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
-    """Parse `role:name:secret,…` into tokens. Errors show no part of an entry, because the parts may be in another
-    order.
+    """Parse `role:name:secret,…` into tokens. Error messages show no part of an entry, because the secret may be in the
+    wrong position.
     """
     tokens = []
     for number, part in enumerate((part for part in text.split(",") if part.strip()), 1):
@@ -309,7 +310,9 @@ _OTHER_FORMS = (
 
 
 def _database_url(text: str) -> str:
-    """Raises InvalidInput, which shows nothing of the text, because it contains a password."""
+    """Return the database's URL. Raises InvalidInput, which shows nothing of the text, because the text contains a
+    password.
+    """
     wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
     scheme, _, rest = text.partition("://")
     if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
@@ -322,8 +325,9 @@ def _database_url(text: str) -> str:
 
 
 def _is_read_as_meant(rest: str) -> bool:
-    """Return whether libpq reads the URL as intended. If a user or password contains unencoded special characters,
-    libpq may take a part of it for a host, a port or a database, and would show that part in its errors.
+    """Return whether libpq divides `rest`, the URL after its scheme, as intended. If a user or password contains
+    unencoded special characters, libpq may take a part of it for a host, a port or a database, and would show that part
+    in error messages.
     """
     try:
         parts = conninfo_to_dict(f"postgresql://{rest}")

@@ -1,9 +1,10 @@
-"""Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from it and checked against it.
+"""Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from these tables and checked
+against them.
 
 `pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never decrease.
-Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day; `infra.partitions` makes and drops the days.
-Each subject describes its own tables; no statement belongs here. The danger here: a column changed without a migration;
-a test compares both.
+Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day; `infra.partitions` makes and drops the
+partitions. Each subject defines its tables; this module must not contain any SQL statement. The danger here: a column
+changed without a migration; a test compares both.
 """
 
 from fairlead.reports.batches import ROW_KINDS
@@ -79,12 +80,12 @@ from fairlead_api.webhooks.tables import notices as notices
 from fairlead_api.webhooks.tables import webhooks as webhooks
 
 PARTITIONED = {kind.table: kind.time.value for kind in ROW_KINDS.values() if kind.table}
-"""Tables partitioned by UTC day, with the column that decides the day."""
+"""Tables that are partitioned by UTC day, each with the column that determines the day."""
 
 RETIRED: "frozenset[tuple[str, str]]" = frozenset()
 """Columns (table and column) that this version neither reads nor writes, while the previous version still does.
 
-Such a column exists in the database but in no table here, so that no statement names it. It must be nullable or have a
-default, because new rows do not set it. A migration of a later release, marked `contract`, drops the column; then its
-entry is removed here.
+Such a column exists in the database but not in the tables of this package, so that no statement names it. It must be
+nullable or have a default, because new rows do not set it. A migration of a later release, marked `contract`, drops the
+column; its entry is then removed from this set.
 """

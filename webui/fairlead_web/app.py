@@ -1,6 +1,6 @@
-"""Wires the web UI: settings, client, routes, and the checks that every request passes.
+"""Wiring of the web UI: settings, API client, routes, and the checks that every request passes.
 
-Only this module connects pages to addresses.
+Only this module connects pages to URL paths.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -47,14 +47,14 @@ from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
-"""Every module of pages. Its `ROUTES` lists its paths (`errors` has no paths)."""
+"""Every module of pages. The constant `ROUTES` of such a module lists its paths (`errors` has none)."""
 
 MOST_FORM_BYTES = 1024 * 1024
-"""Maximum number of bytes of a form without an upload."""
+"""Maximum number of bytes of a submitted form that has no file upload."""
 
 SHARED = (".png", "/series.json")
-"""Endings of paths whose answers depend only on address and rights, like the regions of live pages: pictures, and the
-data of charts.
+"""Endings of paths whose responses depend only on the address and the caller's rights, and may therefore be shared:
+pictures, and the data of charts. The regions of live pages are shared too.
 """
 
 
@@ -68,12 +68,12 @@ def create_web_app(
     clusters: ClusterSettings = NO_CLUSTERS,
     metrics: WebMetrics | None = None,
 ) -> ASGIApp:
-    """Create the web UI as an ASGI app. `api_transport` reaches the API in this process; with None, the API is called
-    over the network at `api_urls`.
+    """Create the web UI as an ASGI app. `api_transport` reaches a control API in this process; if it is None, the
+    control API is called over the network at `api_urls`.
 
-    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides whether cookies are
-    secure. `links` lead to other tools, and `clusters` are shown by a page beside this cluster. Requests are counted in
-    `metrics`. Raises InvalidInput for an address that cannot be used.
+    `public_url` is the address that people open. If `secure_cookies` is None, the scheme of `public_url` decides
+    whether cookies are secure. `links` are shown as links to other tools, and `clusters` are shown on a page together
+    with this cluster. Requests are counted in `metrics`. Raises InvalidInput for an address that cannot be used.
     """
     metrics = metrics or WebMetrics()
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
@@ -153,7 +153,9 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
 
 
 def framed(handler: Handler) -> Handler:
-    """Return the handler of a page, which requests the data of the page's frame at once. A file has no frame."""
+    """Return a handler that requests the data of the page's frame (sidebar and head) before the page's own data. A file
+    has no frame.
+    """
 
     async def handle(visit: Visit) -> Response:
         with visit.asking_ahead() as asking:
@@ -163,11 +165,11 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler, open only to people with a session. With `people_wait` it takes precedence over renderings
-    for open pages.
+    """Return a handler that only people with a session can use. With `people_wait`, it takes precedence over the
+    renderings for pages that are already open.
 
-    Writes need the session's form token. Failed calls of the API become error pages or problem documents. The route's
-    own `path` decides which of the two, because an address may end in a session's id of any form.
+    Writes need the session's form token. Failed calls of the API become error pages or problem documents; the route's
+    `path` decides which, and not the requested address, because an address may end in a session's id of any form.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -204,7 +206,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
 
 
 def bounded(request: Request, most: int) -> Request:
-    """Return the request. Reading its body raises HTTPException 413 if it has more than `most` bytes."""
+    """Return the request, limited: reading its body raises HTTPException 413 if the body has more than `most` bytes."""
     seen = 0
 
     async def receive() -> Message:
@@ -222,8 +224,8 @@ def bounded(request: Request, most: int) -> Request:
 async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
     """Render the named parts of the page at `address`, as this person may see them.
 
-    Raises ClientError if they cannot be rendered. Requests with the same stamp, from people with the same rights, share
-    one rendering.
+    Raises ClientError if they cannot be rendered. Requests with the same `stamp`, from people with the same rights,
+    share one rendering.
     """
     base = visit.site.settings.base_path
     path, _, query = address.partition("?")
@@ -255,8 +257,8 @@ async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, addr
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:
-    """Return the key by which requests share an answer. It excludes the parameter `tick`, which only prevents browsers
-    from showing an old picture.
+    """Return the key by which requests share a response. The key excludes the parameter `tick`, which only prevents
+    browsers from showing a cached picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
     return visit.here.path, params, regions_of(visit.request), visit.rights, visit.request.headers.get("if-none-match")

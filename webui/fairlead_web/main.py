@@ -1,5 +1,5 @@
-"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API that it reaches over the
-network. Settings come from the environment.
+"""The process of the web UI without the control API: `python -m fairlead_web.main --host H --port P`. It calls a
+control API over the network. Settings come from the environment.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from fairlead_web.frame.metrics import WebMetrics
 from fairlead_web.frame.settings import read_settings
 
 CONNECTIONS = 2048
-"""Maximum number of browsers' connections; each may need a connection to the control API."""
+"""Maximum number of connections of browsers. Each may need a connection to the control API."""
 
 OPERATORS = DoorPlan(name="operators", wanted=64)
 
@@ -30,7 +30,7 @@ OPERATORS = DoorPlan(name="operators", wanted=64)
 @click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics is served.")
 @click.option("--admin-port", type=click.IntRange(0, 65535), help="Its port; without it there is none, and 0 takes a free one.")
 def main(host: str, port: int, admin_host: str, admin_port: int | None) -> None:
-    """Serve the web UI alone."""
+    """Serve the web UI without the control API."""
     with one_line_errors("web"):
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port)

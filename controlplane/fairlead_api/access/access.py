@@ -1,7 +1,7 @@
 """Access control: identifies callers and checks their rights.
 
-Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
-`fll_` login link; any other secret can only be a bootstrap secret.
+Secrets are compared and stored only as SHA-256. The prefix of a secret shows its kind: `flt_` API token, `fls_` web
+session, `fll_` login link; any other secret can only be a bootstrap secret.
 """
 
 import hmac
@@ -24,21 +24,21 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 _log = logging.getLogger(__name__)
 
 GRACE = timedelta(minutes=10)
-"""How long a known identity is trusted while the database is unreachable. Such an identity may only read, since nothing
-can be written then.
+"""Maximum time for which the identity of a recent caller is trusted while the database is unreachable. The identity may
+then only read, because nothing can be written.
 """
 
 
 BURST_SECONDS = 10
 
 KUBERNETES = "kubernetes"
-"""The source of identities that the Kubernetes cluster authenticates."""
+"""The `source` of identities that the Kubernetes cluster authenticates."""
 
 BOOTSTRAP = "bootstrap"
-"""Source of an identity whose token is given by the environment."""
+"""The `source` of identities whose token is set in the environment."""
 
 ANYBODY = "none"
-"""Source of an identity that open mode accepts without a credential."""
+"""The `source` of the identity that every caller has in open mode, without a credential."""
 
 SHARE_SECONDS = 1.0
 """Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. Without this
@@ -52,9 +52,9 @@ class Access:
     """Use cases of access control.
 
     With `open_to_all`, everybody is accepted as admin (loopback only). A person's credential may make
-    `requests_per_second` (0 = unlimited), and a burst of BURST_SECONDS' worth at once. With `cluster`, tokens of the
-    Kubernetes cluster are accepted too. With `given`, people from the identity provider are accepted, with the roles
-    that `given` gives them.
+    `requests_per_second` (0 = unlimited), and at once as many as BURST_SECONDS allow. With `cluster`, tokens of the
+    Kubernetes cluster are accepted too. With `given`, people from the identity provider are accepted too; `given`
+    determines their roles.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Access:
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
-        """Return the identity and key of a secret's holder.
+        """Return the identity of the secret's holder, and the secret's hash as its key.
 
         Raises NotAuthenticated; StoreUnavailable if the database is unreachable and the caller was not seen recently.
         """
@@ -160,8 +160,8 @@ class Access:
         return replace(identity, role=granted.role, namespaces=granted.namespaces)
 
     def provided(self, identity: Identity) -> Identity:
-        """Return the identity of a person from the identity provider with the roles that the settings give. Raises
-        NotAuthenticated.
+        """Return the identity of a person from the identity provider, with the roles that the settings give to that
+        person. Raises NotAuthenticated.
         """
         if self._given is None:
             raise NotAuthenticated("token-invalid", "this API no longer accepts logins of the identity provider")
@@ -169,7 +169,9 @@ class Access:
         return replace(identity, role=role, namespaces=namespaces)
 
     def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
-        """Raise TooMany if a person's credential makes too many requests. Processes have no limit."""
+        """Raise TooMany if a person's credential makes too many requests per second. Credentials of processes have no
+        limit.
+        """
         if self._pace is not None and identity.role in RISING:
             self._pace.take(key, now)
 
@@ -191,7 +193,7 @@ class Access:
         """Raises Denied (and records it) unless the caller's role reaches `role` in `namespace`. If `namespace` is
         None, the role must reach `role` in all namespaces, or with `somewhere` in at least one.
 
-        The roles of machines are not ordered: only a caller with exactly that role has it, except in open mode.
+        The roles of machines are not ordered: the caller must have exactly the role `role`, except in open mode.
         """
         who = caller.identity
         if self._is_anybody(who) or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
@@ -202,10 +204,10 @@ class Access:
         raise Denied(f"{who.subject} has role {who.role_in(namespace)}{everywhere}; this needs {role}")
 
     async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
-        """Raises Denied (and records it) unless the caller may speak for `router`.
+        """Raises Denied (and records it) unless the caller may report as `router`.
 
-        A token named `edge` speaks for the router `edge` and for every router `edge-…`. So one token serves all
-        replicas of a Deployment, and no router can report as another's.
+        A token named `edge` may report as the router `edge` and as every router `edge-…`. So one token serves all
+        replicas of a Deployment, and no router can report under another Deployment's name.
         """
         name = caller.identity.subject
         if self._is_anybody(caller.identity) or router == name or router.startswith(f"{name}-"):
@@ -224,7 +226,7 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Record an event that is not part of another change. The caller gets its answer even if the database is
+        """Record an audit event that is not part of another change. The caller gets a response even if the database is
         unreachable.
         """
         try:
@@ -233,7 +235,9 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Check that the caller is admin wherever it gives rights. Raises InvalidInput, Denied (and records it)."""
+        """Check that the caller, who gives a role in `namespaces` to somebody, is admin in all of them. Raises
+        InvalidInput, Denied (and records it).
+        """
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
             await self.require(caller, AccessRole.ADMIN, target, now, namespace)

@@ -1,6 +1,4 @@
-"""Users of the cluster: finds the user of a Kubernetes token, and the roles in Fairlead that the cluster's RBAC gives
-that user.
-"""
+"""Finds the cluster's user of a Kubernetes token, and the roles in Fairlead that the cluster's RBAC gives that user."""
 
 import asyncio
 import base64
@@ -22,25 +20,25 @@ ASKED = (
     (AccessRole.OPERATOR, "patch", "scale"),
     (AccessRole.VIEWER, "list", ""),
 )
-"""A role with the verb and subresource of `inferencepools` that gives it, the highest role first: whoever may `patch`
-pools is an admin, whoever may `patch` their scale an operator, whoever may `list` them a viewer.
+"""Each role, with the verb and subresource of `inferencepools` that give it, the highest role first: whoever may
+`patch` pools is an admin, whoever may `patch` their scale an operator, whoever may `list` them a viewer.
 """
 
 FRESH = timedelta(seconds=10)
-"""How long the cluster's answer about a caller's rights is reused."""
+"""How long the Kubernetes API's response about a caller's rights is reused."""
 
 KEPT = timedelta(minutes=10)
-"""How long the cluster's answer about a caller's rights is reused while the Kubernetes API is unreachable."""
+"""How long the Kubernetes API's response about a caller's rights is reused while that API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Maximum number of pool namespaces for which rights are requested one by one, in order of name."""
+"""Maximum number of namespaces whose rights are requested one by one: the first ones by name that have pools."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUser:
-    """The user that the API server recognized. `expires_at` is the time at which the token expires, None if it does
-    not.
+    """The user that the API server recognized. `expires_at` is the time at which the user's token expires; None if the
+    token does not expire.
     """
 
     name: str
@@ -52,15 +50,17 @@ class ClusterReviews(Protocol):
     """Reviews of tokens and rights by the API server. Both methods raise ClusterUnavailable and Denied."""
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """Return the token's user by a TokenReview; None for an invalid token."""
+        """Return the user that a TokenReview finds for the token; None for an invalid token."""
 
     async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
-        """SubjectAccessReview of `inferencepools`; an empty namespace means all of them."""
+        """Return whether the user may use the verb on `inferencepools`, by a SubjectAccessReview. An empty namespace
+        means all namespaces.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """Rights that the cluster gave at an instant: a role for all namespaces, and roles for single ones."""
+    """The rights of a user in the cluster at one time: a role for all namespaces, and roles for single namespaces."""
 
     role: AccessRole
     namespaces: Rights
@@ -81,7 +81,8 @@ class ClusterRights:
         return await self._reviews.user_of(token)
 
     async def of(self, user: ClusterUser, now: datetime) -> Granted:
-        """Return the user's rights. They are at most FRESH old, or at most KEPT while the API server is unreachable.
+        """Return the user's rights. The rights are at most FRESH old, or at most KEPT while the API server is
+        unreachable.
 
         Raises ClusterUnavailable, StoreUnavailable.
         """
@@ -124,8 +125,8 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class KubernetesReviews:
-    """Implements `access.cluster_rights.ClusterReviews`. `audience` is the audience that tokens must have; None stands
-    for the API server itself.
+    """Implements `access.cluster_rights.ClusterReviews`. `audience` is the audience that tokens must have; None means
+    the audience of the API server itself.
     """
 
     def __init__(self, cluster: Kubernetes, audience: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The port to the database that keeps credentials."""
+"""The port to the database in which credentials are stored."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,10 +22,10 @@ ID_DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The holder of a credential.
+    """The identity that a credential gives.
 
-    `opened_by` is the hash of the bootstrap token that opened a web session; None for all other credentials, and for
-    sessions opened by a process of the previous release.
+    `opened_by` is the hash of the bootstrap token with which a web session was opened. It is None for all other
+    credentials, and for sessions that a process of the previous release opened.
     """
 
     identity: Identity
@@ -36,17 +36,17 @@ class AccessStore(Protocol):
     """Credentials in the database. Every write appends its audit entry in the same transaction."""
 
     async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
-        """Return the holder of the API token (`flt`) or web session (`fls`) with this hash; None if the credential is
-        not valid now.
+        """Return the holder of the API token (`flt`) or web session (`fls`) whose hash is `key`; None if the credential
+        is not valid now.
 
         Records that the credential was used.
         """
 
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
-        """Exchanges an unused, unexpired login link for a web session; None if the link is invalid."""
+        """Exchange an unused, unexpired login link for a web session. Returns None if the link is invalid."""
 
     async def open_session(self, session: bytes, held: Held, login: Login, now: datetime) -> None:
-        """Stores a web session for an identity established in another way."""
+        """Store a web session for an identity that was established without a login link."""
 
     async def close_session(self, caller: Caller, now: datetime) -> None:
         """Revokes the caller's web session."""
@@ -54,19 +54,19 @@ class AccessStore(Protocol):
     async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
 
     async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
-        """List the live web sessions, newest first; with `owner`, only the owner's sessions."""
+        """List the web sessions that have not ended, newest first; with `owner`, only the owner's sessions."""
 
     async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
         """End a web session; with `owner`, only a session of that owner. Raises NotFound."""
 
     async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
-        """List tokens, newest first, limited to tokens whose rights all lie `within` these namespaces."""
+        """List tokens, newest first; only tokens all of whose rights are in the namespaces `within`."""
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
 
     async def revoke_token(self, token_id: str, within: Sight, caller: Caller, now: datetime) -> None:
-        """Revokes a token and ends the web sessions opened with it. Raises NotFound, also for a token with rights
-        beyond `within`.
+        """Revoke a token and end the web sessions opened with it. Raises NotFound if there is no such token, or if it
+        has rights outside the namespaces `within`.
         """
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...

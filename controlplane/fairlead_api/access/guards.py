@@ -1,8 +1,8 @@
-"""Identifies the caller before the API parses, caches or looks up any part of a request, and checks it against the role
-that an endpoint needs.
+"""Identifies the caller before the API parses, caches or looks up any part of a request, and checks that the caller has
+the role that an endpoint needs.
 
-A 401 tells an unknown caller nothing: it names no fields and no paths, and the request's body is not read. Later steps,
-such as `StaleReads` with its remembered answers, can rely on a known caller.
+A 401 gives an unknown caller no information: it names no fields and no paths, and the request's body is not read. Later
+steps can rely on a known caller, for example `StaleReads`, which repeats earlier responses.
 """
 
 import re
@@ -37,10 +37,10 @@ _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
 
 class Identify:
-    """Middleware that puts a Caller into the request's state, or answers 401.
+    """Middleware that puts a Caller into the request's state, or responds with 401.
 
-    It answers 503 while the database is unreachable and the caller was not seen recently. Cookies are ignored, so that
-    no other site can make a browser act for its user.
+    It responds with 503 while the database is unreachable and the caller was not seen recently. Cookies are ignored, so
+    that no other site can make a browser act for its user.
     """
 
     def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:
@@ -76,8 +76,8 @@ class Identify:
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether a page of another site makes this request with a person's browser, which can reach loopback: either with
-    that site's origin, or by a DNS name of that site that resolves to loopback.
+    """Return whether a page of another site makes this request through a person's browser, which can reach loopback
+    addresses. Such a request has that site's origin, or it uses a DNS name of that site that resolves to loopback.
     """
     if request.client is not None and request.client.host == IN_PROCESS:
         return False
@@ -90,7 +90,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether a host, with or without port, is this machine, whatever name server is used."""
+    """Return whether a host, with or without a port, is this machine by its text alone, without a name server."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -123,19 +123,20 @@ def bearer(request: Request) -> str | None:
 
 
 class Guard:
-    """Creates the dependencies that check roles."""
+    """Creates the FastAPI dependencies that check roles."""
 
     def __init__(self, access: Access, clock: Callable[[], datetime]) -> None:
         self._access = access
         self._clock = clock
 
     def needs(self, role: AccessRole, *, somewhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
-        """Return a dependency that returns the caller if its role reaches `role`, and answers 403 if not.
+        """Return a FastAPI dependency that returns the caller if the caller's role reaches `role`, and otherwise
+        responds with 403.
 
         The role is needed in the namespace that the path names. If the path names no namespace, the role is needed in
-        all namespaces, or with `somewhere` in at least one. An endpoint with `somewhere` must limit its answer to what
-        the caller may see (`Caller.sight`); a pool among its parameters must be in a namespace where the caller has the
-        role.
+        all namespaces, or with `somewhere` in at least one. An endpoint with `somewhere` must limit its response to
+        what the caller may see (`Caller.sight`); a pool among its parameters must be in a namespace where the caller
+        has the role.
         """
 
         async def dependency(request: Request) -> Caller:
@@ -147,8 +148,8 @@ class Guard:
         return dependency
 
     async def still_knows(self, request: Request, caller: Caller) -> bool:
-        """Return whether the credential of a long request still gives the rights that it gave at the start. If the API
-        cannot check that, the rights are assumed to be unchanged.
+        """Return whether the caller's credential still gives the rights that it gave when this long request began. If
+        the API cannot check that, it assumes that the rights are unchanged.
         """
         try:
             identity: Identity = await request.state.identify()
@@ -166,7 +167,7 @@ class Guard:
         await self._access.require(caller, role, _target(request), self._clock(), namespace)
 
     async def require_router(self, request: Request, caller: Caller, router: str) -> None:
-        """Raises Denied unless the caller's token speaks for this router."""
+        """Raises Denied unless the caller's token may report as this router."""
         await self._access.require_router(caller, router, _target(request), self._clock())
 
 
@@ -185,8 +186,8 @@ def _target(request: Request) -> str:
 
 
 async def understood(request: Request) -> None:
-    """Raises Conflict if the caller's release and this API's release are too far apart. The same call may succeed
-    later.
+    """Raises Conflict if the caller's release and this API's release are too far apart. The call may succeed later,
+    after an upgrade.
     """
     if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
         raise Conflict("protocol-too-far", problem)

@@ -29,18 +29,18 @@ from fairlead_client.tls import client_context
 from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-"""Accepted signature algorithms, if the provider offers them. Algorithms with a shared secret are left out, because
-they would not prove which of the two parties signed.
+"""Signature algorithms that are accepted if the provider offers them. Algorithms with a shared secret are left out,
+because with a shared secret either party could have signed.
 """
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LEEWAY_SECONDS = 60
-"""How much the clocks of the provider and of this process may differ."""
+"""Maximum accepted difference in seconds between the clocks of the provider and of this process."""
 
 
 class NoSuchKey(Exception):
-    """The token is signed with an unknown key, because the provider may have new keys."""
+    """The token is signed with a key that is not among the known ones. The provider may have new keys."""
 
 
 class BadToken(Exception):
@@ -86,14 +86,16 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
 
 
 def _parts(token: str) -> list[bytes]:
-    """Decode the head and the claims. Empty if they are not base64: the library reports that error."""
+    """Decode the head and the claims. Return an empty list if they are not base64; the JWT library reports
+    that error.
+    """
     with suppress(ValueError):
         return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
     return []
 
 
 def _usable(keys: Iterable[Any]) -> KeySet:
-    """Return the usable keys, and skip others (RFC 7517, section 5). Raises NoSuchKey if no key is usable."""
+    """Return the usable keys; unusable keys are skipped (RFC 7517, section 5). Raises NoSuchKey if no key is usable."""
     found = []
     for key in islice(keys, MOST_KEYS):
         # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
@@ -108,11 +110,11 @@ _log = logging.getLogger(__name__)
 
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
-"""Seconds within which an answer of the provider must be complete."""
+"""Seconds within which a response of the provider must be complete."""
 LARGEST_ANSWER = 1024 * 1024
-"""Maximum number of bytes of one answer of the provider: its metadata, keys, tokens, or user information."""
+"""Maximum number of bytes of one response of the provider: its metadata, keys, tokens, or user information."""
 AGAIN_SECONDS = 10
-"""Seconds to wait before the next try."""
+"""Seconds that a caller should wait before it calls the identity provider again."""
 
 PLAIN_JSON = {"accept": "application/json"}
 
@@ -177,8 +179,8 @@ class OpenIdProvider:
         return self._with_role(claims)
 
     def _with_role(self, claims: Mapping[str, Any]) -> Person:
-        """Return the person with these claims. Refuses a person without a role whose groups are missing, because the
-        groups may be the reason.
+        """Return the person with these claims. Refuses a person who has no role and whose groups are missing, because
+        the missing groups may be the reason that the person has no role.
         """
         person, missing = self._named(claims), self._without_groups(claims)
         if missing is None:
@@ -190,7 +192,7 @@ class OpenIdProvider:
         return person
 
     def _without_groups(self, claims: Mapping[str, Any]) -> str | None:
-        """Return why the person's groups are missing or incomplete. None if they are complete, or not needed."""
+        """Return why the person's groups are missing or incomplete. None if the groups are complete, or not needed."""
         claim = self._settings.groups_claim
         if not self._settings.to_groups:
             return None
@@ -241,7 +243,9 @@ class OpenIdProvider:
                 raise BadToken(f"the ID token is invalid: {error}") from error
 
     async def _exchanged(self, document: Mapping[str, Any], answer: OidcLoginRequest) -> Mapping[str, Any]:
-        """The tokens for a code (RFC 6749, section 4.1.3). Raises NotAuthenticated, IdentityProviderUnavailable."""
+        """Exchange the code of a sign-in for tokens (RFC 6749, section 4.1.3), and return them. Raises
+        NotAuthenticated, IdentityProviderUnavailable.
+        """
         form = {
             "grant_type": "authorization_code",
             "code": answer.code,
@@ -279,8 +283,9 @@ class OpenIdProvider:
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
-        """Return the provider's metadata: the stored metadata if they were read later than `after`, otherwise metadata
-        read now. While the provider is unreachable, older metadata are used.
+        """Return the provider's metadata. Stored metadata are used if they were read later than `after`, or without
+        `after`, if they are less than METADATA_SECONDS old. Otherwise metadata are read from the provider. Without
+        `after`, older metadata are used while the provider is unreachable.
         """
         async with self._reading:
             known, now = self._metadata, self._monotonic()
@@ -307,7 +312,7 @@ class OpenIdProvider:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Send a request to the provider and return the status and the JSON object of its answer. Raises
+        """Send a request to the provider and return the status and the JSON object of its response. Raises
         IdentityProviderUnavailable.
         """
         try:
@@ -326,7 +331,7 @@ class OpenIdProvider:
         return status, found
 
     async def _read_whole(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> tuple[int, bytes]:
-        """Send a request and return the status and the complete body of the answer. Raises TimeoutError,
+        """Send a request and return the status and the complete body of the response. Raises TimeoutError,
         UnboundedAnswer.
         """
         async with (
@@ -342,7 +347,9 @@ class OpenIdProvider:
 
 
 def _words(document: Mapping[str, Any], name: str, usual: str) -> list[str]:
-    """Return the strings of a list in the provider's metadata, or `usual` alone if the provider lists none."""
+    """Return the list of strings `name` from the provider's metadata, or `usual` alone if the metadata have no such
+    list.
+    """
     found = document.get(name)
     return [one for one in found if isinstance(one, str)] if found and isinstance(found, list) else [usual]
 
@@ -354,7 +361,7 @@ def _shown(value: object) -> str:
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:
-    """Return an address from the provider's metadata. Raises IdentityProviderUnavailable."""
+    """Return the address `name` from the provider's metadata. Raises IdentityProviderUnavailable."""
     found = document.get(name)
     if not _is_address(found):
         raise IdentityProviderUnavailable(f"the identity provider names no {name} that can be used", AGAIN_SECONDS)

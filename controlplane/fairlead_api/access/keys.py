@@ -1,6 +1,4 @@
-"""Credentials of programs, which people make, list and revoke: API tokens, and keys of the gateway's clients, which
-routers check.
-"""
+"""Credentials of programs: API tokens, and gateway keys, which routers check. People make, list and revoke both."""
 
 import re
 from collections.abc import Callable
@@ -28,13 +26,13 @@ class Tokens:
         self._new_secret = new_secret
 
     async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """Return the tokens that the caller may revoke: tokens whose rights are limited to namespaces where the caller
-        is admin.
+        """Return a page of the tokens that the caller may revoke: those that give rights only in namespaces where the
+        caller is admin.
         """
         return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
 
     async def create(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
-        """Makes an API token; no other answer contains its secret.
+        """Make an API token. Only this response contains its secret.
 
         Raises InvalidInput; Denied unless the caller is an admin of everything that the token gives access to.
         """
@@ -75,7 +73,7 @@ class Tokens:
 
 
 MOST_KEYS = 10_000
-"""Maximum number of keys that are not revoked. The number is bounded because each change sends all keys to every
+"""Maximum number of gateway keys that are not revoked. It is bounded because each change sends all keys to every
 router.
 """
 MOST_DAYS = 3650
@@ -97,7 +95,9 @@ def step_of(start: datetime, end: datetime) -> int:
 
 
 def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: datetime) -> GatewayKey:
-    """Creates the key that a person asks for; only this answer contains its secret. Raises InvalidInput. Pure."""
+    """Return a new key as a person requests it. Only this response contains the key's secret. Raises InvalidInput.
+    Pure.
+    """
     _check(request)
     return GatewayKey(
         id=digest(secret).hex()[:16],
@@ -122,8 +122,8 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
 
 
 def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
-    """Return the key after a change of some of its fields. A key without any budget has neither a currency nor a soft
-    end. Raises InvalidInput. Pure.
+    """Return the key after a change of some of its fields. A key without a budget has no currency and no soft limit
+    either. Raises InvalidInput. Pure.
     """
     given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
     days = given.pop("days", None)
@@ -143,7 +143,7 @@ _FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
 
 
 def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request with 0 and empty text replaced by None, which stands for no limit or for the
+    """Return the request's fields, with None instead of 0 and of empty text. None means that there is no limit, or the
     default class.
     """
     return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
@@ -153,7 +153,7 @@ MOST_HOURS = 720
 
 
 def check_rotation(rotation: GatewayKeyRotation) -> None:
-    """Raises InvalidInput for a number of hours outside of 0 to MOST_HOURS."""
+    """Raises InvalidInput unless the number of hours is from 0 to MOST_HOURS."""
     if not 0 <= rotation.hours <= MOST_HOURS:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 

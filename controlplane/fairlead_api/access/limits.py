@@ -1,4 +1,4 @@
-"""Limits the rate of a caller's actions, and the number of refusals per caller that get their own audit entry. Pure."""
+"""Limits how often a caller may act, and how many refusals of a caller get an audit entry each. Pure."""
 
 import math
 from collections import OrderedDict
@@ -9,10 +9,10 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import TooMany
 
 BURST = 10
-"""Number of refusals of one caller that may get their own audit entry in quick succession."""
+"""Number of refusals of one caller that may get an audit entry each in quick succession."""
 
 REFILL_SECONDS = 60.0
-"""Seconds until one more refusal may get its own audit entry."""
+"""Seconds until one more refusal of a caller may get an audit entry."""
 
 MAX_CALLERS = 1000
 
@@ -25,16 +25,18 @@ class _Budget:
 
 
 class DenialBudgets:
-    """A budget per caller (a hashable key of a credential or address), for the MAX_CALLERS refused last."""
+    """A budget of audit entries about refusals for each caller. A caller is the hashable key of a credential or an
+    address. Only the MAX_CALLERS most recently refused callers are remembered.
+    """
 
     def __init__(self) -> None:
         self._budgets: OrderedDict[object, _Budget] = OrderedDict()
 
     def spend(self, caller: object, now: datetime) -> int | None:
-        """Count one refusal.
+        """Count one refusal of a caller.
 
-        Returns None if the refusal gets no audit entry. Otherwise it gets one, and the result is the number of earlier
-        refusals that got none.
+        Returns None if this refusal gets no audit entry. Otherwise it gets an entry, and the result is the number of
+        the caller's earlier refusals that got none.
         """
         budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
         self._budgets[caller] = budget
@@ -51,13 +53,13 @@ class DenialBudgets:
 
 
 def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """Return the entry with the number of the caller's earlier refusals that got no entry."""
+    """Return the audit entry with `counted` added, the number of the caller's earlier refusals that got no entry."""
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
 
 
 MOST_KNOWN = 10_000
-"""Maximum number of allowances that are remembered, the most recently used. A forgotten caller starts with a full
-allowance.
+"""Maximum number of remembered allowances; the least recently used one is forgotten first. A forgotten caller starts
+again with a full allowance.
 """
 
 
@@ -83,8 +85,8 @@ class Allowances:
             raise TooMany(self._code, "too many in a short time", seconds)
 
     def take(self, who: object, now: datetime) -> None:
-        """Check and spend one unit of the allowance in one step, so that simultaneous calls get no more than
-        consecutive calls. Raises TooMany.
+        """Check and spend one unit of the allowance in one step, so that simultaneous calls cannot spend more than is
+        left. Raises TooMany.
         """
         self.require(who, now)
         self.spend(who, now)

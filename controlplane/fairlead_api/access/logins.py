@@ -41,12 +41,14 @@ FAILED_LOGIN_SECONDS = 10.0
 """Seconds until one more login of a waiting address may fail."""
 
 DOUBTED_AT_ONCE = 4
-"""Maximum number of logins that are checked at the same time, from addresses with too many failures."""
+"""Maximum number of login attempts that are checked at the same time, among attempts from addresses with too many
+failed logins.
+"""
 
 WARN_AGAIN = timedelta(hours=1)
 
 ALIKE = ("LATIN", "CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU")
-"""Scripts with letters that look the same. No real name mixes letters of two of these scripts."""
+"""Scripts that share letters of the same shape. No real name mixes letters of two of these scripts."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,24 +70,26 @@ def why_odd(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person that an identity provider signed in."""
+    """A person whom an identity provider has signed in."""
 
     name: str
     groups: tuple[str, ...]
 
 
 class IdentityProvider(Protocol):
-    """A provider of OpenID Connect. Its methods raise IdentityProviderUnavailable."""
+    """A provider of OpenID Connect. Methods raise IdentityProviderUnavailable."""
 
     @property
     def issuer(self) -> str:
         """The address by which the provider names itself."""
 
     async def described(self) -> OidcProvider:
-        """Return the provider, with the address to which the login sends a browser."""
+        """Return the provider's description, with the address to which a login redirects the browser."""
 
     async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
-        """Exchanges the code that a browser brought back. Raises NotAuthenticated."""
+        """Exchange the authorization code that a browser brought back, and return the person who signed in. Raises
+        NotAuthenticated.
+        """
 
 
 class Logins:
@@ -117,9 +121,9 @@ class Logins:
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """Return a web session for a login link (used up by this) or an API token.
+        """Open a web session with a login link, which this uses up, or with an API token.
 
-        Raises NotAuthenticated, Denied; TooMany for a wrong secret of an address with too many failures.
+        Raises NotAuthenticated, Denied; TooMany for a wrong secret from an address with too many failed logins.
         """
         async with self._one_try(login, now):
             return await self._login(secret, login, now)
@@ -143,14 +147,16 @@ class Logins:
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
     async def provider(self) -> OidcProvider:
-        """Return the identity provider. Raises NotFound if there is none, IdentityProviderUnavailable."""
+        """Return the description of the identity provider. Raises NotFound if none is configured,
+        IdentityProviderUnavailable.
+        """
         return await self._asked().described()
 
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """Open a web session for a person that the identity provider signed in, with or without a role in Fairlead.
 
         Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
-        refuses a login from an address with too many failures.
+        refuses a login that comes from an address with too many failed logins.
         """
         provider = self._asked()
         async with self._one_try(login, now):
@@ -207,10 +213,12 @@ class Logins:
 
     @asynccontextmanager
     async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
-        """Check a secret, whatever the number of failures from its address: a person with a valid secret must not wait
-        because of other people's failures, and nobody guesses 256 bits. A wrong secret counts as a failure. Once no
-        failure is left, a wrong secret raises TooMany instead of NotAuthenticated, and the address's secrets are
-        checked a few at a time.
+        """Run the block, which checks a secret and raises NotAuthenticated for a wrong one, and count that failure for
+        the address.
+
+        The secret is checked even if its address has too many failures: a person with a valid secret must not wait
+        because of other people's failures, and nobody guesses 256 bits. Such an address gets TooMany instead of
+        NotAuthenticated for a wrong secret, and secrets from such addresses are checked only a few at a time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:
@@ -223,8 +231,8 @@ class Logins:
                 raise
 
     def _warn(self, login: Login, now: datetime) -> None:
-        """Log a warning if all failures come from one address: either one person fails, or all people come through a
-        proxy whose forwarding headers are not trusted.
+        """Log a warning if all failures come from one address: either one person fails again and again, or all people
+        come through a proxy whose forwarding headers are not trusted.
         """
         if len(self._failures) > 1 or (self._warned_at is not None and now - self._warned_at < WARN_AGAIN):
             return

@@ -59,7 +59,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.get("/whoami")
     async def whoami(caller: Person) -> Identity:
-        """The identity of this token's bearer."""
+        """The identity that the request's token gives."""
         return caller.identity
 
     @routes.get("/login-modes")
@@ -74,12 +74,12 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.get("/login/oidc")
     async def oidc_provider() -> OidcProvider:
-        """The address to which a browser is sent to sign in at the identity provider; needs no bearer token."""
+        """The address to which a browser is redirected to sign in at the identity provider; needs no bearer token."""
         return await logins.provider()
 
     @routes.post("/login/oidc", dependencies=[Depends(known_fields(OidcLoginRequest))])
     async def login_with_oidc(body: OidcLoginRequest, request: Request) -> WebSession:
-        """A web session for somebody whom the identity provider signed in; needs no bearer token."""
+        """A web session for a person whom the identity provider signed in; needs no bearer token."""
         return await logins.login_by_provider(body, Login(address=request.state.address, request_id=request.state.request_id), clock())
 
     @routes.post("/logout", status_code=204)
@@ -95,12 +95,12 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.delete("/web-sessions/{session_id}", status_code=204)
     async def revoke_web_session(session_id: str, caller: Person) -> None:
-        """Ends a browser session; its next page asks for a login."""
+        """Ends a web session. The next page that its browser opens asks for a login."""
         await logins.revoke_session(session_id, caller, clock())
 
     @routes.post("/login-links", status_code=201, dependencies=[Depends(known_fields(LoginLinkRequest))])
     async def create_login_link(body: LoginLinkRequest, caller: Admin) -> LoginLink:
-        """A link that logs one person in once. It is valid for at most 10 minutes."""
+        """A link with which one person can log in once. It is valid for at most 10 minutes."""
         return await logins.create_link(body, caller, clock())
 
     async def tokens(caller: Admin) -> Fetch:
@@ -110,7 +110,9 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.post("/tokens", status_code=201, dependencies=[Depends(known_fields(TokenRequest))])
     async def create_token(body: TokenRequest, caller: Admin) -> TokenItem:
-        """Makes an API token, limited to rights where the caller is admin. Only this answer contains its secret."""
+        """Makes an API token, which can give rights only in namespaces where the caller is admin. Only this response
+        contains its secret.
+        """
         return await api_tokens.create(body, caller, clock())
 
     @routes.delete("/tokens/{token_id}", status_code=204)
@@ -122,7 +124,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
 
 def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Callable[[], str], clock: Callable[[], datetime]) -> Routes:
-    """/v1/gateway-keys. `new_secret` makes random text of 256 bits."""
+    """Return the routes of /v1/gateway-keys. `new_secret` makes random text of 256 bits."""
     routes = Routes(prefix="/v1", tags=["gateway keys"])
     viewer = guard.needs(AccessRole.VIEWER)
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
@@ -133,9 +135,9 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
     listing(routes, "/gateway-keys", GatewayKey, viewer, all_keys)
 
     async def get_gateway_key_usage(key_id: str, start: From = None, end: To = None) -> Ask:
-        """Requests, tokens and refusals of a key, by default over the last 24 hours.
+        """Requests, tokens and refusals of a gateway key, by default over the last 24 hours.
 
-        By minute for ranges up to 6 hours, by hour up to 14 days, otherwise by UTC day.
+        Returns one row per minute for ranges up to 6 hours, one per hour up to 14 days, and otherwise one per UTC day.
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
@@ -147,7 +149,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.post("/gateway-keys", status_code=201, dependencies=[Depends(known_fields(GatewayKeyRequest))])
     async def create_gateway_key(body: GatewayKeyRequest, caller: Operator) -> GatewayKey:
-        """Makes a key. Only this answer contains its secret. Routers accept it at once."""
+        """Makes a gateway key. Only this response contains its secret. Routers accept the key at once."""
         secret, now = f"flk_{new_secret()}", clock()
         return await keys.add(new_key(body, secret, caller, now), digest(secret), caller, now)
 
@@ -160,7 +162,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.post("/gateway-keys/{key_id}/rotate", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyRotation))])
     async def rotate_gateway_key(key_id: str, body: GatewayKeyRotation, caller: Operator) -> Any:
-        """Gives a key a new secret, which only this answer contains. The former secret is accepted for some
+        """Gives a gateway key a new secret, which only this response contains. The former secret is accepted for some
         more hours.
         """
         check_rotation(body)
@@ -168,8 +170,8 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:
-        """Revokes a key permanently. Connected routers refuse the key at once, others as soon as they are connected
-        again.
+        """Revokes a gateway key permanently. Connected routers refuse the key at once, and all other routers as soon as
+        they are connected again.
         """
         await keys.revoke(key_id, caller, clock())
 
@@ -195,7 +197,7 @@ def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
 
 
 def feature(infra: Infra, guard: Guard, access: Access) -> Feature:
-    """Return the feature of signing in, credentials and gateway keys. Revoked credentials are dropped from the cache at
+    """Return the feature of signing in, credentials and gateway keys. Revoked credentials are removed from the cache at
     once.
     """
     settings, stored, new_secret = infra.settings, PostgresAccess(infra.control), partial(secrets.token_urlsafe, 32)

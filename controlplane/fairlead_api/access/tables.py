@@ -1,4 +1,4 @@
-"""Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
+"""Tables of people, their credentials, and gateway keys. Only the SHA-256 of each secret is stored."""
 
 from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Index, Integer, LargeBinary, Table, Text, false
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -7,7 +7,7 @@ from fairlead_api.infra.columns import count_column, metadata, text_column, time
 
 
 def rights_column() -> "Column[object]":
-    """Roles by namespace, in addition to the role for all of them."""
+    """Return the column of roles by namespace. These roles add to the role for all namespaces."""
     return Column("namespaces", JSONB, nullable=False, server_default="{}")
 
 
@@ -106,4 +106,6 @@ gateway_key_use = Table(
     count_column("output_tokens"),
     Index(None, "minute"),
 )
-"""Use of each key by minute and router. `refusal` is empty for requests that were sent to a pool."""
+"""Usage of each gateway key by minute and router. `refusal` is empty in rows about requests that were sent to
+a pool.
+"""

@@ -1,4 +1,5 @@
-"""Advice: passes the pools' situations to `fairlead.advice`, and returns its findings as resources.
+"""Advice: passes the pools' situations to `fairlead.advice`, and returns the findings of `fairlead.advice` as
+resources.
 
-It must not find anything itself. The danger here: a situation that combines figures from different times.
+This package must not find anything itself. The danger here: a situation that combines figures from different times.
 """

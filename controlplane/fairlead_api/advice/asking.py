@@ -1,4 +1,4 @@
-"""Reads findings about all pools or about one, ranked by harm; and trends as rows."""
+"""Reads the findings about all pools or about one pool, ranked by harm. Turns trends into rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +20,11 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """Return, for each instance, the larger of prefill load over TTFT and decode load over TPOT. A load counts only if
-    the instance does that kind of work and its speed was measured.
+    """Return the load of each instance: its prefill load over the TTFT objective, or its decode load over the TPOT
+    objective, whichever is larger. A prefill or decode load counts only if the instance's role does that work and its
+    speed was measured.
 
-    Computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
+    The loads are computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
     """
     found: dict[str, float] = {}
     for one in measured.instances:
@@ -49,7 +50,7 @@ def _measured(one: InstanceMeasures) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situations:
-    """Situations of pools at one moment; `complete` is false if there are more pools than one answer covers."""
+    """Situations of pools at one time. `complete` is False if there are more pools than one response covers."""
 
     window_seconds: float
     pools: Sequence[PoolSituation]
@@ -60,11 +61,13 @@ class SituationReader(Protocol):
     """The source of situations."""
 
     async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
-        """Return the situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
+        """Return the situations of all existing pools, or with `pool` of that pool alone. Raises NotFound for a pool
+        that does not exist.
+        """
 
 
 class Advising:
-    """Reads advice; callers at the same time share one answer."""
+    """Reads advice. Simultaneous callers share one result."""
 
     def __init__(self, reader: SituationReader, recent: Recent) -> None:
         self._reader = reader
@@ -80,7 +83,7 @@ class Advising:
 
 
 def report(everything: Situations, now: datetime, sight: Sight = None) -> AdviceReport:
-    """Return the findings about visible pools, as resources. Pure."""
+    """Return the findings about the pools within `sight`, as resources. Pure."""
     within = [one for one in everything.pools if sight is None or one.pool.partition("/")[0] in sight]
     seen = replace(everything, pools=within)
     return AdviceReport(
@@ -114,7 +117,7 @@ def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
 
 
 def plan_request(remedy: Remedy) -> PlanRequest:
-    """Return the request for the plan that makes a remedy's change."""
+    """Return the request for a plan that makes the change that the remedy describes."""
     return PlanRequest(
         kind=PlanKind(remedy.kind),
         replicas=remedy.replicas,
@@ -127,7 +130,7 @@ def plan_request(remedy: Remedy) -> PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
-    """Outcomes of a pool's requests in the step that begins at `at`."""
+    """Outcomes of one pool's requests in the time step that begins at `at`."""
 
     pool: str
     at: datetime
@@ -139,7 +142,7 @@ class TrendStep:
 
 
 def trend_steps(found: Trends) -> Iterator[TrendStep]:
-    """Rows of all pools, one pool after the other, oldest first."""
+    """Yield the steps of all pools, one pool after the other, each pool's oldest step first."""
     for one in found.pools:
         counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
         for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):

@@ -1,10 +1,10 @@
-"""Use case: turns the operator's advice (in the modes `Advise`) and the schedules that a forecast proposes into
-proposals, which are stored plans that wait.
+"""Use case: turns two sources into proposals, which are stored plans that wait for a person. The sources are the
+operator's advice (in the modes `Advise`) and the schedules that a forecast proposes.
 
-A proposal is a plan like a person's: it has the effect, the simulation, the patch for Git and the undo of any plan, and
-a person with the needed role applies it. This job makes one proposal for each advised change, and withdraws it when
-the advice is withdrawn or advises another change. A change that cannot be planned now, because the Kubernetes API is
-unreachable or refuses it, is tried again in the next round.
+A proposal is a plan like one that a person makes: it has the effect, the simulation, the patch for Git and the undo of
+any plan, and a person with the needed role applies it. This job makes one proposal for each advised change, and
+withdraws it when the advice is withdrawn or advises another change. If a change cannot be planned now because the
+Kubernetes API is unreachable or refuses it, the next round tries again.
 """
 
 import logging
@@ -33,7 +33,7 @@ _ITSELF = Caller(
 
 
 class Planner(Protocol):
-    """Makes plans, lists waiting plans, and withdraws them."""
+    """Makes and withdraws plans, and lists the plans that wait."""
 
     async def plan(
         self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, proposal: Proposal | None = None
@@ -45,20 +45,22 @@ class Planner(Protocol):
 
 
 Wanted = Sequence[tuple[str, Proposal]]
-"""Wanted proposals, each with the name of its pool."""
+"""The proposals that a source wants, each with the name of its pool."""
 
 
 class Source(Protocol):
-    """A source of proposals. It withdraws a proposal only if it `owns` the proposal's request."""
+    """A source of proposals. A source's proposal is withdrawn only if `owns` is true for the proposal's request."""
 
     def owns(self, request: PlanRequest) -> bool: ...
 
     async def proposals(self, now: datetime) -> tuple[Wanted, Container[str]]:
-        """Return the proposals wanted now, and the pools for which the source could determine its proposals."""
+        """Return the proposals that the source wants now, and the pools that it could examine."""
 
 
 class Advised:
-    """The source of proposals from the operator's advice. Requests that `others` own do not belong to this source."""
+    """The source of proposals from the operator's advice. Requests that another source in `others` owns do not belong
+    to it.
+    """
 
     def __init__(self, reader: SituationReader, *others: Source) -> None:
         self._reader = reader
@@ -73,26 +75,26 @@ class Advised:
 
 
 def advised(everything: Situations) -> Wanted:
-    """Return the proposals, by pool, that follow from the operator's advice now. Pure."""
+    """Return the proposals that follow from the operator's present advice, each with its pool. Pure."""
     found = [one for one in advise(everything.pools) if one.cause is Cause.SCALING_ADVISED]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]
 
 
 def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) -> Sequence[Plan]:
-    """Return the waiting proposals of the examined pools that no advice supports any more. Pure."""
+    """Return the waiting proposals of the `examined` pools that are no longer `wanted`. Pure."""
     kept = [(pool, one.request) for pool, one in wanted]
     return [one for one in waiting if one.proposal and one.pool in examined and (one.pool, one.proposal.request) not in kept]
 
 
 class Proposing:
-    """Makes the proposals of a source and withdraws them."""
+    """Makes the proposals that a source wants, and withdraws those that it no longer wants."""
 
     def __init__(self, source: Source, plans: Planner) -> None:
         self._source = source
         self._plans = plans
 
     async def look(self, now: datetime) -> None:
-        """Check all pools once."""
+        """Make and withdraw proposals for all pools once."""
         wanted, examined = await self._source.proposals(now)
         waiting = [one for one in await self._plans.waiting(now) if one.proposal and self._source.owns(one.proposal.request)]
         for plan in outdated(waiting, wanted, examined):

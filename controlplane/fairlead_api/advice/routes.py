@@ -34,14 +34,14 @@ LONGEST = timedelta(days=90)
 
 
 class TrendReading:
-    """Reads trends; callers at the same time who need the same steps share one answer."""
+    """Reads trends. Simultaneous callers who need the same steps share one result."""
 
     def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
         self._reader = reader
         self._recent = recent
 
     async def trends(self, start: str, end: str, now: datetime, sight: Sight = None) -> Trends:
-        """Return trends of the visible pools. Raises InvalidInput naming the query field."""
+        """Return trends of the visible pools. Raises InvalidInput, which names the query parameter."""
         begun, ended = parse_range(start, end, now)
         begun, ended = begun or now, min(ended or now, now)
         if begun >= ended:
@@ -61,7 +61,7 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_advice() -> Ask:
-        """What harms the pools now, why, and the plan that would help; the most harmful first."""
+        """What harms the pools now, why, and the plan that would help; the most harmful finding first."""
         return lambda sight: advising.advice(None, clock(), sight)
 
     document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
@@ -76,8 +76,8 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
         start: Annotated[str, Query(alias="from", max_length=40)] = "now-1h",
         end: Annotated[str, Query(alias="to", max_length=40)] = "now",
     ) -> Ask:
-        """All visible pools over a range of at most 90 days, in at most 41 steps. Steps are whole minutes, or whole
-        hours if the range is longer than six hours or begins more than 25 hours ago.
+        """Trends of all visible pools over a range of at most 90 days, in at most 41 steps. Steps are whole minutes, or
+        whole hours if the range is longer than six hours or begins more than 25 hours ago.
         """
         return lambda sight: trends.trends(start, end, clock(), sight)
 
@@ -98,6 +98,6 @@ def proposing_of(infra: Infra, plans: Plans, forecasts: Source) -> tuple[Proposi
 
 
 def sizing_of(infra: Infra) -> Sizing:
-    """Return the background job that simulates pools that miss their objectives."""
+    """Return the background job that simulates each pool that misses its objectives."""
     store = PostgresSizings(infra.background)
     return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

@@ -1,7 +1,8 @@
-"""Use case: simulates pools that miss their objectives, so that advice gives simulated numbers instead of guesses.
+"""Use case: simulates pools that miss their objectives, so that advice gives simulated numbers of instances instead of
+guesses.
 
-A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of
-all pages see the same number. The next simulation keeps the number unless it lies outside the new range.
+A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of all
+pages see the same number. The next simulation changes the number only if it lies outside that simulation's range.
 """
 
 import math
@@ -33,7 +34,7 @@ LOOK_SECONDS = 15
 
 
 class SizingStore(Protocol):
-    """Simulations for advice in the database."""
+    """The store of simulations for advice."""
 
     async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
 
@@ -42,13 +43,13 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queue the simulation, unless another simulation of the pool is in progress. Delete simulations that are no
-        longer useful.
+        """Queue the simulation `trial`, unless another simulation of the pool is in progress. Delete simulations that
+        are no longer useful.
         """
 
 
 class Sizing:
-    """Queues simulations for pools that miss their objectives. `enabled` is true if some process runs simulations."""
+    """Queues simulations of pools that miss their objectives. `enabled` is True if some process runs simulations."""
 
     def __init__(self, reader: SituationReader, store: SizingStore, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._reader = reader
@@ -96,8 +97,8 @@ class Sizing:
         await self._store.add_sizing(trial, now)
 
     async def _most(self, pool: PoolKey, window: tuple[datetime, datetime]) -> int:
-        """Return the maximum number of recorded requests to simulate: MOST_SIZED if that many cover enough time,
-        otherwise MOST.
+        """Return the maximum number of recorded requests to simulate: MOST_SIZED if that many requests cover enough
+        time, otherwise MOST.
         """
         seconds = await self._store.recorded_seconds(pool, *window, MOST_SIZED)
         return MOST_SIZED if seconds >= LEAST_SECONDS else MOST
@@ -115,7 +116,9 @@ class Sizing:
 
 
 def is_due(pool: PoolSituation) -> bool:
-    """Whether the pool misses requests that another number of instances, or another target, might serve in time."""
+    """Return whether the pool misses objectives for requests that another number of instances, or another target, might
+    serve in time.
+    """
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
     if not (pool.out_of_slo or turned_away) or not pool.live_routers:
         return False
@@ -126,8 +129,8 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """Return the role with the highest need relative to its instances, or the first role if nothing was measured. None
-    without a serving instance.
+    """Return the role that needs the most instances relative to those it has, or the first role if no need was
+    measured. None if no instance serves.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
@@ -155,8 +158,8 @@ def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_se
 
 
 def _speed(present: PoolAtPresent) -> float | None:
-    """Return an instance's measured prefill speed in tokens per second, or the declared speed of simulated instances.
-    None if the speed was not measured.
+    """Return the prefill speed of an instance in tokens per second, as measured, or as declared for simulated
+    instances. None if neither exists.
     """
     if present.simulated is not None:
         return present.facts.engine.declared.prefill_tokens_per_second.value

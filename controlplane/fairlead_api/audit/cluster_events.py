@@ -18,7 +18,7 @@ from fairlead_process.json_documents import decode_json
 
 SYSTEM_ROLES = (AccessRole.SYSTEM_OPERATOR, AccessRole.SYSTEM_ROUTER)
 CLUSTER = "cluster"
-"""The role of entries about changes that were seen in the cluster."""
+"""The role in audit entries about changes that were seen in the cluster."""
 
 MACHINES = ("autoscaler", "controller", "operator")
 """Words in the field managers of programs that change objects automatically, such as `horizontal-pod-autoscaler`,
@@ -27,7 +27,9 @@ MACHINES = ("autoscaler", "controller", "operator")
 
 
 def kind_of(role: str, action: str, source: str) -> AuditKind:
-    """Return the kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
+    """Return what kind of actor caused an audit entry. The index `ix_audit_log_human` implements the same rule
+    in SQL.
+    """
     itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
     machine = role == CLUSTER and any(word in source for word in MACHINES)
     return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
@@ -48,7 +50,9 @@ even for a CRD with its schema.
 """
 CHANGING = frozenset({"create", "update", "patch"})
 OF_SPEC = ("", "scale")
-"""Subresources whose writes change the spec; writes to `status` do not."""
+"""Subresources of a pool whose writes change the spec: the pool itself (empty) and `scale`. Writes to `status`
+do not.
+"""
 DONE = "ResponseComplete"
 
 
@@ -71,8 +75,8 @@ class _Status(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """The fields that are read from an event of the type in k8s.io/apiserver/pkg/apis/audit/v1; other fields are
-    skipped.
+    """The fields that are read from an audit event of the Kubernetes API (k8s.io/apiserver/pkg/apis/audit/v1); its
+    other fields are skipped.
     """
 
     stage: str
@@ -99,10 +103,10 @@ _lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChange:
-    """A write by the API server to a pool's object, and the user who made it.
+    """A write to a pool's object that the API server made, and the user who requested the write.
 
-    `generation` is None if the API server's answer has none, as for a scale, which is answered by a Scale. `actor` is
-    the authenticated user, and `acted_as` the user whom `actor` impersonated.
+    `generation` is None if the API server's response has no generation, as for a write to `scale`, whose response is a
+    Scale. `actor` is the authenticated user, and `acted_as` the user whom `actor` impersonated.
     """
 
     audit_id: str
@@ -117,8 +121,8 @@ class ClusterChange:
 
 
 def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
-    """The changes of pools in an EventList, and the number of pool events that could not be used, because they contain
-    no object (the policy's level is below RequestResponse) or have another format.
+    """Return the changes of pools in an EventList, and the number of pool events that could not be used. An event
+    cannot be used if it contains no object (the policy's level is below RequestResponse) or has another format.
 
     Raises InvalidInput, msgspec.DecodeError.
     """
@@ -144,16 +148,16 @@ def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The version and generation of an object when a difference of its spec was first seen."""
+    """The version and generation that an object had when a change of its spec was first seen."""
 
     version: int
     generation: int
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """Return the changes of one object, in order, that led to the revision seen at `until`. `since` is when the
-    previous revision was seen. Each change of the spec has a new generation; a write with the same generation changed
-    something else.
+    """Return the changes, in order, that led from the revision seen at `since` to the next revision, seen at `until`.
+    All changes are of one object. A change of the spec has a new generation; a write without one changed something else
+    and is left out.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version

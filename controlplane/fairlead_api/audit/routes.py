@@ -1,5 +1,5 @@
-"""The audit log, its head, its saved views, and the verification of its chain; and the webhook of the Kubernetes API's
-audit log, so that kubectl's changes have an author.
+"""The audit log, its head, its saved views, and the verification of its chain. Also the webhook of the Kubernetes API's
+audit log, which gives changes by kubectl an author.
 """
 
 import logging
@@ -47,7 +47,7 @@ from fairlead_client.resources.audit import (
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of an event list. The API server's own limit for a truncated list is 10 MiB."""
+"""Maximum number of bytes of an EventList. The API server truncates its own lists at 10 MiB."""
 _BODY = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],
@@ -69,9 +69,9 @@ def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Cal
 
     @routes.post(CLUSTER_AUDIT, response_model=ClusterAuditReceipt, openapi_extra=described)
     async def post_cluster_audit(request: Request, caller: Auditor) -> Any:
-        """Events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
+        """Takes events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
 
-        Events other than writes to pools, and unknown fields, are skipped; sending an event again changes nothing.
+        Events other than writes to pools, and unknown fields, are skipped; an event that is sent again changes nothing.
         """
         content = bytearray()
         async for part in request.stream():
@@ -114,7 +114,9 @@ class Signer:
 async def export_lines(
     chunks: AsyncIterator[Sequence[dict[str, Any]]], signer: Signer, start: datetime, end: datetime
 ) -> AsyncIterator[bytes]:
-    """Yield the lines of an export of [start, end). The first chunk contains the hash before the first entry."""
+    """Yield the lines of an export of the entries in [start, end). The first of `chunks` contains the hash before the
+    first entry.
+    """
     head: dict[str, Any] = {"format": FORMAT, "start": start.isoformat(), "end": end.isoformat(), "key": signer.public_key}
     last, count = None, 0
     async for chunk in chunks:
@@ -129,7 +131,9 @@ async def export_lines(
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    """Encode a document in the form in which entries are hashed, which keeps numbers of any size exact."""
+    """Encode a document in the same form in which audit entries are hashed. That form keeps numbers of any
+    size exact.
+    """
     return canonical(document).encode() + b"\n"
 
 
@@ -158,9 +162,9 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/verification", response_model=AuditVerification)
     async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
-        """Checks the whole hash chain, up to its newest head.
+        """Verifies the whole hash chain, up to its newest head.
 
-        Also checks a head that the caller kept from `/v1/audit/head`, if one is given.
+        If the caller gives a head that it kept from `/v1/audit/head`, verifies that head too.
         """
         if (head_id is None) != (head_chain is None):
             raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
@@ -169,8 +173,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's position in the hash chain. Keep it outside this database to prove later that the log is
-        unchanged.
+        """The newest entry's position and hash in the chain. Keep this head outside the database, to prove later that
+        the log is unchanged.
         """
         head = await verifier.head()
         if head is None:
@@ -179,7 +183,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/export", response_class=Response, responses=described_answer("application/jsonl"))
     async def get_audit_export(caller: Viewer, start: From = None, end: To = None) -> Response:
-        """The entries of a range with their hash chain, signed; by default of the last 30 days. Anybody can verify the
+        """The entries of a range with their hash chain, signed; by default the last 30 days. Anybody can verify the
         file without this API (`fairlead audit verify FILE`).
         """
         now = clock()
@@ -194,8 +198,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
     async def get_audit_facets(
         caller: Annotated[Caller, Depends(seeing)], pool: str | None = None, start: From = None, end: To = None
     ) -> Any:
-        """How many entries of a range each action, actor and result has, the most frequent first; by default over the
-        last 7 days.
+        """The number of entries in a range for each action, actor and result, the most frequent first; by default over
+        the last 7 days.
         """
         now = clock()
         begun, ended = parse_range(start or "now-7d", end or "now", now)
@@ -205,14 +209,14 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/{entry_id}", response_model=AuditEntry)
     async def get_audit_entry(entry_id: int, caller: Annotated[Caller, Depends(seeing)]) -> Any:
-        """One entry."""
+        """One audit entry."""
         return answer(await reader.entry(entry_id, caller.sight))
 
     return routes
 
 
 def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[[], datetime]) -> Routes:
-    """Return the routes of /v1/audit-views. Everybody saves their own views; operators can share views."""
+    """Return the routes of /v1/audit-views. Everybody can save private views; operators can share views."""
     routes = Routes(prefix="/v1/audit-views", tags=["history"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))]  # noqa: N806 - it is a type
 
@@ -223,17 +227,16 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.get("", response_model=AuditViews)
     async def get_audit_views(caller: Viewer) -> Any:
-        """Saved views of the audit log, by name, at most 100: the caller's own views, and views that others share.
-        Everybody who sees a shared view's pool sees the view; a shared view without a pool is seen by everybody who
-        sees all pools.
+        """Saved views of the audit log, by name, at most 100: the caller's own views, and views that other people
+        share. A shared view is visible to everybody who sees its pool; without a pool, to everybody who sees all pools.
         """
         return answer(AuditViews(views=await stored.views(caller)))
 
     @routes.post("", status_code=201, dependencies=[Depends(known_fields(AuditViewRequest))])
     async def save_audit_view(body: AuditViewRequest, request: Request, caller: Viewer) -> AuditView:
-        """Saves filters of the audit log under a name: at most 50 of a person. To share a view, the caller needs the
-        role operator in the namespace of the view's pool, or in all namespaces if the view has no pool. At most 50
-        views are shared.
+        """Saves filters of the audit log as a named view. A person can have at most 50 views, and at most 50 views of
+        all people are shared. To share a view, the caller needs the role operator in the namespace of the view's pool,
+        or in all namespaces if the view has no pool.
         """
         now = clock()
         made = new_view(f"view-{secrets.token_hex(8)}", body, caller, now)
@@ -242,8 +245,8 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.patch("/{view_id}", dependencies=[Depends(known_fields(AuditViewChange))])
     async def change_audit_view(view_id: str, body: AuditViewChange, request: Request, caller: Viewer) -> AuditView:
-        """Renames a view, shares it, or stops sharing it. To change another person's view, the caller needs the role
-        admin.
+        """Renames a saved view, shares it, or stops sharing it. To change another person's view, the caller needs the
+        role admin.
         """
         view = await stored.view(view_id, caller)
         after = changed(view, body)
@@ -252,7 +255,7 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.delete("/{view_id}", status_code=204)
     async def delete_audit_view(view_id: str, request: Request, caller: Viewer) -> None:
-        """Deletes a view. To delete another person's view, the caller needs the role admin."""
+        """Deletes a saved view. To delete another person's view, the caller needs the role admin."""
         view = await stored.view(view_id, caller)
         await allow(request, caller, view, None)
         await stored.delete(view, caller, clock())

@@ -1,5 +1,5 @@
-"""The audit log as the public API lists it; and the authors of pool changes, from the Kubernetes API's audit log, which
-revisions name.
+"""Reads the audit log for the public API. Also finds the authors of pool changes in the Kubernetes API's audit log, and
+names them in the pools' revisions.
 """
 
 from collections import Counter
@@ -31,7 +31,8 @@ from fairlead_client.resources.pages import Page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`.
+    """Filter of the audit log; `actor`, `action` and `object` must match exactly; a value that ends in `*` matches as a
+    prefix.
 
     `pool` matches actions on the pool and on everything that belongs to it, such as its instances.
     """
@@ -46,19 +47,19 @@ class AuditFilter:
 
 
 LOOKED_BACK = 20
-"""Number of newest revisions of a pool to which a late event may still add the author."""
+"""Number of newest revisions of a pool to which an audit event may still add the author when it arrives late."""
 NEVER = Seen(version=0, generation=0)
 
 
 class PostgresClusterChanges:
-    """Keeps the changes in the cluster and their authors."""
+    """Stores the changes of pools that were seen in the cluster, and their authors."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
-        """Stores new changes, and names their users on revisions that so far have only a field manager. Returns the
-        number of stored changes.
+        """Store new changes. Their users are added to those revisions that so far name only a field manager. Returns
+        the number of stored changes.
         """
         if not changes:
             return 0
@@ -78,8 +79,8 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """Return the users who made the spec seen at `until`, the pool's next revision; None if no audit event names them
-    yet.
+    """Return the users who made the changes up to `until`, where the pool's next revision was seen; None if no audit
+    event names them yet.
     """
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)
@@ -89,7 +90,7 @@ async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: 
 
 
 async def _attribute(connection: AsyncConnection, uid: str, drafts: list[AuditDraft]) -> None:
-    """Names the users of the newest revisions of an existing object. Locks the pool's row, so that a revision that is
+    """Add the users to the newest revisions of an existing object. Locks the pool's row, so that a revision that is
     created at the same time sees the changes stored here.
     """
     pools, revisions = tables.pools, tables.pool_revisions
@@ -139,8 +140,8 @@ async def _changers(connection: AsyncConnection, uid: str, since: Seen, until: S
 
 
 def _seen(row: Any, uid: str) -> Seen:
-    """Return the version and generation at which a revision was seen. NEVER if there is no revision, or if the object
-    was deleted and created again.
+    """Return the version and generation at which the revision in `row` was seen. NEVER if there is no revision, or if
+    the object was deleted and created again since.
     """
     return NEVER if row is None or row.uid != uid else Seen(version=row.resource_version or 0, generation=row.generation)
 
@@ -206,7 +207,7 @@ class PostgresAuditLog:
 
 
 COUNTED = 100_000
-"""Maximum number of entries, the newest first, that facets count."""
+"""Maximum number of entries that facets count; the newest ones are counted."""
 MOST_VALUES = 50
 """Maximum number of values of a facet."""
 

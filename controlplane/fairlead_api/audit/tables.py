@@ -8,7 +8,9 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""The SQL condition for audit entries that no person made, as in `audit.cluster_events.kind_of`."""
+"""The SQL condition for audit entries that were not made by a person, the same rule as in
+`audit.cluster_events.kind_of`.
+"""
 
 
 audit_log = Table(
@@ -52,7 +54,7 @@ cluster_changes = Table(
     Index(None, "uid", "version"),
     Index(None, "at"),
 )
-"""Writes to pools according to the Kubernetes API's audit log (`audit.cluster_events.ClusterChange`)."""
+"""Writes to pools that the Kubernetes API's audit log reported (`audit.cluster_events.ClusterChange`)."""
 
 
 audit_heads = Table(
@@ -63,8 +65,8 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written together with that entry, so that entries removed from the end of the log are
-noticed.
+"""The last entry of each day, written together with that entry. With it, a removal of entries from the end of the log
+is noticed.
 """
 
 

@@ -17,7 +17,7 @@ LONGEST_FILTER = 300
 MOST_OWN = 50
 """Maximum number of views of one person."""
 MOST_SHARED = 50
-"""Maximum number of shared views, of all people together: everybody's page lists them."""
+"""Maximum number of shared views of all people together, because everybody's page lists all of them."""
 FIELDS = ("pool", "kind", "actor", "action", "object", "start", "end")
 
 
@@ -46,8 +46,8 @@ def changed(view: AuditView, change: AuditViewChange) -> AuditView:
 
 
 def visible(view: AuditView, caller: Caller) -> bool:
-    """Return whether the caller sees a view: an own view, or a shared view whose pool the caller sees. A shared view
-    without a pool is seen by callers who see all pools.
+    """Return whether the caller sees a view: the caller's own view, or a shared view whose pool the caller sees. A
+    shared view without a pool is seen by callers who see all pools.
     """
     if view.owner == caller.identity.subject:
         return True
@@ -55,8 +55,8 @@ def visible(view: AuditView, caller: Caller) -> bool:
 
 
 def role_to_write(view: AuditView, after: AuditView | None, caller: Caller) -> AccessRole | None:
-    """Return the role, in the namespace of the view's pool, that the caller needs to save a view or change it to
-    `after`, or to delete it (`after` is None). None means that the caller only has to see the view.
+    """Return the role that the caller needs in the namespace of the view's pool: to save the view, to change it to
+    `after`, or to delete it (`after` is None). None means that it is enough to see the view.
     """
     if view.owner != caller.identity.subject:
         return AccessRole.ADMIN
@@ -64,8 +64,8 @@ def role_to_write(view: AuditView, after: AuditView | None, caller: Caller) -> A
 
 
 def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
-    """Raises Conflict if the owner has a view of that name, or if the owner's views or the shared views have reached
-    their limit.
+    """Raises Conflict if the owner already has another view of that name, or if the number of the owner's views or of
+    shared views is at its limit.
     """
     own, shared = [one for one in others if one.owner == view.owner], [one for one in others if one.shared]
     if view.name in {one.name for one in own}:
@@ -77,7 +77,7 @@ def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
 
 
 def seen(views: Sequence[AuditView], caller: Caller) -> list[AuditView]:
-    """Return the views that the caller sees, by name."""
+    """Return those of the views that the caller sees, by name."""
     return sorted((one for one in views if visible(one, caller)), key=lambda one: (one.name, one.owner))
 
 
@@ -99,8 +99,8 @@ def _check_pool(pool: str | None) -> None:
 
 
 def _check_times(start: str | None, end: str | None, now: datetime) -> None:
-    """Raises InvalidInput unless a view's range is relative to the present, so that the view shows new entries each
-    time.
+    """Raises InvalidInput unless the view's range is relative to the present, so that the view shows new entries each
+    time it is opened.
     """
     for field, text in (("start", start), ("end", end)):
         if text is not None and not text.startswith("now"):

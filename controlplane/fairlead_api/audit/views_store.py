@@ -1,4 +1,4 @@
-"""Saved views of the audit log in the database; every write appends its audit entry in the same transaction."""
+"""Stores saved views of the audit log in the database. Every write appends its audit entry in the same transaction."""
 
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -19,13 +19,13 @@ from fairlead_client.resources.audit import AuditAction, AuditView
 views = tables.audit_views
 
 _COUNTING = 0x6176_7700
-"""Advisory lock (the letters `avw`) for counting and writing views, so that simultaneous requests cannot exceed a
+"""Advisory lock (the letters `avw`) for counting and writing saved views, so that simultaneous requests cannot exceed a
 limit.
 """
 
 
 class PostgresAuditViews:
-    """Saved views. Methods raise NotFound for a view that the caller does not see."""
+    """The database's saved views. Methods raise NotFound for a view that the caller does not see."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -92,6 +92,6 @@ async def _admit(connection: AsyncConnection, view: AuditView) -> None:
 
 
 def _about(view: AuditView) -> dict[str, Any]:
-    """Return the fields of a view that the audit log keeps."""
+    """Return the fields of a saved view that its audit entries record."""
     kept = {name: getattr(view, name) for name in ("name", "owner", "shared", *FIELDS)}
     return {name: value for name, value in kept.items() if value is not None}

@@ -1,10 +1,10 @@
 """Identifies the callers of an aggregated API and checks their rights. The Kubernetes API decides both.
 
-Works as in any extension API server (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
-`…AuthorizationOptions`). The API server's front proxy shows a certificate of the authority in the ConfigMap
-`extension-apiserver-authentication`, and names its caller in headers. These headers are accepted from the front proxy
-only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides what a caller may do;
-the group `system:masters` may do everything.
+It works as in every extension API server (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
+`…AuthorizationOptions`). The API server's front proxy shows a certificate, which the authority in the ConfigMap
+`extension-apiserver-authentication` has signed, and names the original caller in headers. These headers are accepted
+from the front proxy only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides
+what a caller may do; the group `system:masters` may do everything.
 """
 
 import logging
@@ -27,7 +27,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 KEPT_SECONDS = 10.0
-"""Seconds for which an answer about a token or a right is reused, as in Kubernetes."""
+"""Seconds for which a response about a token or a right is reused, as in Kubernetes."""
 MOST_KEPT = 1000
 MASTERS = "system:masters"
 ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED = "system:anonymous", "system:authenticated", "system:unauthenticated"
@@ -49,8 +49,8 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxy:
-    """The authorities and names of the front proxy's certificate, and the headers in which it names its callers. An
-    empty `allowed_names` allows any name.
+    """The authorities that sign the front proxy's certificate, the names allowed in that certificate, and the headers
+    in which the front proxy names its callers. An empty `allowed_names` allows any name.
     """
 
     authorities: str = ""
@@ -62,8 +62,8 @@ class FrontProxy:
 
 
 def front_proxy(data: Mapping[str, str]) -> FrontProxy:
-    """Read a front proxy from the ConfigMap's data. A list that cannot be read is empty, so that no caller is accepted
-    because of it.
+    """Read the front proxy's settings from the ConfigMap's data. A list that cannot be parsed counts as empty, so that
+    it admits no caller.
     """
     return FrontProxy(
         authorities=data.get("requestheader-client-ca-file", ""),
@@ -89,8 +89,8 @@ def common_name(certificate: Mapping[str, Any] | None) -> str | None:
 
 
 def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, headers: Headers) -> User | None:
-    """Return the caller whom the front proxy names. None unless the certificate, which TLS has verified, is the front
-    proxy's.
+    """Return the caller whom the front proxy names in `headers`. None unless `certificate`, which TLS has verified,
+    belongs to the front proxy.
     """
     name = common_name(certificate)
     if not proxy.authorities or not certificate or (proxy.allowed_names and name not in proxy.allowed_names):
@@ -131,19 +131,19 @@ def _extra(given: Sequence[tuple[str, str]], prefixes: Sequence[str]) -> dict[st
 
 
 class Kept:
-    """A cache of answers, which are reused for KEPT_SECONDS; at most MOST_KEPT."""
+    """A cache of at most MOST_KEPT responses, each reused for KEPT_SECONDS."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._known: dict[Any, tuple[float, Any]] = {}
 
     def get(self, key: Any) -> Any:
-        """Return the answer for `key`; None if there is no answer that is recent enough."""
+        """Return the cached response for `key`; None if there is none that is recent enough."""
         at, answer = self._known.get(key, (float("-inf"), None))
         return answer if self._now() - at < KEPT_SECONDS else None
 
     def keep(self, key: Any, answer: Any) -> Any:
-        """Keep an answer, and return it."""
+        """Cache the response `answer` under `key`, and return it."""
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         self._known[key] = (self._now(), answer)
@@ -169,8 +169,8 @@ class Delegation:
         return bool(self._proxy.authorities)
 
     async def refresh(self) -> None:
-        """Read the front proxy's authorities and headers. While the Kubernetes API cannot be read, the earlier ones
-        stay in use.
+        """Read the front proxy's authorities and headers. While the Kubernetes API cannot be read, the authorities and
+        headers read before stay in use.
         """
         try:
             found = await self._cluster.ask("GET", AUTHENTICATION)
@@ -206,7 +206,7 @@ class Delegation:
         return found
 
     async def allows(self, user: User, attributes: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether the user may do what `attributes`, the attributes of a SubjectAccessReview, describe.
+        """Return whether the user may do what a SubjectAccessReview with these `attributes` describes.
 
         Raises ClusterUnavailable, Denied.
         """

@@ -1,4 +1,4 @@
-"""The documents of `external.metrics.k8s.io/v1beta1`, which a HorizontalPodAutoscaler reads."""
+"""Makes the documents of `external.metrics.k8s.io/v1beta1`, which a HorizontalPodAutoscaler reads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ DISCOVERY: Mapping[str, Mapping[str, Any]] = {
         ],
     },
 }
-"""Documents that list the available metrics, by path."""
+"""Documents that list the available metrics, by URL path."""
 
 _LIST = "io.k8s.metrics.pkg.apis.external_metrics.v1beta1.ExternalMetricValueList"
 
@@ -81,11 +81,11 @@ logs an error and requests the description again and again.
 """
 
 DOCUMENTS: Mapping[str, Mapping[str, Any]] = {**DISCOVERY, "/openapi/v2": OPENAPI}
-"""Documents that contain no figure, by path."""
+"""Documents without figures, by URL path."""
 
 
 def metric_at(path: str) -> tuple[str, str] | None:
-    """Return the namespace and metric of a path; None if the path is not a metric's."""
+    """Return the namespace and metric that a URL path names; None if it is not the path of a metric."""
     match path.removeprefix(f"/apis/{GROUP_VERSION}/").split("/"):
         case ["namespaces", namespace, metric] if namespace and metric and path.startswith(f"/apis/{GROUP_VERSION}/"):
             return namespace, metric
@@ -93,7 +93,7 @@ def metric_at(path: str) -> tuple[str, str] | None:
 
 
 def value_list(samples: Sequence[Sample], metric: str, selector: str, at: datetime) -> Mapping[str, Any]:
-    """Return the metric's series that the selector matches. Raises InvalidInput for a malformed selector."""
+    """Return the list of the metric's series that match the selector. Raises InvalidInput for a malformed selector."""
     requirements = parsed(selector)
     chosen = [one for one in samples if one.metric == metric and holds(requirements, one.labels)]
     return {
@@ -116,7 +116,7 @@ def _item(sample: Sample, at: datetime) -> Mapping[str, Any]:
 
 
 def quantity(value: float) -> str:
-    """Format a number as a Kubernetes quantity, to a thousandth: 3, -50m."""
+    """Format a number as a Kubernetes quantity, rounded to thousandths: 3, -50m."""
     thousandths = round(value * 1000)
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
@@ -150,14 +150,14 @@ _VALUE = re.compile(r"[-A-Za-z0-9_.]*")
 _EQUAL = re.compile(rf"({_NAME})\s*(==|=|!=)\s*({_VALUE.pattern})")
 _SET = re.compile(rf"({_NAME})\s+(in|notin)\s+\(([^()]*)\)")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
-"""Patterns of a selector's requirements, without blanks around them. Adjacent repetitions never match the same
-character; otherwise a short text could keep the process busy for hours.
+"""Patterns of the requirements in a label selector, without surrounding blanks. Two adjacent repetitions in a pattern
+never match the same character; otherwise a short text could keep the process busy for hours.
 """
 
 
 def parsed(text: str) -> Sequence[ExpressionSpec]:
-    """Return the requirements of a selector, all of which must hold; empty for an empty selector. Raises
-    InvalidInput.
+    """Return the requirements of a label selector, all of which must hold; no requirements for an empty selector.
+    Raises InvalidInput.
     """
     found, rest = [], text.strip()
     while rest:
@@ -176,7 +176,9 @@ def holds(requirements: Sequence[ExpressionSpec], labels: Mapping[str, str]) -> 
 
 
 def _first(rest: str, text: str) -> tuple[ExpressionSpec, int]:
-    """Return the first requirement of `rest`, and the position at which it ends."""
+    """Return the first requirement in `rest`, and the position in `rest` at which it ends. `text` is the whole
+    selector, for messages.
+    """
     if matched := _SET.match(rest):
         key, operator, written = matched.groups()
         values = tuple(value.strip() for value in written.split(","))

@@ -1,4 +1,4 @@
-"""The newest figures for autoscalers, as series with labels; figures that are too old count as unknown."""
+"""The newest figures for autoscalers, as labelled series. Figures that are too old count as unknown."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,24 +8,28 @@ from fairlead_api.infra.errors import Unavailable
 from fairlead_api.pools.scaling_figures import ScalingFigures
 
 OLDEST_SECONDS = 60.0
-"""Maximum age of figures in seconds. Figures are read every ten seconds; after six failed reads the old ones say too
+"""Maximum age of figures in seconds. Figures are read every ten seconds; after six failed reads, old figures say too
 little about the present.
 """
 
 WANTED, HEADROOM = "fairlead_wanted_instances", "fairlead_slo_headroom"
 WINDOWS = {WANTED: None, HEADROOM: 300}
-"""The metrics, each with the number of seconds that it covers; None for a metric without a window."""
+"""The metrics, each with the number of seconds over which it is computed; None for a metric without a window."""
 
 
 class FiguresUnknown(Unavailable):
-    """There are no figures, or they are too old. An autoscaler then leaves its number unchanged."""
+    """There are no figures, or the figures are too old. An autoscaler that gets this error leaves its number of
+    replicas unchanged.
+    """
 
     code = "figures-unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The value of one series. `pool` is the name without the namespace; `role` is empty if the metric has no role."""
+    """The value of one series. `pool` is the pool's name without its namespace; `role` is empty if the metric has no
+    role.
+    """
 
     metric: str
     pool: str
@@ -39,7 +43,7 @@ class Sample:
 
 
 class LatestFigures:
-    """The newest figures. `now` returns monotonic seconds."""
+    """Holds the newest figures. `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -48,7 +52,7 @@ class LatestFigures:
         self._at: datetime | None = None
 
     def take(self, figures: ScalingFigures, at: datetime) -> None:
-        """Replace the figures by figures that were read at `at`."""
+        """Replace the held figures by `figures`, which were read at `at`."""
         self._figures, self._at, self._read_at = figures, at, self._now()
 
     def samples(self, namespace: str) -> tuple[Sample, ...]:

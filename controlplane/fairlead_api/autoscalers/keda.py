@@ -1,7 +1,8 @@
-"""KEDA's external scaler (`externalscaler.proto`): its messages as bytes, and their answers.
+"""KEDA's external scaler protocol (`externalscaler.proto`): decodes requests and encodes responses.
 
-The fields and their numbers are those of KEDA's file. KEDA uses `metricValueFloat` only if it is above zero, and
-otherwise the whole number in `metricValue`. So the headroom, which can be negative, is in points of a percent.
+The fields and field numbers are those of KEDA's file. KEDA uses `metricValueFloat` only if it is above zero, and
+otherwise the integer in `metricValue`. Therefore the headroom, which can be negative, is sent in whole percentage
+points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ _OF_KEDA = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsC
 
 
 class Refused(Exception):
-    """A call that is refused, with a gRPC status and one line of text."""
+    """A call of KEDA is refused, with a gRPC status and one line of text."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -33,7 +34,7 @@ class Refused(Exception):
 
 
 class Trigger(NamedTuple):
-    """The series that a ScaledObject's trigger asks for; an empty `role` means the pool's only role."""
+    """The series that a ScaledObject's trigger names; an empty `role` means the pool's only role."""
 
     namespace: str
     pool: str
@@ -43,14 +44,14 @@ class Trigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A message of KEDA: the trigger and, for values, the name of the metric."""
+    """A request of KEDA: the trigger and, for calls that request values, the name of the metric."""
 
     trigger: Trigger
     metric_name: str = ""
 
 
 def read_asked(method: str, payload: bytes) -> Asked:
-    """Decode the message of a call of this method. Raises Refused."""
+    """Decode the request message of a call of `method`. Raises Refused."""
     made = _CLASSES["GetMetricsRequest" if method == "GetMetrics" else "ScaledObjectRef"]()
     try:
         made.ParseFromString(payload)
@@ -75,7 +76,7 @@ def _trigger(ref: Any) -> Trigger:
 
 
 def answer(method: str, asked: Asked, samples: Sequence[Sample]) -> bytes:
-    """Encode the answer to the call, from the samples of the trigger's namespace. Raises Refused."""
+    """Encode the response to a call, from the samples of the trigger's namespace. Raises Refused."""
     match method:
         case "GetMetricSpec":
             _found(asked.trigger, samples, asked.trigger.metric)
@@ -91,7 +92,9 @@ def answer(method: str, asked: Asked, samples: Sequence[Sample]) -> bytes:
 
 
 def active(asked: Asked, samples: Sequence[Sample]) -> bytes:
-    """Encode whether Fairlead wants any instance of the trigger's pool and role. Raises Refused."""
+    """Encode the response that says whether Fairlead wants any instance of the trigger's pool and role. Raises
+    Refused.
+    """
     return _made("IsActiveResponse", result=_found(asked.trigger, samples, DEFAULT_METRIC).value > 0)
 
 
@@ -101,7 +104,7 @@ def _value(trigger: Trigger, sample: Sample) -> Mapping[str, Any]:
 
 
 def _found(trigger: Trigger, samples: Sequence[Sample], metric: str) -> Sample:
-    """Return the trigger's series of that metric. Raises Refused."""
+    """Return the sample of `metric` for the trigger's pool and role. Raises Refused."""
     of_pool = [one for one in samples if one.pool == trigger.pool]
     roles = sorted({one.role for one in of_pool if one.role})
     if not roles:

@@ -1,5 +1,5 @@
-"""The port at which the Kubernetes API requests external metrics: identifies the caller, checks its rights, and returns
-the documents.
+"""Serves external metrics to the Kubernetes API at a port: identifies the caller, checks its rights, and returns the
+documents.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 RETRY_SECONDS = 5.0
-"""Seconds until the front proxy's authorities are read again after they were unknown."""
+"""Seconds between attempts to read the front proxy's authorities while they are unknown."""
 
 _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """An HTTP status and its document."""
+    """An HTTP status and the document that is sent with it."""
 
     code: int
     document: Mapping[str, Any]
 
 
 class ExternalMetrics:
-    """The ASGI application of that port."""
+    """The ASGI application of the port for external metrics."""
 
     def __init__(self, figures: LatestFigures, delegation: Delegation) -> None:
         self._figures = figures
@@ -91,8 +91,8 @@ class ExternalMetrics:
 
 
 def attributes(path: str, asked: tuple[str, str] | None, verb: str) -> Mapping[str, Mapping[str, str]]:
-    """Return what a SubjectAccessReview asks about. A metric, which a path without an object's name reads, counts as
-    listed.
+    """Return the attributes of a SubjectAccessReview for a request. A `get` of a metric counts as `list`, because the
+    metric's path names no object.
     """
     if asked is None:
         return {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -118,7 +118,7 @@ def _refusal(code: int, message: str) -> Answer:
 async def serving_metrics(
     figures: LatestFigures, cluster: Kubernetes, listener: socket.socket, door: Door, certificate: Certificate
 ) -> AsyncIterator[None]:
-    """Answer the Kubernetes API at a bound socket while the block runs."""
+    """Serve external metrics to the Kubernetes API at a bound socket while the block runs."""
     delegation = Delegation(cluster, certificate)
     following = asyncio.create_task(_follow(delegation, certificate), name="front proxy")
     try:
@@ -129,7 +129,7 @@ async def serving_metrics(
 
 
 async def _follow(delegation: Delegation, certificate: Certificate) -> None:
-    """Keeps the front proxy's authorities and the port's own certificate up to date."""
+    """Keep the front proxy's authorities and the port's own certificate up to date."""
     while True:
         certificate.look(time.monotonic())
         await delegation.refresh()

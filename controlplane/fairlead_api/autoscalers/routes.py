@@ -13,7 +13,9 @@ from fairlead_api.infra.kubernetes import Kubernetes
 
 
 def feature(figures: LatestFigures, ports: AutoscalerPorts, cluster: Kubernetes) -> Feature:
-    """Return the feature that serves the configured ports; none is configured by default."""
+    """Return the feature that serves the configured ports for other people's autoscalers. By default, no port is
+    configured.
+    """
     return Feature(routes=(), ports=partial(_serving, figures, ports, cluster))
 
 

@@ -1,4 +1,4 @@
-"""The streams of KEDA's calls to the external scaler, and the port that accepts them."""
+"""Serves KEDA's calls to the external scaler: the streams of the calls, and the port that accepts them."""
 
 import asyncio
 import socket
@@ -16,9 +16,9 @@ from fairlead_process.grpc_server.grpc_connection import GrpcConnection
 from fairlead_process.grpc_server.grpc_stream import INVALID_ARGUMENT, OK, UNAVAILABLE, GrpcStream, Listener
 
 LARGEST = 64 * 1024
-"""Maximum number of bytes of one message. A trigger's metadata are a few names."""
+"""Maximum number of bytes of one message. The metadata of a trigger are only a few names."""
 LOOK_SECONDS = 1.0
-"""Seconds between two checks of a watched stream for a change."""
+"""Seconds between two checks whether the response to a watching call has changed."""
 MOST_STREAMS = 1024
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
@@ -28,7 +28,9 @@ WATCH = "StreamIsActive"
 
 
 class ScalerCall:
-    """One call with one message. It is answered at once, and a watch again after each change."""
+    """One call of KEDA, with one message. It gets a response at once. A watching call (`StreamIsActive`) gets another
+    one after each change.
+    """
 
     def __init__(self, stream: GrpcStream, method: str, figures: LatestFigures, ended: Callable[["ScalerCall"], None]) -> None:
         self._stream = stream
@@ -39,7 +41,7 @@ class ScalerCall:
         self._said: bytes | None = None
 
     def message(self, payload: bytes) -> None:
-        """Take the call's message."""
+        """Take the call's request message."""
         try:
             self._asked = keda.read_asked(self._method, payload)
         except keda.Refused as refused:
@@ -48,7 +50,7 @@ class ScalerCall:
         self.look()
 
     def look(self) -> None:
-        """Answer the call. A watch is answered again only if the answer has changed."""
+        """Respond to the call. A watching call gets another response only if the response has changed."""
         if self._asked is None:
             return
         try:
@@ -72,11 +74,11 @@ class ScalerCall:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """Return whether an incomplete message of this size may wait for the rest."""
+        """Return whether the stream may wait for the rest of an incomplete message of `size` bytes."""
         return size <= LARGEST
 
     def half_closed(self) -> None:
-        """End a call whose sender finished without a message."""
+        """End a call whose sender finished sending without a message."""
         if self._asked is None:
             self._end(INVALID_ARGUMENT, f"no message of {self._method}")
 
@@ -93,7 +95,7 @@ class ScalerCalls:
         self._open: set[ScalerCall] = set()
 
     def begin(self, stream: GrpcStream) -> Listener | None:
-        """Return the handler of a call, by the call's path; None for an unknown path."""
+        """Return the handler of a call, chosen by the call's path; None for an unknown path."""
         method = stream.path.decode("latin-1").removeprefix(keda.SERVICE)
         if method not in (*CALLS, WATCH):
             return None
@@ -106,7 +108,7 @@ class ScalerCalls:
         return len(self._open) >= MOST_STREAMS
 
     def look(self) -> None:
-        """Answer watches whose answer has changed."""
+        """Send new responses to those watching calls whose response has changed."""
         for call in tuple(self._open):
             call.look()
 
@@ -115,7 +117,7 @@ class ScalerCalls:
 async def serving_scaler(
     figures: LatestFigures, listener: socket.socket, door: Door, certificate: Certificate | None
 ) -> AsyncIterator[ScalerCalls]:
-    """Answer KEDA at a bound socket while the block runs."""
+    """Serve KEDA at a bound socket while the block runs."""
     calls, connections = ScalerCalls(figures), set[GrpcConnection]()
 
     def lost(connection: GrpcConnection) -> None:
@@ -140,7 +142,7 @@ async def serving_scaler(
 
 
 async def _looking(calls: ScalerCalls, certificate: Certificate | None) -> None:
-    """Answers watches whose answer has changed, and keeps the port's certificate up to date."""
+    """Send new responses to watching calls, and keep the port's certificate up to date."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         calls.look()

@@ -1,4 +1,5 @@
-"""Canaries: the steps of rollouts, the measurements of their sessions, and the verdicts about the steps.
+"""Canaries: the steps of rollouts, the measured requests of each step, and the verdicts about the steps.
 
-It judges, and the operator acts. The danger here: a verdict about another step than the one in force.
+This package judges the steps, and the operator acts on the verdicts. The danger here: a verdict about a step that is no
+longer in force.
 """

@@ -1,5 +1,5 @@
-"""The job that judges the steps in force. Its memory only saves reads: a new process reads a step's requests from the
-beginning and reaches the same judgement.
+"""The background job that judges the canary steps in force. What the job remembers only saves reads: a new process
+reads a step's requests from the beginning and reaches the same judgement.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5
 SETTLED_SECONDS = 4.0
-"""Seconds after a request's end at which it is judged, when all routers have reported. Requests that are reported
-later, for example after an outage of the API, are counted but not judged, because the test needs requests in order of
-time.
+"""Seconds that the judge waits after a request's end, so that all routers have reported. A request that is reported
+later, for example after an outage of the API, is counted but not judged, because the judge's test needs requests in
+order of time.
 """
 SPEAK_SECONDS = 60.0
-"""Seconds between two stored judgements of a step. A changed verdict is stored at once."""
+"""Seconds between two stored judgements of a canary step. A changed verdict is stored at once."""
 AT_ONCE = 4000
 EARLIER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
-    """A step in force, with its pool's number."""
+    """A canary step in force, with the id of its pool."""
 
     pool_id: int
     pool: PoolKey
@@ -57,8 +57,9 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _Going:
-    """The state of a step that is being judged: its judge, the `earlier` sessions that do not count, the `last` request
-    that was read, the newest stored verdict (`spoke`), and the number of requests `read`.
+    """The state of a canary step while it is being judged: its judge; the `earlier` sessions, which the judge ignores;
+    the `last` request that was read; the verdict that was stored last, with its time (`spoke`); and the number of
+    requests `read`.
     """
 
     judge: Judge
@@ -69,14 +70,14 @@ class _Going:
 
 
 class Judging:
-    """Judges the steps in force."""
+    """Judges the canary steps in force."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._going: dict[tuple[int, str, datetime], _Going] = {}
 
     async def look(self, now: datetime) -> None:
-        """Judge all steps in force once."""
+        """Judge all canary steps in force once."""
         steps = {(one.pool_id, one.step, one.began_at): one for one in await self._store.open_steps()}
         self._going = {key: going for key, going in self._going.items() if key in steps}
         for key, step in steps.items():
@@ -104,8 +105,8 @@ class Judging:
 
 
 def _with(going: _Going, samples: list[CanarySample], until: datetime | None) -> Judgement | None:
-    """Return the judgement after these further requests. `until` is the time up to which all requests have been read;
-    with None some are missing, and the result is None.
+    """Return the judgement after adding `samples`. All requests up to the time `until` have been read. If `until` is
+    None, some requests are still unread, and the result is None.
     """
     for one in samples:
         if one.session not in going.earlier:

@@ -17,7 +17,9 @@ def canary_routes(guard: Guard, reads: CanaryReads) -> Routes:
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_canary(namespace: str, name: str) -> Ask:
-        """The newest 20 steps of the pool's canaries, each with the judge's estimates and their bounds over time."""
+        """The newest 20 steps of the pool's canaries. Each has the judge's estimates and the bounds of these estimates
+        over time.
+        """
         return lambda sight: reads.canary(PoolKey(namespace=namespace, name=name))
 
     document(routes, "/canary", Canary, viewer, get_canary, CanaryStep, lambda found: found.steps)
@@ -30,5 +32,5 @@ def judging_of(infra: Infra) -> Judging:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of canaries; `judging_of` returns the job that judges them."""
+    """Return the feature that serves canaries."""
     return Feature(routes=(canary_routes(guard, CanaryReads(infra.reads)),))

@@ -1,4 +1,4 @@
-"""Steps of canaries as the operator reports them, the samples for the judge, and the judge's stored judgements."""
+"""Stores the canary steps that the operator reports, the requests to be judged, and the judgements."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -29,8 +29,8 @@ _EARLIER = text(
 
 
 def rules_of(canary: CanarySpec) -> CanaryRules:
-    """Return the rules by which a step is judged. The permitted probability of stopping a good revision is divided
-    equally among all steps.
+    """Return the rules for judging a step. The permitted probability of stopping a good revision is divided equally
+    among all steps.
     """
     return CanaryRules(
         stop_above=canary.stop_above / 100,
@@ -41,8 +41,8 @@ def rules_of(canary: CanarySpec) -> CanaryRules:
 
 
 async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState, canary: CanarySpec | None, now: datetime) -> None:
-    """Store the step that a state reports, as soon as sessions can go to the step's new revision, and end all other
-    steps.
+    """Store the canary step in `state` as soon as sessions can go to the step's new revision, and end all other steps
+    of the pool.
     """
     present = state.canary if canary is not None else None
     others = update(canary_steps).where(_STEPS.pool_id == pool_id, _STEPS.ended_at.is_(None))
@@ -68,7 +68,7 @@ class PostgresCanaries:
         self._database = database
 
     async def open_steps(self) -> list[OpenStep]:
-        """Return the steps in force."""
+        """Return the canary steps in force."""
         query = (
             select(canary_steps, pools.c.namespace, pools.c.name).join(pools, pools.c.id == _STEPS.pool_id).where(_STEPS.ended_at.is_(None))
         )
@@ -86,14 +86,14 @@ class PostgresCanaries:
         ]
 
     async def earlier_sessions(self, step: OpenStep, within: timedelta) -> frozenset[str]:
-        """Return the sessions that had requests in the time `within` before the step."""
+        """Return the sessions that had requests within the time `within` before the step began."""
         key = {"step": step.step, "key": f"{step.step.rpartition('/')[0]}/%"}
         times = {"began": step.began_at, "since": step.began_at - within}
         async with self._database.reading() as connection:
             return frozenset((await connection.execute(_EARLIER, {"pool": step.pool_id, **key, **times})).scalars())
 
     async def samples(self, step: OpenStep, after: tuple[datetime, str], until: datetime, most: int) -> list[CanarySample]:
-        """Return the next `most` requests of a step up to `until`, in order of time and session."""
+        """Return the next `most` requests of a step after `after` and up to `until`, in order of time and session."""
         mine = select(canary_samples).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at <= until)
         query = mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) > after).order_by(_SAMPLES.at, _SAMPLES.session).limit(most)
         async with self._database.reading() as connection:
@@ -101,7 +101,7 @@ class PostgresCanaries:
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
     async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
-        """Count the requests of a step that are stored now, up to a time and session."""
+        """Count the stored requests of a step up to `until`, a time and a session."""
         mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
         async with self._database.reading() as connection:
             return int((await connection.execute(mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) <= until))).scalar_one())
@@ -120,7 +120,7 @@ class PostgresCanaries:
         await self._database.writing(work)
 
     async def newest(self, step: OpenStep) -> tuple[datetime, StepVerdict] | None:
-        """Return the time of the step's newest stored judgement, and its verdict; None without one."""
+        """Return the verdict of the step's newest stored judgement, with its time; None if no judgement is stored."""
         query = select(_LOOKS.at, _LOOKS.verdict).where(_LOOKS.pool_id == step.pool_id, _LOOKS.step == step.step)
         async with self._database.reading() as connection:
             row = (await connection.execute(query.order_by(_LOOKS.at.desc()).limit(1))).one_or_none()

@@ -1,4 +1,4 @@
-"""Requests of canaries by UTC day, the steps, and the judgements over time."""
+"""Tables of canaries: their requests by UTC day, their steps, and the judgements over time."""
 
 from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Index, Table, Text, text
 
@@ -36,7 +36,7 @@ canary_steps = Table(
     time_column("ended_at", null=True),
     Index("ix_canary_steps_open", "pool_id", postgresql_where=text("ended_at IS NULL")),
 )
-"""Steps of canaries. `began_at` is when sessions could first go to the step's new revision."""
+"""Steps of canaries. `began_at` is the time from which sessions could go to the step's new revision."""
 
 canary_looks = Table(
     "canary_looks",

@@ -1,4 +1,4 @@
-"""Comments of people on a pool's time or plans."""
+"""Comments of people on a pool's plans, or on ranges of time of a pool."""
 
 import secrets
 from collections.abc import Callable
@@ -32,8 +32,8 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
 
     async def get_comments(pool: str | None = None, plan: str | None = None, start: From = None, end: To = None) -> Ask:
-        """Comments of people on a range of time or a plan, the latest first, at most 200. With a range, only comments
-        that touch it are listed; with a pool or plan, only comments on that pool or plan.
+        """Comments of people on a range of time or a plan, the latest first, at most 200. With `from` or `to`, only
+        comments whose range overlaps that range are listed; with a pool or plan, only comments on that pool or plan.
         """
         span = parse_range(start, end, clock())
         return lambda sight: stored.comments(pool, plan, span, sight)
@@ -42,8 +42,8 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
 
     @routes.post("/pools/{namespace}/{name}/comments", status_code=201, dependencies=[Depends(known_fields(CommentRequest))])
     async def add_comment(namespace: str, name: str, body: CommentRequest, caller: Viewer) -> Comment:
-        """Comments on a range of the pool's time, which charts mark, or on one of its plans. Everybody who sees the
-        pool can read the comment. A person can have at most 500 comments on one pool.
+        """Adds a comment on a plan of the pool, or on a range of time, which the pool's charts mark. Everybody who sees
+        the pool can read the comment. A person can have at most 500 comments on one pool.
         """
         now = clock()
         span = range_of(body, now)
@@ -55,7 +55,9 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
 
     @routes.delete("/comments/{comment_id}", status_code=204)
     async def delete_comment(comment_id: str, request: Request, caller: Anywhere) -> None:
-        """Deletes a comment; another person's comment needs the role admin. The audit log keeps the comment's text."""
+        """Deletes a comment. To delete another person's comment, the caller needs the role admin. The audit log keeps
+        the comment's text.
+        """
         found = await stored.comment(comment_id, caller)
         if found.author != caller.identity.subject:
             await guard.require(request, caller, AccessRole.ADMIN, found.pool)

@@ -11,7 +11,7 @@ LONGEST_TEXT = 1000
 LONGEST_PLAN = 100
 LONGEST_RANGE = timedelta(days=92)
 LATE = timedelta(minutes=1)
-"""How far a range may end after the present, because clocks differ."""
+"""How far in the future a comment's range may end, because clocks differ."""
 MOST_OWN = 500
 """Maximum number of comments of one person on one pool."""
 
@@ -27,8 +27,8 @@ def text_of(request: CommentRequest) -> str:
 
 
 def _is_shown(one: str) -> bool:
-    """Return whether a character may be in a comment: it is printable, a space of some language, or joins its
-    neighbours.
+    """Return whether a character may be in a comment: a printable character, a kind of space, or a character that joins
+    its neighbours.
     """
     return one.isprintable() or one in "\n\t\u200c\u200d" or category(one) == "Zs"
 

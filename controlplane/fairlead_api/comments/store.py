@@ -1,4 +1,4 @@
-"""Comments in the database; every write appends its audit entry in the same transaction."""
+"""Stores comments in the database. Every write appends its audit entry in the same transaction."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -23,19 +23,23 @@ from fairlead_client.resources.comments import Comment, Comments
 MOST = 200
 """Maximum number of comments that are read at once."""
 _COUNTING = 0x636D_7400
-"""Advisory lock (the letters `cmt`) for counting and writing, so that simultaneous requests cannot exceed a limit."""
+"""Advisory lock (the letters `cmt`) for counting and writing comments, so that simultaneous requests cannot exceed a
+limit.
+"""
 _MINE = comments.c
 
 
 class PostgresComments:
-    """Comments on pools. Methods raise NotFound for objects that the caller does not see."""
+    """Comments on pools. Methods raise NotFound for pools and plans that the caller does not see."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lists = Lists(database)
 
     async def comments(self, pool: str | None, plan: str | None, span: tuple[datetime | None, datetime | None], sight: Sight) -> Comments:
-        """Return comments on one pool or all visible pools that touch the range, or comments on one plan."""
+        """Return comments whose range overlaps `span`, on one pool or on all visible pools; with `plan`, comments on
+        that plan.
+        """
         query = _joined()
         start, end = span
         async with self._database.reading() as connection:
@@ -57,7 +61,9 @@ class PostgresComments:
         return found
 
     async def add(self, comment: Comment, span: tuple[datetime, datetime] | None, caller: Caller) -> Comment:
-        """Stores a comment on the range or on its plan. Raises NotFound for an unknown pool or plan, Conflict."""
+        """Store a comment on the range `span`, or on its plan if `span` is None. Raises NotFound for an unknown pool or
+        plan, Conflict.
+        """
 
         async def work(connection: AsyncConnection) -> Comment:
             number = (await pool_row(connection, PoolKey.parse(comment.pool))).id
@@ -88,7 +94,9 @@ def _joined() -> Any:
 
 
 async def _moment(connection: AsyncConnection, pool: int, plan: str) -> tuple[datetime, datetime]:
-    """Return when the plan was made, as a range. Raises NotFound, also for a plan of another pool."""
+    """Return the time at which the plan was made, as a range that begins and ends then. Raises NotFound, also for a
+    plan of another pool.
+    """
     row = (await connection.execute(select(plans.c.created_at).where(plans.c.id == plan, plans.c.pool_id == pool))).one_or_none()
     if row is None:
         raise NotFound("plan", plan)
@@ -96,7 +104,7 @@ async def _moment(connection: AsyncConnection, pool: int, plan: str) -> tuple[da
 
 
 async def _admit(connection: AsyncConnection, pool: int, author: str) -> None:
-    """Raises Conflict if the author has reached the limit of comments on the pool."""
+    """Raises Conflict if the author already has the maximum number of comments on the pool."""
     await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
     own = select(func.count()).where(_MINE.pool_id == pool, _MINE.author == author)
     if (await connection.execute(own)).scalar_one() >= MOST_OWN:
@@ -117,6 +125,6 @@ def _comment(row: Any) -> Comment:
 
 
 def _about(comment: Comment) -> dict[str, Any]:
-    """Return the fields of a comment that the audit log keeps."""
+    """Return the fields of a comment that its audit entries record."""
     told = {"comment": comment.id, "author": comment.author, "text": comment.text}
     return told | {"from": comment.start.isoformat(), "to": comment.end.isoformat()}

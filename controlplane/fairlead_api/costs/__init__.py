@@ -1,6 +1,7 @@
-"""What instances cost: their recorded lives, prices and busy time, and what requests used, divided by `fairlead.costs`.
+"""What instances cost: records how long instances existed, their prices, their busy time and the usage of requests.
+`fairlead.costs` divides the costs.
 
-A life is the time in which a pod was an instance. Lives and prices are noted with the pool's state, use with the
-router's report, busy time with the rollup of load, and prices that OpenCost measured by a job. This package must not
-divide an amount itself. The danger here: a life that nobody ends.
+A *life* is the time in which a pod was an instance. Lives and prices are recorded with the pool's state, usage with a
+router's report, busy time with the rollup of load. A job records the prices that OpenCost measured. This package must
+not divide an amount itself. The danger here: a life whose end is never recorded.
 """

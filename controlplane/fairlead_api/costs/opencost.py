@@ -1,4 +1,4 @@
-"""Asks OpenCost what the pods of instances cost in each hour.
+"""Reads from OpenCost what the pods of instances cost in each hour.
 
 Source: OpenCost's `core/pkg/opencost/allocation_json.go` and `pkg/costmodel` (`ComputeAllocationHandler`).
 """
@@ -20,10 +20,10 @@ from fairlead_process.tasks import beside_the_loop
 LARGEST_ANSWER = 64 * 1024 * 1024
 PATIENCE_SECONDS = 60.0
 MOST_MICROS = 10_000_000 * MICRO
-"""Highest cost of a pod in an hour that is plausible."""
+"""Highest plausible cost of a pod in an hour, in micro-units of the currency."""
 
 PodCosts = Mapping[datetime, Mapping[tuple[str, str], int]]
-"""By hour: what each instance cost in micro-units, by namespace and name of the instance."""
+"""Costs of instances by hour, in micro-units; within an hour, by the namespace and name of the instance."""
 
 
 class _Window(msgspec.Struct):
@@ -47,14 +47,14 @@ class _Answer(msgspec.Struct):
 
 
 class OpenCost:
-    """OpenCost at `url`. `transport` stands for the network in tests."""
+    """The OpenCost server at `url`. `transport` replaces the network in tests."""
 
     def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
         self._transport = transport
 
     async def costs(self, start: datetime, end: datetime) -> PodCosts:
-        """What instances cost in each hour of [start, end), whose `start` is a whole hour. Raises Unavailable."""
+        """Return what instances cost in each hour of [start, end); `start` is a whole hour. Raises Unavailable."""
         window = ",".join(at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (start, end))
         query = {"window": window, "step": "1h", "aggregate": "namespace,pod", "includeAggregatedMetadata": "true"}
         content = await self._ask(query)
@@ -77,7 +77,7 @@ class OpenCost:
 
 
 def costs_of(sets: Sequence[Mapping[str, _Allocation] | None]) -> PodCosts:
-    """The costs of instances; all pods of an instance are added up. Impossible amounts are left out."""
+    """Return the costs of instances: the sum over all pods of each instance. Impossible amounts are left out."""
     found: dict[datetime, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
     for one in (allocation for of_hour in sets for allocation in (of_hour or {}).values()):
         micros = round(one.total_cost * MICRO) if one.total_cost is not None and math.isfinite(one.total_cost) else -1
@@ -87,14 +87,16 @@ def costs_of(sets: Sequence[Mapping[str, _Allocation] | None]) -> PodCosts:
 
 
 def _instance_of(properties: _Properties) -> tuple[str, str]:
-    """Namespace and name of a pod's instance: of one with several nodes, the first pod of its LeaderWorkerSet."""
+    """Return the namespace and name of the instance that a pod belongs to. An instance of several nodes has the name of
+    the first pod of its LeaderWorkerSet.
+    """
     labels = properties.labels or {}
     group = labels.get(_SET) if _GROUP in labels else None
     return properties.namespace, f"{group}-0" if group else properties.pod
 
 
 def _as_label(key: str) -> str:
-    """A label's key as Prometheus writes it, from which OpenCost has it."""
+    """Return a label's key in the form of Prometheus, from which OpenCost reads labels."""
     return "".join(sign if sign.isalnum() else "_" for sign in key)
 
 

@@ -1,4 +1,4 @@
-"""Makes a cost report from allocations, and compares the costs of keys with their budgets. Pure."""
+"""Makes a cost report from allocated costs, and compares the costs of gateway keys with their budgets. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from fairlead_client.resources.costs import CostGroup, CostLine, CostPart, CostR
 from fairlead_client.resources.gateway_keys import SOFT_PERCENT
 
 COUNTS = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""The counts of a report's line. Lines by role have no counts, because requests are not recorded by role."""
+"""The counts in a line of a cost report. Lines by role have no counts, because requests are not recorded by role."""
 OTHERS = "\0others"
-"""The group of all sessions without a line of their own."""
+"""The group of all sessions that have no separate line in a cost report."""
 LONGEST_HOURLY = 72
-"""Maximum number of hours of a range that is reported in steps of hours. Longer ranges are reported in days."""
+"""Maximum length in hours of a range that is reported in steps of one hour. Longer ranges are reported in days."""
 
 SCHEDULES_HOW = (
     "While windows of schedules were open, the pool wanted fewer instances than spec.replicas (or roles[].replicas) says; "
@@ -33,7 +33,7 @@ CACHING_HOW = (
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """Allocations of several pools, added up."""
+    """The sum of the allocated costs of several pools."""
 
     lines: dict[tuple[str, str], Line] = field(default_factory=lambda: defaultdict(Line))
     apart: dict[str, Parts] = field(default_factory=lambda: defaultdict(Parts))
@@ -43,13 +43,13 @@ class Sums:
     unpriced: int = 0
 
     def add(self, one: Allocation) -> None:
-        """Add a pool's allocation, by its groups."""
+        """Add the allocated costs of a pool, divided by the groups of the report."""
         for key, line in one.lines.items():
             _join(self.lines[key], line)
         self._add_common(one)
 
     def add_roles(self, one: Allocation) -> None:
-        """Add a pool's allocation by its roles."""
+        """Add the allocated costs of a pool, divided by role."""
         for (currency, role), parts in one.roles.items():
             found = Line(prefill=parts.prefill, decode=parts.used - parts.prefill)
             _join(self.lines[currency, role.value], found)
@@ -75,7 +75,9 @@ def _join(line: Line, other: Line) -> None:
 
 
 def report(sums: Sums, by: CostGroup, start: datetime, end: datetime, labels: Mapping[str, str]) -> CostReport:
-    """Return the report of a range: the most expensive lines first, then the cost that no request used."""
+    """Return the cost report of a range: the most expensive lines first, then the cost that was not caused by any
+    request.
+    """
     hourly = (end - start).total_seconds() <= LONGEST_HOURLY * 3600
     currencies = sorted(sums.apart)
     return CostReport(
@@ -152,13 +154,13 @@ def _savings(sums: Sums) -> Iterable[CostSaving]:
 
 
 Spent = Mapping[tuple[str, str], int]
-"""The cost of keys in micro-units, by key and currency."""
+"""The costs of gateway keys in micro-units, by key and currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """The budget state of a key: whether the soft end is reached, and until when the key is refused (None: not
-    refused).
+    """The state of a gateway key's budgets: whether the soft limit is reached, and until when routers refuse the key
+    (None: not refused).
     """
 
     soft: bool = False
@@ -166,15 +168,15 @@ class BudgetState:
 
 
 def days_and_months(now: datetime) -> tuple[datetime, datetime, datetime, datetime]:
-    """Return the beginnings of this UTC day, the next day, this month and the next month. Pure."""
+    """Return the times at which these begin: this UTC day, the next day, this month and the next month. Pure."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     return day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1)
 
 
 def budget_state(row: Any, day: int, month: int, now: datetime) -> BudgetState:
-    """Return the budget state of a key whose costs in micro-units are `day` for this day and `month` for this month.
-    Pure.
+    """Return the budget state of a gateway key. Its costs in micro-units are `day` for the present day and `month` for
+    the present month. Pure.
     """
     _, next_day, _, next_month = days_and_months(now)
     percent = row.budget_soft_percent or SOFT_PERCENT
@@ -189,13 +191,13 @@ def budget_state(row: Any, day: int, month: int, now: datetime) -> BudgetState:
 
 
 def spent_of(found: CostReport) -> Spent:
-    """Return each key's cost, by currency. Pure."""
+    """Return the cost of each gateway key in a report, by currency. Pure."""
     return {(one.name, one.currency): read_back(one.amount) for one in found.lines if one.part is CostPart.USED}
 
 
 def drafts_of(row: Any, state: BudgetState, spent: tuple[int, int]) -> list[AuditDraft]:
-    """Return the audit entries for budget ends that were reached now. A hard end is recorded again whenever the key is
-    refused until a later time.
+    """Return the audit entries for budget limits that were reached now. A hard limit is recorded again whenever it
+    extends the time until which the key is refused.
     """
     reached = []
     if state.soft and row.budget_soft_at is None:

@@ -1,4 +1,4 @@
-"""The costs of instances, and their division among users."""
+"""Cost reports: what instances cost, divided among the users of the pools."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.costs import CostGroup, CostLine, CostReport
 
 LONGEST_DAYS = 92
-"""Maximum number of days of a report. Each hour is divided separately."""
+"""Maximum number of days of a cost report. The report divides the cost of each hour separately."""
 HOUR = timedelta(hours=1)
 
 By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
@@ -35,8 +35,8 @@ def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetim
     async def get_cost(by: By = CostGroup.POOL, pool: str | None = None, start: From = None, end: To = None) -> Ask:
         """What instances cost over a range of whole hours, divided exactly among requests and idle time.
 
-        Covers the last day by default, and at most 92 days. The range is widened to whole hours in UTC, up to the
-        present.
+        The range is the last day by default, and at most 92 days. It is widened to whole hours in UTC, but not beyond
+        the present.
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
@@ -50,7 +50,7 @@ def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetim
 
 
 def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """Return the whole hours that contain a range, up to `now`; at least one hour, if `now` allows it. Pure."""
+    """Return the whole hours that contain a range, up to `now`: at least one hour, unless `now` is earlier. Pure."""
     first = start.replace(minute=0, second=0, microsecond=0)
     last = end.replace(minute=0, second=0, microsecond=0)
     last = last if last == end else last + HOUR
@@ -63,7 +63,7 @@ def costs_of(infra: Infra) -> PostgresCosts:
 
 
 def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
-    """Return the job that exports the present cost per hour as metrics."""
+    """Return the job that exports the present cost per hour as metrics of this process."""
     store = PostgresCosts(infra.background)
 
     async def tell(now: datetime) -> None:
@@ -73,12 +73,12 @@ def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
 
 
 def budgets_of(infra: Infra) -> Budgets:
-    """Return the job that compares costs with budgets."""
+    """Return the job that compares the costs of gateway keys with their budgets."""
     return Budgets(PostgresCosts(infra.background), infra.background)
 
 
 def measuring_of(infra: Infra) -> MeasuredPrices:
-    """The job that stores what OpenCost measures."""
+    """Return the job that stores the prices that OpenCost measures."""
     url = infra.settings.opencost_url
     return MeasuredPrices(infra.background, OpenCost(url) if url else None, infra.settings.opencost_currency)
 

@@ -1,4 +1,6 @@
-"""Tables of instances' lives and prices, of their busy time, and of the use by requests, by hour."""
+"""Tables of instances' lives and prices, of their busy time, and of the usage of requests by hour. A *life* is the time
+in which a pod was an instance.
+"""
 
 from sqlalchemy import BigInteger, Column, DateTime, Index, Table, Text
 
@@ -15,7 +17,7 @@ instance_lives = Table(
     time_column("ended_at", null=True),
     Index(None, "pool_id", "ended_at"),
 )
-"""Lives of instances: the time in which a pod was an instance of a role. A pod that changes its role has
+"""Lives of instances. A life is the time in which a pod was an instance of one role; a pod whose role changes has
 several lives.
 """
 
@@ -28,7 +30,7 @@ instance_prices = Table(
     Column("micros_per_hour", BigInteger),
     text_column("currency"),
 )
-"""Prices per instance hour, each in force until the role's next price; NULL = no price."""
+"""Prices per instance hour, each in force until the next price of the same role; NULL = no price."""
 
 measured_prices = Table(
     "measured_prices",
@@ -39,7 +41,7 @@ measured_prices = Table(
     Column("micros_per_hour", BigInteger, nullable=False),
     text_column("currency"),
 )
-"""Prices of an instance hour that a cost tool measured, each for the hour that begins at `bucket`."""
+"""Prices per instance hour that OpenCost measured, each for the hour that begins at `bucket`."""
 
 work_hours = Table(
     "work_hours",
@@ -50,10 +52,10 @@ work_hours = Table(
     count_column("busy_milliseconds"),
     count_column("prefilling_milliseconds"),
 )
-"""Busy time of a role's instances within an hour, summed over the instances."""
+"""Busy time of the instances of a role within an hour, summed over the instances."""
 
 USED = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""Columns that count the use of requests."""
+"""Columns that count the usage of requests."""
 
 usage_hours = Table(
     "usage_hours",
@@ -65,7 +67,9 @@ usage_hours = Table(
     *(count_column(name) for name in USED),
     Index(None, "key_id", "bucket"),
 )
-"""The use by requests of each key and class in an hour; the key is empty for requests without a key."""
+"""The usage of the requests of each gateway key and priority class in an hour. The key is empty for requests without a
+key.
+"""
 
 session_usage_hours = Table(
     "session_usage_hours",
@@ -75,4 +79,4 @@ session_usage_hours = Table(
     Column("session", Text, primary_key=True),
     *(count_column(name) for name in USED),
 )
-"""The use by requests of each session in an hour; the session is empty for requests without a session."""
+"""The usage of the requests of each session in an hour. The session is empty for requests without a session."""

@@ -1,5 +1,5 @@
-"""Sampled decisions: why a request went to its instance; and sessions for which every decision is kept for some
-minutes.
+"""Routes of sampled routing decisions, which show why a request was sent to its instance; and of sessions for which
+every decision is kept for some minutes.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, 
 from fairlead_client.resources.shadows import ShadowHour, ShadowReport
 
 MOST_SESSIONS = 20
-"""Maximum number of kept sessions per pool at a time."""
+"""Maximum number of sessions per pool whose decisions are all kept at the same time."""
 MOST_MINUTES = 60
 LONGEST_SESSION = 500
 
 
 class Keeping:
-    """Keeps all decisions of a session for some minutes. The number and time are bounded; each start and end is audited
-    and sent to routers.
+    """Keeps every routing decision of a session for some minutes. The number of sessions and the time are bounded. Each
+    start and end is audited and sent to routers.
     """
 
     def __init__(self, store: PostgresKeptSessions) -> None:
@@ -46,7 +46,7 @@ class Keeping:
         return KeptSessions(pool=str(pool), sessions=await self._store.kept(pool, now))
 
     async def keep(self, pool: PoolKey, request: KeepSessionRequest, caller: Caller, now: datetime) -> KeptSession:
-        """Keeps all decisions of a session. Raises InvalidInput, NotFound, Conflict."""
+        """Start to keep every decision of a session. Raises InvalidInput, NotFound, Conflict."""
         if not request.session or len(request.session) > LONGEST_SESSION or "\0" in request.session:
             raise InvalidInput("session", request.session, f"write the session's name, of at most {LONGEST_SESSION} characters")
         if not 1 <= request.minutes <= MOST_MINUTES:
@@ -59,16 +59,16 @@ class Keeping:
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stops keeping a session's decisions before their time is over. Raises NotFound."""
+        """Stop keeping every decision of a session before the time is over. Raises NotFound."""
         await self._store.let_go(pool, session, caller, now)
 
 
 MOST_COUNTED = 1000
-"""Maximum number of decisions whose reasons one answer counts."""
+"""Maximum number of decisions whose reasons one response counts."""
 
 
 def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresShadows, clock: Callable[[], datetime]) -> Routes:
-    """Return the routes under /v1 of decisions, and of the decisions that shadow policies would have made."""
+    """Return the routes under /v1 of routing decisions, and of the decisions that shadow policies would have made."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -103,20 +103,20 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
 
     @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
     async def get_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """One sampled decision with its candidates."""
+        """One sampled routing decision with its candidates."""
         return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
 
     async def get_decision_reasons(namespace: str, name: str, newest: Annotated[int, Query(ge=1, le=MOST_COUNTED)] = 100) -> Ask:
-        """How many of a pool's `newest` sampled decisions had each reason."""
+        """The number of a pool's `newest` sampled decisions that had each reason."""
         return lambda _: reader.reasons(PoolKey(namespace=namespace, name=name), newest)
 
     path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
 
     async def get_shadows(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
-        """How the policies that only advise would have decided, in total and by hour, over at most the newest 50,000
-        decisions for which they were evaluated. The result is a prediction: requests that they would have sent
-        elsewhere never went there.
+        """How shadow policies, which only advise, would have decided: in total and by hour, over at most the newest
+        50,000 decisions for which they were evaluated. The figures are predictions: a request that a shadow policy
+        would have sent to another instance was never sent there.
         """
         begun, ended = parse_range(start or "now-1d", end or "now", clock())
         assert begun is not None
@@ -128,7 +128,7 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
 
 
 def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], datetime]) -> Routes:
-    """/v1/pools/{namespace}/{name}/kept-sessions."""
+    """Return the routes of /v1/pools/{namespace}/{name}/kept-sessions."""
     routes = Routes(prefix="/v1", tags=["history"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
@@ -136,29 +136,29 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
     @routes.get(path, response_model=KeptSessions)
     async def get_kept_sessions(namespace: str, name: str, caller: Viewer) -> Any:
-        """The sessions of a pool for which all decisions are kept now."""
+        """The pool's sessions for which every routing decision is kept now."""
         return answer(await keeping.kept(PoolKey(namespace=namespace, name=name), clock()))
 
     @routes.post(path, status_code=201, dependencies=[Depends(known_fields(KeepSessionRequest))])
     async def keep_session(namespace: str, name: str, body: KeepSessionRequest, caller: Operator) -> KeptSession:
-        """Keeps all decisions of a session from now on, for the given number of minutes."""
+        """Keeps every routing decision of a session from now on, for the given number of minutes."""
         return await keeping.keep(PoolKey(namespace=namespace, name=name), body, caller, clock())
 
     @routes.delete(path + "/{session:path}", status_code=204)
     async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
-        """Stops keeping all decisions of the session. From now on only a sample is kept."""
+        """Stops keeping every routing decision of the session. From now on only a sample is kept."""
         await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
 
     return routes
 
 
 def decisions_of(infra: Infra) -> PostgresDecisions:
-    """Return the store of decisions."""
+    """Return the store of routing decisions."""
     return PostgresDecisions(infra.reads, infra.policies, infra.settings.retention.decisions_days)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of decisions, and sessions for which all decisions are kept."""
+    """Return the feature of routing decisions, and of sessions for which every decision is kept."""
     keeping = Keeping(PostgresKeptSessions(infra.control))
     decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), infra.clock)
     return Feature(routes=(decided, kept_session_routes(guard, keeping, infra.clock)))

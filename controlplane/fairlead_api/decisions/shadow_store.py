@@ -1,8 +1,9 @@
 """The decisions that shadow policies, which only advise, would have made: sums over the decisions for which they were
 evaluated.
 
-Shadows are evaluated for a sample that does not depend on how a request ends, so each row counts once, whatever the
-`sample_rate` of its decision. Requests of a session are alike, so the standard errors are those of sums by session.
+Shadow policies are evaluated for a sample that does not depend on how a request ends, so each row counts once, whatever
+the `sample_rate` of its decision. Requests of one session resemble each other, so standard errors are computed from
+sums by session.
 """
 
 from datetime import datetime
@@ -18,7 +19,7 @@ from fairlead_api.infra.pool_rows import pool_row
 from fairlead_client.resources.shadows import ShadowFigures, ShadowHour, ShadowReport
 
 MOST_READ = 50_000
-"""Maximum number of decisions, the newest first, that are summed."""
+"""Maximum number of decisions that are summed; the newest are used."""
 
 _SUMS = """
 WITH newest AS (
@@ -47,13 +48,15 @@ _IN_ALL, _BY_HOUR = (text(_SUMS.format(hour=hour)) for hour in ("CAST(NULL AS ti
 
 
 class PostgresShadows:
-    """Shadows as the public API shows them."""
+    """Reads the decisions of shadow policies for the public API."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def report(self, pool: PoolKey, start: datetime, end: datetime) -> ShadowReport:
-        """Return the decisions that shadows would have made from `start` to `end`. Raises NotFound for the pool."""
+        """Return the decisions that shadow policies would have made from `start` to `end`. Raises NotFound for an
+        unknown pool.
+        """
         async with self._database.reading() as connection:
             asked = {"pool": (await pool_row(connection, pool)).id, "start": start, "end": end, "most": MOST_READ}
             policies = [ShadowFigures(**_figures(row)) for row in await _rows(connection, _IN_ALL, asked)]
@@ -85,9 +88,9 @@ def _figures(row: Any) -> dict[str, Any]:
 def mean_by_sessions(n: float, sessions: int, n_n: float, s: float, s_s: float, s_n: float) -> tuple[float | None, float | None]:
     """Return the mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
 
-    A cluster has n_c values with the sum s_c; `n_n`, `s`, `s_s` and `s_n` are the sums of n_c n_c, s_c, s_c s_c and
-    s_c n_c. The error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.3); None with fewer
-    than two clusters.
+    A cluster has n_c values with the sum s_c; `n_n`, `s`, `s_s` and `s_n` are the sums of n_c n_c, s_c, s_c s_c and s_c
+    n_c. The standard error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.3). The mean is
+    None without values, the error with fewer than two clusters.
     """
     if not n:
         return None, None

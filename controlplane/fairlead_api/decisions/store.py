@@ -1,5 +1,5 @@
-"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions for
-which every decision is kept.
+"""Reads sampled routing decisions for the public API, each with the rule and the terms that decided it. Also stores the
+sessions for which every decision is kept.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from fairlead_client.resources.sessions import KeptSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """Filter of decisions; `instance` matches the chosen instance."""
+    """Filter of routing decisions; `instance` is the chosen instance."""
 
     pool: str | None = None
     instance: str | None = None
@@ -52,14 +52,16 @@ class DecisionFilter:
 
 
 _REASONS = frozenset(DecisionReason)
-"""Known reasons. Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
+"""Known reasons of decisions. A decision with an unknown reason, stored by a newer version that was rolled back, is not
+counted.
+"""
 _SHARE_ROWS = 200
-"""With this many rows, the sampled share is known well enough to be reported."""
+"""Minimum number of rows from which the sampled share is estimated well enough to be reported."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
 class PostgresDecisions:
-    """Decisions as the public API shows them."""
+    """Reads routing decisions for the public API."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue, days: int) -> None:
         """`days` is the number of days for which decisions are kept."""
@@ -92,8 +94,8 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """Return the sampled share of requests without any problem, as observed in the newest rows; None without such
-        rows.
+        """Return the share of requests without any problem whose decisions are sampled, as observed in the newest rows;
+        None without such rows.
         """
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
@@ -112,7 +114,7 @@ class PostgresDecisions:
         )
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
-        """Decisions recorded since, oldest first, each with the time at which its report was stored."""
+        """Return decisions stored after `since`, oldest first, each with the time at which its report was stored."""
         same_days = decisions.c.at > since - timedelta(days=1)  # spares the partitions of older days
         return await self._lists.recent(decisions, since, self._build, pool, sight, limit, same_days)
 
@@ -138,8 +140,8 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Return the condition that a decision was kept for this reason. Rows from routers that reported no reason belong
-    to the sample.
+    """Return the condition that a decision was kept for `reason`. Rows from routers that reported no reason count as
+    part of the sample.
     """
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
@@ -148,21 +150,23 @@ kept = tables.kept_sessions
 
 
 class PostgresKeptSessions:
-    """Kept sessions in the database. A write appends its audit entry and notifies routers, in the same transaction."""
+    """Sessions for which every decision is kept, in the database. A write appends its audit entry and notifies routers,
+    in the same transaction.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def kept(self, pool: PoolKey, now: datetime) -> list[KeptSession]:
-        """Kept sessions whose time is not over. Raises NotFound for the pool."""
+        """Return the pool's sessions for which every decision is kept now. Raises NotFound for an unknown pool."""
         async with self._database.reading() as connection:
             of_pool = kept.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(kept).where(of_pool, kept.c.until > now).order_by(kept.c.until, kept.c.session))
             return [read(KeptSession, row) for row in rows]
 
     async def keep(self, pool: PoolKey, session: KeptSession, caller: Caller, now: datetime, most: int) -> bool:
-        """Keeps a session's decisions, or extends the time. Returns False if `most` other sessions are already kept.
-        Raises NotFound for the pool.
+        """Start to keep every decision of a session, or extend the time. Returns False if decisions of `most` other
+        sessions are already kept. Raises NotFound for an unknown pool.
         """
 
         async def work(connection: AsyncConnection) -> bool:
@@ -182,7 +186,9 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stop keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
+        """Stop keeping every decision of a session; no effect if they are not kept. Raises NotFound for an unknown
+        pool.
+        """
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)
@@ -200,8 +206,8 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """Locks the pool and returns its id; until the transaction ends, no other call can change the pool's kept sessions.
-    Raises NotFound.
+    """Lock the pool's row and return its id. Until the transaction ends, no other call can change for which sessions of
+    the pool every decision is kept. Raises NotFound.
     """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools

@@ -1,4 +1,4 @@
-"""Tables of sampled decisions, and of sessions whose every decision is kept."""
+"""Tables of sampled routing decisions, and of sessions for which every decision is kept."""
 
 from sqlalchemy import Column, Double, Index, Integer, PrimaryKeyConstraint, Table, Text, text
 
@@ -59,4 +59,4 @@ kept_sessions = Table(
     time_column("until"),
     text_column("by"),
 )
-"""Sessions for which every decision is kept, the end of that time, and the person who asked for it."""
+"""Sessions for which every decision is kept, each with the time at which that ends and the person who requested it."""

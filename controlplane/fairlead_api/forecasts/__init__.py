@@ -1,6 +1,6 @@
-"""Forecasts of pools' demand, the schedules proposed from them, and the check of whether demand follows them.
+"""Forecasts of pools' demand, the schedules proposed from forecasts, and the check whether demand follows a forecast.
 
-It must not change a pool: a proposal is a plan, and a departure from the forecast is only reported to the operator. The
-danger here is the amount of work. A back-test replays a week with the whole scaling pipeline, so only one is made at a
-time, and once a day for each pool.
+This package must not change a pool: a proposal is a plan, and a departure of demand from the forecast is only reported
+to the operator. The danger here is the amount of work. A back-test replays a week with the whole scaling pipeline, so
+only one runs at a time, once a day for each pool.
 """

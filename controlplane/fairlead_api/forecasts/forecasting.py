@@ -1,8 +1,8 @@
-"""Use cases: the forecast of a pool for people, the schedules proposed from the forecast, and the check of whether
-demand follows the forecast.
+"""Use cases: the forecast of a pool for people, the schedules proposed from the forecast, and the check whether demand
+follows the forecast.
 
 A forecast belongs to a local day and a spec, so it is made once and kept. The slow part, the replay of the last week,
-runs in the background: the first reader gets the forecast at once and its trials a little later.
+runs in the background: the first reader gets the forecast at once, and the results of the replay follow a little later.
 """
 
 import asyncio
@@ -34,12 +34,14 @@ _log = logging.getLogger(__name__)
 
 MOST_KEPT = 64
 RETRY = timedelta(minutes=10)
-"""How long after its beginning a failed replay may be tried again."""
+"""Time from the beginning of a replay that failed until the replay may be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPool:
-    """A pool's record and the facts for its forecast. `key` changes when the pool or its measurements change."""
+    """A pool's demand record and the other facts for its forecast. `key` changes when the pool or its measurements
+    change.
+    """
 
     key: tuple[object, ...]
     pool: PoolKey
@@ -52,7 +54,7 @@ class ReadPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedPool:
-    """A pool whose forecast is used: it makes proposals, or schedules in force follow it."""
+    """A pool whose forecast is in use: proposals are made from it, or schedules in force follow it."""
 
     id: int
     pool: PoolKey
@@ -62,7 +64,7 @@ class FollowedPool:
 
 
 class Records(Protocol):
-    """The source of pools' records."""
+    """The source of pools' demand records."""
 
     async def followed(self) -> Sequence[FollowedPool]: ...
 
@@ -73,7 +75,7 @@ class Records(Protocol):
 
 @dataclass(slots=True)
 class _Made:
-    """A pool's forecast of a day, and its newest replay, which began at `began`."""
+    """A pool's forecast for a day, and its newest replay, which began at `began`."""
 
     found: Proposed | str
     trying: asyncio.Task[Tried] | None = None
@@ -81,7 +83,7 @@ class _Made:
     tried: Tried | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Return whether a replay should begin: none has begun yet, or the newest replay failed and began at least
+        """Return whether a replay should begin: no replay has begun yet, or the newest one failed and began at least
         RETRY ago.
         """
         if self.trying is None or self.began is None:
@@ -91,7 +93,7 @@ class _Made:
 
 @dataclass(slots=True)
 class Forecasting:
-    """Makes forecasts and keeps the newest of them."""
+    """Makes forecasts of pools and keeps the newest ones."""
 
     records: Records
     _made: dict[Hashable, _Made] = field(default_factory=dict)
@@ -117,7 +119,7 @@ class Forecasting:
         return self._made[key]
 
     def _replay(self, read: ReadPool, found: Proposed, made: _Made, now: datetime) -> asyncio.Task[Tried]:
-        """Return the newest replay, after starting one if it is due."""
+        """Return the newest replay of the last week; starts one first if it is due."""
         if made.trying is None or made.is_due(now):
             made.trying, made.began = asyncio.create_task(self._try(read, found, made, now)), now
             made.trying.add_done_callback(partial(_log_failure, read.pool))
@@ -133,7 +135,9 @@ class Forecasting:
         return request.kind is PlanKind.SCHEDULE and (request.fields or {}).get("action") == ScheduleAction.REPLACE
 
     async def proposals(self, now: datetime) -> tuple[Sequence[tuple[str, Proposal]], Sequence[str]]:
-        """Return the schedules proposed now, by pool, and the pools whose proposals could be determined."""
+        """Return the proposals of schedules now, each with its pool, and the pools whose proposals could be
+        determined.
+        """
         wanted: list[tuple[str, Proposal]] = []
         known: list[str] = []
         for one in await self.records.followed():
@@ -168,7 +172,9 @@ class Forecasting:
 
 @contextmanager
 def _apart(pool: PoolKey) -> Iterator[None]:
-    """Log an error of one pool, so that other pools are not affected. An unreachable database is still raised."""
+    """Run the block for one pool, and log an error in it, so that other pools are not affected. An unreachable database
+    is still raised.
+    """
     try:
         yield
     except StoreUnavailable:
@@ -184,8 +190,8 @@ def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
-    """Return the proposal for a pool. None if the pool's schedules are the same as the proposed ones, or not clearly
-    worse.
+    """Return the proposal for a pool. None if the pool's schedules equal the schedules `found`, or if the latter are
+    not worth a change.
     """
     if not differs(found.schedules, facts.schedules):
         return None
@@ -203,7 +209,7 @@ def request_of(found: Proposed) -> PlanRequest:
 
 
 def because(result: Tried, schedules: int) -> str:
-    """Return the reason for a proposal: how the last week would have been with the proposed schedules."""
+    """Return the reason for a proposal: what the last week would have been like with the proposed schedules."""
     now, then = result.present, result.proposed
     return (
         f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "
@@ -275,8 +281,8 @@ def _quarters(found: Proposed, facts: Forecasted) -> list[ForecastQuarter]:
 
 
 def _numbers(schedules: Sequence[ScheduleSpec], facts: Forecasted, start: datetime, quarters: int) -> list[dict[str, int]]:
-    """Return the numbers of each role in each quarter of an hour: in mode SLO the lower bound that the schedules set,
-    in other modes the number of instances.
+    """Return, for each quarter of an hour, a number of instances by role. In mode SLO it is the lower bound that the
+    schedules set, in other modes the number of instances itself.
     """
     end, changes = start + QUARTER * quarters, [start]
     for at in changes_after(schedules, start):

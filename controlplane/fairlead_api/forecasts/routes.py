@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fairlead_api.forecasts.forecasting import Forecasting
 
 LOOK_SECONDS = 60
-"""Interval of the jobs."""
+"""Seconds between two runs of the background jobs of forecasts."""
 
 
 def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[], datetime]) -> Routes:
@@ -31,8 +31,8 @@ def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[]
     @routes.get("/pools/{namespace}/{name}/forecast", response_model=PoolForecast)
     async def get_forecast(namespace: str, name: str, caller: Viewer) -> Any:
         """The pool's demand in the seven days from the last midnight, the schedules proposed from it, and the results
-        that these schedules would have had in the last week. The results take up to a minute after the first request of
-        a day; until then `trials` is empty.
+        that the proposed schedules would have had in the last week. The results take up to a minute after the day's
+        first request; until then `trials` is empty.
         """
         return answer(await forecasting.forecast(PoolKey(namespace=namespace, name=name), clock()))
 
@@ -40,12 +40,12 @@ def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[]
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of forecasts for people."""
+    """Return the feature that shows forecasts to people."""
     return Feature(routes=(forecast_routes(guard, _forecasting(infra.reads), infra.clock),))
 
 
 def forecasting_of(infra: Infra) -> "Forecasting":
-    """Return forecasts for the background jobs that propose schedules and watch demand."""
+    """Return the maker of forecasts for the background jobs that propose schedules and watch demand."""
     return _forecasting(infra.background)
 
 

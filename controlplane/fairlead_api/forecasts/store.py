@@ -1,4 +1,4 @@
-"""The recorded demand of a pool in quarters of an hour, and the other facts that a forecast needs."""
+"""Reads the recorded demand of a pool by quarters of an hour, and the other facts that a forecast needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +31,13 @@ from fairlead_api.webhooks.events import of_departure
 from fairlead_api.webhooks.store import outbox
 
 WEEKS = 9
-"""Number of weeks of records that are read: the weeks from which a forecast learns, for today and for one and three
-weeks ago.
+"""Number of weeks of records that are read. They suffice for three forecasts: one from today, one from a week ago, and
+one from three weeks ago.
 """
 ASSUMED_START_SECONDS = 480.0
-"""Assumed seconds of a start until a start was measured: the longest of the usual two to eight minutes."""
+"""Seconds that the start of an instance is assumed to take until a start was measured: the longest of the usual two to
+eight minutes.
+"""
 
 _LOADS = text("""
 SELECT floor(extract(epoch FROM bucket) / 900)::bigint AS quarter, sum(seconds) AS seconds, sum(instance_seconds) AS instance_seconds,
@@ -52,13 +54,15 @@ _LEAST_SECONDS = 450
 
 
 class PostgresForecasts:
-    """Reads records. Methods about one pool raise NotFound; `read` returns None for a pool without a usable spec."""
+    """Reads pools' demand records. Methods about one pool raise NotFound; `read` returns None for a pool without a
+    usable spec.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def followed(self) -> Sequence[FollowedPool]:
-        """Return the pools whose forecasts are made every day."""
+        """Return the pools for which a forecast is made every day."""
         pools = tables.pools
         query = select(pools.c.id, pools.c.namespace, pools.c.name, pools.c.spec_in_force, pools.c.departed)
         async with self._database.reading() as connection:
@@ -74,7 +78,7 @@ class PostgresForecasts:
         return [one for one in found if one.advises or one.follows or one.departed]
 
     async def read(self, pool: PoolKey, now: datetime) -> ReadPool | None:
-        """Return the pool's record up to `now`."""
+        """Return the pool's demand record up to `now` and the other facts for its forecast."""
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             spec = spec_of(row.spec_in_force)
@@ -99,8 +103,8 @@ class PostgresForecasts:
         )
 
     async def note_departure(self, pool: FollowedPool, words: str | None, now: datetime) -> None:
-        """Store for the operator whether and why demand has departed from the forecast. A new departure also sends a
-        notice.
+        """Store, for the operator, whether demand has departed from the forecast and why (`words`). A new departure
+        also sends a notice.
         """
 
         async def work(connection: AsyncConnection) -> None:
@@ -129,7 +133,9 @@ class CacheFigures:
 def record_of(
     loads: Sequence[Any], refused: Mapping[int, int], wanted: Sequence[Any], spec: PoolSpec, start: datetime, end: datetime
 ) -> tuple[DemandRecord, CacheFigures]:
-    """Build the record from rows of quarters of an hour. Refused requests count as demand like served requests."""
+    """Build the demand record and the cache figures from rows of quarters of an hour. Refused requests count as demand
+    like served requests.
+    """
     first, number = int(start.timestamp()) // 900, int((end - start) / QUARTER)
     columns = {name: np.full(number, nan) for name in ("requests", "prefill_tokens", "output_tokens", "instances", "in_time")}
     for row in loads:
@@ -149,7 +155,9 @@ def record_of(
 
 
 def _by_role(wanted: Sequence[Any], recorded: Series, spec: PoolSpec, start: datetime) -> dict[Role, Series]:
-    """Return the desired numbers of each role in the quarters of an hour in which the pool was recorded."""
+    """Return the desired number of instances of each role, for the quarters of an hour in which the pool was
+    recorded.
+    """
     found = {}
     for role in spec.roles:
         line = np.full(len(recorded), nan)
@@ -172,7 +180,7 @@ def _cache_figures(loads: Sequence[Any]) -> CacheFigures:
 
 
 def forecasted(spec: PoolSpec, capability: EngineCapability, figures: CacheFigures) -> Forecasted:
-    """Return the facts for a forecast from a spec and the measurements."""
+    """Return the facts for a forecast, from a pool's spec and its measurements."""
     start = capability.start_seconds.observed
     held = figures.used_share * (capability.kv_cache_tokens.value or 0.0)
     return Forecasted(
@@ -199,5 +207,7 @@ def _refill(held: float, figures: CacheFigures) -> float:
 
 
 def _rounded(lead: Lead) -> Lead:
-    """Round the lead times up to whole minutes, so that a difference of a second does not cause a new forecast."""
+    """Return the lead times rounded up to whole minutes, so that a difference of a second does not cause a new
+    forecast.
+    """
     return replace(lead, start_seconds=60.0 * -(-lead.start_seconds // 60), refill_seconds=60.0 * -(-lead.refill_seconds // 60))

@@ -1,4 +1,6 @@
-"""HTTP for every subject: strict reading of bodies and parameters, answers, lists, exports, tags, problem documents.
+"""HTTP for every subject: strict reading of bodies and parameters, responses, lists, exports, entity tags, problem
+documents.
 
-It must not know what an answer is about. The danger here: a mistake in a request that is ignored instead of refused.
+This package must not know what a response is about. The danger here: a mistake in a request that is ignored instead of
+refused.
 """

@@ -1,5 +1,5 @@
-"""Writes the API's answers, in one piece or as an endless stream. A client that stops reading an endless stream is
-disconnected, so that it occupies no task and no buffers. A stream also ends when its reader loses the right to it.
+"""Writes the API's responses, in one piece or as an endless stream. A client that stops reading an endless stream is
+disconnected, so that it occupies no task and no buffers. A stream also ends when its reader loses the right to read it.
 """
 
 import asyncio
@@ -18,13 +18,15 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
 
 KNOWN_SECONDS = 30.0
-"""A stream ends at most about this many seconds after its reader's credential ended or its rights changed."""
+"""Seconds between two checks of a stream's reader. A stream ends at most about this many seconds after the reader's
+credential ended or its rights changed.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class BoundedStream(StreamingResponse):
-    """A streaming response that gives up if the client does not accept one of its writes within `patience_seconds`."""
+    """A streaming response that ends if the client does not accept one of its writes within `patience_seconds`."""
 
     patience_seconds = 10.0
 
@@ -44,8 +46,8 @@ class BoundedStream(StreamingResponse):
 async def while_known(
     content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[bytes]:
-    """Yield the content until its reader loses the right to it. A check at the start is not enough, because a stream
-    can last for days.
+    """Yield the content until its reader loses the right to read it. A check at the start of a stream is not enough,
+    because a stream can last for days.
     """
     looked_at = monotonic()
     async with aclosing(content):
@@ -58,7 +60,7 @@ async def while_known(
 
 
 class OfPool(Protocol):
-    """An item that belongs to a pool, namespace/name."""
+    """An item of a list that belongs to a pool, named as namespace/name."""
 
     @property
     def pool(self) -> str: ...
@@ -68,13 +70,13 @@ Item = TypeVar("Item", bound=OfPool)
 
 
 def answer(content: object, status: int = 200) -> Response:
-    """Return a JSON response from a dataclass or several dataclasses of ours."""
+    """Return a JSON response that contains one or several of the API's dataclasses."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
-    """Return the item. Raises NotFound if the caller may not see its pool, so that the caller does not learn that the
-    pool exists.
+    """Return the item. Raises NotFound if the caller may not see the item's pool, so that the response does not reveal
+    that the pool exists.
     """
     if not caller.sees(item.pool):
         raise NotFound(kind, name)
@@ -82,4 +84,4 @@ def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
 
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
-"""Paths that answer without a token."""
+"""Paths that need no token."""

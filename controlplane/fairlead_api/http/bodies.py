@@ -1,5 +1,5 @@
-"""Request bodies from people: JSON read strictly. Values that cannot be stored, duplicate names and unknown fields are
-refused, with their names.
+"""Request bodies from people: JSON that is read strictly. Values that cannot be stored, duplicate names and unknown
+fields are refused, and the error names them.
 """
 
 import dataclasses
@@ -20,10 +20,10 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises
-    InvalidInput.
+    """Return a FastAPI dependency that refuses fields in a request's body that `body` (a dataclass) does not have.
+    Raises InvalidInput.
 
-    Invalid JSON and values that cannot be stored were refused earlier (`fairlead_api.http.strictness`).
+    Invalid JSON and values that cannot be stored are refused before it runs (`fairlead_api.http.strictness`).
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -43,7 +43,7 @@ def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
     """Return the OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a
     list of objects.
 
-    The types must be added by `with_definitions`.
+    The schema of `kind` must be added to the document by `with_definitions`.
     """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one
@@ -51,7 +51,7 @@ def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
 
 
 def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    """Return the OpenAPI document with the schemas of `kinds`."""
+    """Return the OpenAPI document with the schemas of `kinds` added."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for kind in kinds:
         schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
@@ -61,26 +61,28 @@ def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, A
 
 
 def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of an endpoint whose answer is text of this media type."""
+    """Return the OpenAPI responses of an endpoint that responds with text of the media type `kind`."""
     return {200: {"content": {kind: {"schema": {"type": "string"}}}}}
 
 
 LARGEST_WHOLE = 2**63
-"""Limit of the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger numbers."""
+"""The absolute value of an integer must be below this limit: Postgres and most clients do not support larger
+numbers.
+"""
 
 _DIGITS = len(str(LARGEST_WHOLE))
 _TOO_LARGE = float("inf")
 
 
 class _Refused(Exception):
-    """Ends the parsing; carries the found fault."""
+    """Ends the parsing of a body; carries the fault that was found."""
 
 
 def check_json(content: bytes) -> None:
-    """Refuse a body that a handler might not survive.
+    """Refuse a body that could make a handler fail.
 
-    Raises MalformedBody if the body is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
-    InvalidInput, with the field, for lone surrogates, NUL characters and numbers that are too large.
+    Raises MalformedBody if the body is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST.
+    Raises InvalidInput, with the field, for lone surrogates, NUL characters and numbers that are too large.
     """
     if nests_deeper(content):
         raise MalformedBody(too_deep())
@@ -101,9 +103,7 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """A parser of numbers that turns a number that is too large into infinity, so that a later step can
-    name its field.
-    """
+    """A number parser that turns a number that is too large into infinity, so that a later step can name its field."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -135,7 +135,9 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """Return the fault in the JSON, in msgspec's words, because Python's words and positions differ by version."""
+    """Return a description of the fault in the JSON. It is msgspec's description, because Python's text and positions
+    differ between versions.
+    """
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:
@@ -144,7 +146,7 @@ def _fault(content: bytes) -> str:
 
 
 def _values(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every name and every leaf value, with its path."""
+    """Yield every name and every leaf value of a document, with its path."""
     if isinstance(document, dict):
         for name, value in document.items():
             inner = f"{path}.{name}" if path else name

@@ -1,7 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
-Adds credentials, the refusals and headers of real answers, and examples of request bodies by the name of their type (a
-test reads each example as the API would). Also marks request bodies as taking no unknown fields.
+Adds credentials, the API's real refusals and headers, and examples of request bodies by the name of their type. (A test
+reads each example as the API would.) Marks request bodies in which unknown fields are refused.
 """
 
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ _REF = "#/components/schemas/"
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the whole document. FastAPI builds and stores it; completing it again changes nothing."""
+    """Return the whole OpenAPI document. FastAPI builds and stores it; a second completion changes nothing."""
     document = app.openapi()
     if "securitySchemes" in document.get("components", {}):
         return document
@@ -178,7 +178,7 @@ def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
-    """Document X-Request-ID on every answer, and ETag and 304 on answers that are sent in one piece."""
+    """Document X-Request-ID on every response, and ETag and 304 on responses that are sent in one piece."""
     for status, found in list(operation["responses"].items()):
         if "$ref" in found:
             continue
@@ -193,7 +193,9 @@ def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Document that lists with the parameter `fields` answer pages whose items have only these fields."""
+    """Document that a list with the parameter `fields` responds with pages whose items have only the requested
+    fields.
+    """
     if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
         return
     content = operation["responses"]["200"].get("content", {}).get("application/json")
@@ -210,8 +212,8 @@ def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 
 def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Mark bodies sent by people as taking no unknown fields (`http.bodies.known_fields`), and show examples. A body
-    whose type is not ours may have further fields.
+    """Mark bodies sent by people as refusing unknown fields (`http.bodies.known_fields`), and add examples. A body
+    whose type this API does not define may have further fields.
     """
     if "$ref" not in content["schema"]:
         return
@@ -226,7 +228,7 @@ _REQUEST_ID = "4f0c2a9be1d34c77"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One status with its meaning, and an example of its problem document."""
+    """A status with which the API refuses requests: its meaning, and an example of its problem document."""
 
     meaning: str
     example: Problem
@@ -320,7 +322,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
     )
 )
-"""The refusals by status, each a problem document (RFC 9457)."""
+"""The API's refusals by status, each a problem document (RFC 9457)."""
 
 HEADERS = {
     "WWW-Authenticate": ("string", "How to authenticate: `Bearer`."),
@@ -331,7 +333,7 @@ HEADERS = {
         "The request's id: the caller's own if it sent one, else a new one. It is in the API's log and the audit log.",
     ),
 }
-"""Headers of answers: type and meaning."""
+"""Headers of responses, each with its type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
 _CONFLICTS = (
@@ -347,28 +349,30 @@ _CONFLICTS = (
     "/undo",
     "/again",
 )
-"""Endings of the paths whose writes by people may conflict with the present state. All writes of routers and the
+"""Endings of the paths at which a person's write may conflict with the present state. All writes of routers and the
 operator may conflict too.
 """
 
 
 def responses() -> dict[str, Any]:
-    """Return the document's `components.responses`."""
+    """Return `components.responses` of the OpenAPI document."""
     return {status: _response(refusal) for status, refusal in REFUSALS.items()}
 
 
 def headers() -> dict[str, Any]:
-    """Return the document's `components.headers`."""
+    """Return `components.headers` of the OpenAPI document."""
     return {name: {"description": words, "schema": {"type": kind}} for name, (kind, words) in HEADERS.items()}
 
 
 def header(name: str) -> dict[str, Any]:
-    """Return a reference to one of `headers`."""
+    """Return a reference to the header `name` in `components.headers`."""
     return {name: {"$ref": f"#/components/headers/{name}"}}
 
 
 def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
-    """Return the statuses with which an endpoint may refuse, derived from its parameters and its kind."""
+    """Return the statuses with which an endpoint may refuse a request, derived from its path, method, parameters and
+    body.
+    """
     needs_token, has_body, parameters = path not in OPEN_PATHS, "requestBody" in operation, operation.get("parameters", ())
     internal = path.startswith("/internal")
     found = {

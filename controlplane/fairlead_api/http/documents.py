@@ -1,7 +1,7 @@
-"""Single answers that contain a table: as JSON, as a JSON file, and the table alone as CSV.
+"""Resources that contain one table: as JSON, as a JSON file, and the table alone as CSV.
 
-Each answer is registered with one call, as lists are (`listing`). The module also selects the fields of a row, and
-defines how CSV writes them.
+Each is registered with one call, as lists are (`listing`). The module also selects the fields of a row, and formats
+values for CSV.
 """
 
 import csv
@@ -23,7 +23,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 
 Ask = Callable[[Sight], Awaitable[Any]]
-"""A query whose parameters are already applied. Its argument is the set of namespaces that the caller may see."""
+"""A query whose parameters are already set. Its argument is the set of namespaces that the caller may see."""
 
 ROWS_AT_ONCE = 500
 
@@ -37,11 +37,11 @@ def document(
     row: type[Any],
     rows: Callable[[Any], Iterable[Any]],
 ) -> None:
-    """Registers `path`, which answers a `kind`; `path`.json, which answers the same as a file; and `path`.csv with its
-    `rows`.
+    """Register three paths: `path`, which responds with a `kind` as JSON; `path`.json, the same as a file; and
+    `path`.csv, with the `rows` of the `kind`.
 
-    `asked` is a dependency that reads the parameters; the endpoint gets its name and docstring. `needs` is a dependency
-    that checks the caller.
+    `asked` is a FastAPI dependency that reads the parameters. The endpoint gets the name and docstring of `asked`.
+    `needs` is a dependency that checks the caller.
     """
     name, file = asked.__name__, path.rsplit("/", 1)[-1].replace("-", "_")
     Checked = Annotated[Caller, Depends(needs)]  # noqa: N806 - it is a type
@@ -85,8 +85,8 @@ Fields = Annotated[str | None, Query(max_length=2000, description="Names of fiel
 
 
 def named(item: type[Any], fields: str | None) -> list[str] | None:
-    """Return the requested fields, in order and without repetitions; None for all fields. Raises InvalidInput for an
-    unknown field.
+    """Return the names in `fields`, in order and without repetitions; None for all fields. Raises InvalidInput for a
+    name that is not a field of `item`.
     """
     if fields is None:
         return None
@@ -101,24 +101,26 @@ def named(item: type[Any], fields: str | None) -> list[str] | None:
 
 
 def only(row: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the row with these fields alone."""
+    """Return only the fields `names` of the row."""
     return {name: getattr(row, name) for name in names}
 
 
 def attachment(name: str, kind: str) -> dict[str, str]:
-    """Headers that make a browser save the answer as a file."""
+    """Return the headers that make a browser save the response as a file."""
     return {"content-disposition": f'attachment; filename="{name}.{kind}"'}
 
 
 def line(cells: list[str]) -> bytes:
-    """Return a record of CSV."""
+    """Return one CSV record."""
     text = io.StringIO()
     csv.writer(text).writerow(cells)
     return text.getvalue().encode()
 
 
 def cell(value: Any) -> str:
-    """The text of a value; a value that a spreadsheet would interpret as a formula gets an apostrophe in front."""
+    """Return the text of a value for CSV. A text that a spreadsheet would interpret as a formula gets an apostrophe in
+    front.
+    """
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -19,7 +19,7 @@ from fairlead_api.infra.spans import Span
 from fairlead_client.resources.pages import Page
 
 Fetch = Callable[[Span], Awaitable[Page[Any]]]
-"""A list whose filters are already applied. Its argument is the span to read."""
+"""A list query whose filters are already set. Its argument is the span of rows to read."""
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(max_length=4000)]
@@ -41,12 +41,12 @@ def listing(
     exported_by: str = "",
     about: str = "",
 ) -> None:
-    """Registers `path`, `path.json` and `path.csv`.
+    """Register a list at `path`, `path.json` and `path.csv`.
 
-    `fetch` is a dependency that reads the filters (async, because FastAPI runs others in threads); `needs` is a
-    dependency that checks the caller. `by` is the field by which the list is ordered, with `-` for largest first; if
-    given, `sort` can reverse the order. `exported_by` is a fixed order for exports of lists whose usual order can lose
-    rows during the export. `about` describes the content.
+    `fetch` is a FastAPI dependency that reads the filters (async, because FastAPI runs sync dependencies in threads);
+    `needs` is a dependency that checks the caller. `by` is the field by which the list is ordered, with `-` for largest
+    first; if given, `sort` can reverse the order. `exported_by` is a fixed order for exports of lists whose usual order
+    can lose rows during the export. `about` describes the list in OpenAPI.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
     Chosen = Annotated[Callable[..., Span], Depends(_spans(by))]  # noqa: N806 - it is a type
@@ -94,7 +94,7 @@ def _exporting(
     spans: Callable[..., Awaitable[Callable[..., Span]]],
     order: str,
 ) -> None:
-    """Registers only `path.csv`."""
+    """Register only `path.csv`, the export of a list."""
     name = path.rsplit("/", 1)[-1].replace("-", "_")
 
     async def export(
@@ -115,7 +115,7 @@ def _exporting(
 
 
 def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
-    """Return a dependency that reads `sort`, and returns a function that creates spans."""
+    """Return a FastAPI dependency that reads the parameter `sort` and returns a function that creates spans."""
     if by is None:
 
         async def unsorted() -> Callable[..., Span]:
@@ -141,8 +141,8 @@ async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> A
 
 
 async def _documents(fetch: Fetch, span: Callable[..., Span], first: Page[Any], names: Sequence[str] | None) -> AsyncIterator[bytes]:
-    """Yield the parts of one JSON document. If the stream is cut off, the document is invalid, so that the reader
-    notices.
+    """Yield the pieces of one JSON document with the whole list. A document that was cut off is invalid JSON, so that
+    the reader notices.
     """
     count, opening = 0, b'{"items":['
     async for found in _pages(fetch, span, first):

@@ -1,6 +1,7 @@
-"""Turns errors into RFC 9457 problem documents, all with the same fields, one line of detail, and never a traceback.
+"""Turns errors into problem documents (RFC 9457), all with the same fields, one line of `detail`, and never a
+traceback.
 
-`detail` names the fault and `remedy` the way to correct it, without repeating each other. Types are stable
+`detail` names the fault and `remedy` the way to correct it; neither repeats the other. Problem types are stable
 (docs/api.md).
 """
 
@@ -49,8 +50,8 @@ TITLES = {
 
 
 def problem_response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The document as application/problem+json; fields without a value are left out. The request's state gets the
-    problem's type.
+    """Return the problem document as application/problem+json, without fields that have no value. The problem's type is
+    stored in the request's state.
     """
     request.state.problem = problem.type
     content = {name: value for name, value in msgspec.to_builtins(problem).items() if value is not None}
@@ -64,7 +65,7 @@ def _problem(code: str, status: int, detail: str, **more: Any) -> Problem:
 
 
 def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
-    """Status, type and headers of the answer to a service error."""
+    """Return the problem document and the headers of the response to a service error."""
     match error:
         case NotSampled():
             return _problem("not-sampled", 404, str(error), remedy=error.remedy), {}
@@ -89,7 +90,7 @@ def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
 
 
 def of_input(error: InvalidInput) -> Problem:
-    """Return a 422 with field, value and remedy."""
+    """Return the problem of invalid input: a 422 with field, value and remedy."""
     value = error.value if isinstance(error.value, str | int | float | bool | None) else str(error.value)
     return _problem("invalid-input", 422, printable(error.told), field=printable(error.field), value=_shown(value), remedy=error.remedy)
 
@@ -100,13 +101,15 @@ def of_malformed(error: Exception) -> Problem:
 
 
 def of_too_large(error: HTTPException) -> Problem:
-    """Return a 413."""
+    """Return a 413 for a body that is too large."""
     detail, _, remedy = error.detail.partition("; ")
     return _problem("too-large", 413, detail, remedy=remedy or "send less at once")
 
 
 def of_validation(error: RequestValidationError) -> Problem:
-    """Return the first error of a request: a 400 for malformed JSON, otherwise a 422 with the error's field."""
+    """Return the problem of a request's first validation error: a 400 for malformed JSON, otherwise a 422 with the
+    error's field.
+    """
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
@@ -128,13 +131,13 @@ def _shown(value: str | float | None) -> str | float | None:
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """Return the methods that a path accepts. The framework's own answer names only the methods of the first route."""
+    """Return the methods that a path accepts. FastAPI's own 405 response names only the methods of the first route."""
     paths = app.openapi()["paths"]
     return sorted({method.upper() for template in paths if compile_path(template)[0].match(path) for method in paths[template]})
 
 
 def install(app: FastAPI) -> None:
-    """Registers the handlers."""
+    """Register the handlers that turn errors into problem documents."""
 
     async def service_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, ServiceError):
@@ -168,8 +171,8 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """Answer an error of the database. A value that Postgres cannot store (too large a number, NUL in text, too
-        long for an index) is the sender's fault; other errors are internal errors.
+        """Respond to an error of the database. A value that Postgres cannot store (too large a number, NUL in text, too
+        long for an index) is the sender's fault; all other errors are internal errors.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):

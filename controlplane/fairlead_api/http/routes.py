@@ -15,15 +15,16 @@ from fairlead_api.http.strictness import close
 
 
 class Routes(APIRouter):
-    """The routes of a subject, which refuse unknown parameters."""
+    """The routes of a subject. They refuse unknown parameters."""
 
     def __init__(self, prefix: str = "", tags: list[str | Enum] | None = None, dependencies: Sequence[Depends] | None = None) -> None:
         super().__init__(prefix=prefix, tags=tags, dependencies=dependencies, route_class=LateRoute)
 
 
 class LateRoute(APIRoute):
-    """A route that is analysed when it is first called; until then it has only what is needed to match requests. So a
-    mistake in an endpoint's parameters shows only when the route is called, or when the OpenAPI document is created.
+    """A route that FastAPI analyses when it is first called. Until then the route has only the data that is needed to
+    match requests. Therefore a mistake in an endpoint's parameters shows only when the route is called, or when the
+    OpenAPI document is created.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -32,7 +33,7 @@ class LateRoute(APIRoute):
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute that FastAPI's analysis sets."""
+        """Run FastAPI's analysis, which sets the missing attribute, and return the attribute."""
         options = self.__dict__.pop("_options", None)
         if options is None:
             raise AttributeError(name, name=name, obj=self)

@@ -1,9 +1,9 @@
-"""Answers reads while the database is unreachable with the last good answer to the same question of the same person,
-marked as stale.
+"""While the database is unreachable, responds to a read with the last good response to the same request of the same
+person, marked as stale.
 
-Only problems of the database are replaced, and only for a caller that `Identify` accepts. A caller whose credential was
-revoked, or who is unknown while the database is unreachable, gets no stale answer. Stale answers give their age in
-`age` and `x-fairlead-stale`.
+Only problem documents about the database are replaced, and only for a caller that `Identify` accepts. A caller whose
+credential was revoked, or who is unknown while the database is unreachable, gets no stale response. Stale responses
+give their age in `age` and `x-fairlead-stale`.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
 NEVER_STALE = ("/v1/live", "/v1/audit/verification")
-"""Paths that never give stale answers: a stream, and a verification, which must be about the present log."""
+"""Paths that never give stale responses: a stream, and a verification, which must be about the present audit log."""
 
 DATABASE_PROBLEMS = (StoreUnavailable.code, StoreBusy.code)
-"""Problem types that are replaced by stale answers. Problems of other dependencies, such as the Kubernetes API, are
+"""Problem types that are replaced by stale responses. Problems of other dependencies, such as the Kubernetes API, are
 passed on.
 """
 
@@ -33,7 +33,9 @@ _Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
 
 
 class StaleReads:
-    """Middleware over GET /v1 (JSON lists and resources; not streams and exports)."""
+    """Middleware over GET /v1 that can repeat earlier responses: JSON lists and resources, but not streams and
+    exports.
+    """
 
     def __init__(self, app: ASGIApp, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -50,14 +52,16 @@ class StaleReads:
         await self._app(scope, receive, exchange.send)
 
     def remember(self, key: _Key, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Keeps a good answer; drops the oldest above MAX_ANSWERS."""
+        """Store a good response; above MAX_ANSWERS the oldest stored response is removed."""
         self._answers[key] = (self._monotonic(), headers, body)
         self._answers.move_to_end(key)
         while len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)
 
     def recall(self, key: _Key) -> tuple[list[Message], int] | None:
-        """Return the messages of the last good answer, and its age in seconds; None if no answer is recent enough."""
+        """Return the messages of the last good response, and its age in seconds; None if no stored response is recent
+        enough.
+        """
         found = self._answers.get(key)
         if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
             return None
@@ -68,7 +72,7 @@ class StaleReads:
 
 
 class _Exchange:
-    """Watches one answer: remembers a good answer, and replaces a database problem."""
+    """Watches one response: stores a good response, and replaces a database problem by an earlier response."""
 
     def __init__(self, cache: StaleReads, scope: Scope, send: Send) -> None:
         self._cache = cache

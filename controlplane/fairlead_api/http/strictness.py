@@ -1,5 +1,5 @@
-"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown or repeated
-query parameter is always an error.
+"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. A repeated query
+parameter, or one that the endpoint does not have, is an error.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -19,13 +19,13 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Maximum number of bytes of a body that is read strictly. Bodies from processes may be larger, and so may a simulation
-with its trace, which has its own decoder. All other larger bodies are refused, because JSON may take forty times its
-size in memory.
+"""Maximum number of bytes of a body that is read strictly. Larger bodies are accepted only from processes, and for a
+simulation with its trace, which has a separate decoder. All other larger bodies are refused, because decoded JSON may
+take forty times its size in memory.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
-"""Maximum number of bytes of a login's body, whose sender is still unknown."""
+"""Maximum number of bytes of the body of a login, whose sender is still unknown."""
 
 CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
@@ -37,7 +37,7 @@ its type, the body is decoded row by row.
 
 
 class StrictBodies:
-    """Middleware that answers 400 or 422 for a body that `check_json` refuses."""
+    """Middleware that responds with 400 or 422 to a body that `check_json` refuses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -69,7 +69,8 @@ class StrictBodies:
 
 
 async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
-    """Return the whole body; None if it is larger than LARGEST_CHECKED or was cut off.
+    """Return the whole request body; None if it was cut off, or if it is larger than LARGEST_CHECKED and the path
+    allows that.
 
     Received messages are appended to `messages`. Raises HTTPException 413 if the body is larger than the path allows.
     """
@@ -93,14 +94,15 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""Paths that accept unknown parameters: newer routers may send more than an older API knows, and the Kubernetes API
-adds a `timeout`.
+"""Path prefixes with unknown query parameters allowed: a newer router may send more parameters than an older API knows,
+and the Kubernetes API adds a `timeout`.
 """
 
 
 def close(route: APIRoute) -> None:
-    """Make a route refuse unknown parameters, after the caller's rights were checked. The 422 names the parameter, the
-    nearest known parameter and all known ones. Paths called by programs of other versions accept unknown parameters.
+    """Make a route refuse unknown query parameters, after the caller's rights were checked. The 422 names the unknown
+    parameter, the known parameter with the most similar name, and all known ones. Paths that programs of other versions
+    call accept unknown parameters.
     """
     if route.path.startswith(OPEN):
         return
@@ -114,8 +116,8 @@ def close(route: APIRoute) -> None:
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
-    """Refuse unknown and wrongly repeated parameters. `known` says for each parameter whether it may be repeated.
-    Raises InvalidInput.
+    """Raises InvalidInput for a query parameter that is not in `known`, or is repeated although it may not be. `known`
+    says of each parameter whether it may be repeated.
     """
     for name in request.query_params:
         values = request.query_params.getlist(name)
@@ -133,7 +135,7 @@ def _remedy(name: str, known: list[str]) -> str:
 
 
 def parameters_of(route: APIRoute) -> dict[str, bool]:
-    """Return the names of a route's query parameters, including those of its dependencies, each with whether it may be
+    """Return a route's query parameters, including those of its dependencies: by name, whether the parameter may be
     repeated.
     """
     return dict(_parameters(route.dependant))

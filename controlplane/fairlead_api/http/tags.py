@@ -1,5 +1,5 @@
-"""Entity tags: they identify the version of an answer that a client has seen, and guard a change based on it. Each JSON
-answer to a read has an ETag; a client that already has this version gets 304 without a body.
+"""Entity tags. A tag identifies the version of a response that a client has seen; a change can depend on it. Each JSON
+response to a read has an ETag; a client that already has that version gets 304 without a body.
 """
 
 import re
@@ -24,18 +24,18 @@ IfMatch = Annotated[
 
 
 def tag_of(content: bytes) -> str:
-    """Return the strong tag of a representation: equal bytes, equal tag."""
+    """Return the strong entity tag of a representation: equal bytes have equal tags."""
     return f'"{xxhash.xxh3_128_hexdigest(content)}"'
 
 
 def matches(header: str, tag: str) -> bool:
-    """Return whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
+    """Return whether the header If-None-Match contains the tag, by weak comparison, as RFC 9110 requires."""
     return header.strip() == "*" or tag in re.findall(_TAG, header.replace("W/", ""))
 
 
 def require_unchanged(if_match: str | None, what: str, present: object) -> None:
-    """Raises Changed unless If-Match is missing or names the tag of GET's present answer; InvalidInput if If-Match is
-    not a list of tags. Weak tags never match.
+    """Raises Changed unless the header If-Match is missing or contains the tag of the present response to GET. Raises
+    InvalidInput if If-Match is not a list of tags. Weak tags never match.
     """
     if if_match is None:
         return
@@ -50,7 +50,7 @@ _LEFT_OUT = frozenset({b"content-length", b"content-type"})
 
 
 class Tagging:
-    """Middleware over GET /v1, for answers sent in one piece; streams pass unchanged."""
+    """Middleware over GET /v1 that adds entity tags to responses sent in one piece; streams pass unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Metrics `fairlead_api_*` (with a bounded number of labels), and the middleware that gives every request an id, a
+"""Metrics `fairlead_api_*`, with a bounded number of labels, and the middleware that gives every request an id, a
 metric and a log line.
 """
 
@@ -25,7 +25,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Telemetry:
-    """This process's metrics."""
+    """The metrics of this process."""
 
     def __init__(self) -> None:
         self.registry = process_registry()
@@ -87,7 +87,7 @@ class Telemetry:
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
-        """Counts the rows and moves of routers' reports that were not stored."""
+        """Count the rows and the moves of routers' reports that were not stored."""
         for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():
@@ -96,8 +96,8 @@ class Telemetry:
     def tell_scaling(
         self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
     ) -> None:
-        """Set the current figures: `wanted` by pool and role, `headroom` by pool, `of_tasks` by pool and priority
-        class. A pool that is missing from them is removed.
+        """Set the scaling metrics: `wanted` instances by pool and role, `headroom` by pool, `of_tasks` by pool and
+        priority class. A pool that is missing in an argument is removed from that metric.
         """
         for gauge in (self.wanted, self.headroom, self.task_headroom):
             gauge.clear()
@@ -109,15 +109,15 @@ class Telemetry:
             self.task_headroom.labels(pool, name).set(share)
 
     def tell_cost(self, rates: Mapping[tuple[str, str], int]) -> None:
-        """Set the current costs per hour in micro-units, by pool and currency. A pool that is missing from them is
-        removed.
+        """Set the metric of present costs per hour in micro-units, by pool and currency. A pool that is missing in
+        `rates` is removed from the metric.
         """
         self.cost_per_hour.clear()
         for (pool, currency), micros in rates.items():
             self.cost_per_hour.labels(pool, currency).set(micros / 1_000_000)
 
     def exposition(self) -> tuple[bytes, str]:
-        """Return the metrics as text, and the content type."""
+        """Return the metrics as text, and the content type of that text."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 

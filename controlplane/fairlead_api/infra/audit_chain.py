@@ -1,7 +1,8 @@
 """The audit log's hash chain. Pure.
 
-Every entry's hash covers its content and the hash before it, so that a later change, removal or insertion is noticed.
-The chain of a day starts from the last hash of the day before, or from the day's name if there is no earlier hash.
+The hash of an entry covers the entry's content and the hash before it, so that a later change, removal or insertion is
+noticed. The first entry of a day continues from the last hash of the day before; the first entry of all starts from the
+name of its day.
 """
 
 import hashlib
@@ -19,7 +20,9 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """An entry before it is stored: the actor, action, object and result. It has the same fields as AuditEntry."""
+    """An audit entry before it is stored: the actor, action, object and result. It has the same fields as
+    AuditEntry.
+    """
 
     actor: str
     role: str
@@ -36,7 +39,7 @@ class AuditDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The parts of a stored entry that verification needs."""
+    """The parts of a stored audit entry that verification needs."""
 
     id: int
     at: datetime
@@ -45,12 +48,12 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """Return the value used as the previous hash for the very first entry."""
+    """Return the value that stands for the previous hash of the log's first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 
 def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
-    """Hash of an entry. `previous` is the hash of the entry before, or `genesis`."""
+    """Return the hash of an audit entry. `previous` is the hash of the entry before it, or `genesis`."""
     return chained(previous, as_stored(_content(number, at, draft)))
 
 
@@ -59,15 +62,15 @@ def _content(number: int, at: datetime, draft: AuditDraft) -> dict[str, Any]:
 
 
 def hashed(link: Link) -> dict[str, Any]:
-    """Return an entry in the form that its hash covers, with the hash."""
+    """Return an audit entry in the form that its hash covers, together with the hash."""
     return {**as_stored(_content(link.id, link.at, link.draft)), "chain": link.chain}
 
 
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
-    """Check entries in order of id.
+    """Verify audit entries in order of id.
 
-    Returns the id of the first invalid entry (or None), the last hash, and the next expected id. The next call
-    continues with this hash and id.
+    Returns the id of the first invalid entry (or None), the last hash, and the next expected id. A further call takes
+    this hash and id as `previous` and `expected` to continue.
     """
     for link in links:
         before = previous if previous is not None else genesis(link.at.astimezone(UTC).date())
@@ -78,8 +81,8 @@ def first_broken(links: Iterable[Link], previous: str | None = None, expected: i
 
 
 def as_stored(value: Any) -> Any:
-    """Return the value in the form in which JSONB returns it: whole floats become integers, by their decimal digits
-    (1e23 is 10**23).
+    """Return the value in the form in which JSONB returns it: a float without a fraction becomes an integer, by its
+    decimal digits (1e23 becomes 10**23).
     """
     if isinstance(value, dict):
         return {str(key): as_stored(item) for key, item in value.items()}

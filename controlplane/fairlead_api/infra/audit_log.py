@@ -18,19 +18,19 @@ from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
-"""Advisory lock (the letters `audi`) held while entries get their position in the chain. It is taken last in a
-transaction, so it cannot cause a deadlock.
+"""Advisory lock (the letters `audi`) that is held while entries get their position in the chain. A transaction takes it
+as its last lock, so it cannot cause a deadlock.
 """
 
 _CHUNK = 2000
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
-    """Append entries, which are stored only if the transaction commits. Call it as the last step of a transaction.
+    """Append audit entries, which are stored only if the transaction commits. Must be the last step of a transaction.
 
-    Entries are dated `now`, but not before the last entry, and not after Postgres's own time. Without the second bound,
-    a process with a fast clock would push all later dates into the future, because no entry may be dated before an
-    earlier one.
+    Entries are dated `now`, but not before the last entry, and not after Postgres's own time. Without the bound by
+    Postgres's time, a process with a fast clock would push all later dates into the future, because no entry may be
+    dated before an earlier one.
     """
     if not drafts:
         return
@@ -51,14 +51,14 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
 
 
 async def newest_head(connection: AsyncConnection) -> AuditHead | None:
-    """Return the newest entry's position in the chain; None while the log is empty."""
+    """Return the audit log's head, the newest entry's position and hash in the chain; None while the log is empty."""
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
     return None if row is None else read(AuditHead, row, id=row.last_id)
 
 
 class PostgresAudit:
-    """Writes entries that are not part of another change (denials, failed logins) and verifies the chain."""
+    """Writes audit entries that are not part of another change (denials, failed logins) and verifies the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,13 +70,15 @@ class PostgresAudit:
         await self._database.writing(work)
 
     async def head(self) -> AuditHead | None:
-        """Return the newest entry's position in the chain; None while the log is empty."""
+        """Return the audit log's head, the newest entry's position and hash in the chain; None while the log
+        is empty.
+        """
         async with self._database.reading() as connection:
             return await newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
-        """Check the whole log in chunks, and check that it leads to the newest head and to the head `kept`
-        by a caller.
+        """Verify the whole audit log in chunks: its hashes, that it ends at the newest head, and that it contains the
+        head `kept`, which a caller stored earlier.
         """
         log = tables.audit_log
         previous: str | None = None
@@ -106,8 +108,9 @@ class PostgresAudit:
         )
 
     async def exported(self, start: datetime, end: datetime) -> AsyncIterator[Sequence[dict[str, Any]]]:
-        """Yield the entries of [start, end) in the form in which they are hashed, in order and in chunks. The first
-        chunk is only `{"previous": …}` with the hash before the first entry; None if that entry is the log's first.
+        """Yield the audit entries of [start, end) in the form in which they are hashed, in order and in chunks. The
+        first chunk is only `{"previous": …}` with the hash before the first entry; the hash is None if that entry is
+        the first of the log.
         """
         log = tables.audit_log
         async with self._database.holding() as connection:

@@ -11,13 +11,15 @@ from fairlead_process.starting import bind
 
 SCALER = DoorPlan(name="KEDA", wanted=256)
 METRICS = DoorPlan(name="external metrics", wanted=256)
-"""The expected number of connections at each port: a cluster has few autoscalers, each with one or two connections."""
+"""The plan of the port for external metrics, with the expected number of connections. A cluster has few autoscalers,
+each with one or two connections.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerPorts:
-    """The bound sockets of the ports; None for a port that the settings leave out. `doors` has the permitted number of
-    connections by port name.
+    """The bound sockets of the ports for other people's autoscalers; None for a port that the settings leave out.
+    `doors` holds the permitted number of connections by the port's name.
     """
 
     scaler: socket.socket | None = None
@@ -27,17 +29,17 @@ class AutoscalerPorts:
     doors: Mapping[str, int] = field(default_factory=dict)
 
     def door(self, plan: DoorPlan) -> Door:
-        """Return the door of a port, which bounds its connections."""
+        """Return the door of a port, which limits the port's connections."""
         return Door(self.doors.get(plan.name, plan.wanted))
 
 
 def plans_of(settings: AutoscalerSettings) -> tuple[DoorPlan, ...]:
-    """Return the doors of the ports that the settings name."""
+    """Return the door plans of the ports that the settings contain."""
     return tuple(plan for plan, port in ((SCALER, settings.scaler_port), (METRICS, settings.metrics_port)) if port is not None)
 
 
 def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> AutoscalerPorts:
-    """Bind the ports that the settings name. Raises InvalidInput."""
+    """Bind the ports that the settings contain. Raises InvalidInput."""
     return AutoscalerPorts(
         scaler=None if settings.scaler_port is None else bind("FAIRLEAD_SCALER_PORT", host, settings.scaler_port),
         metrics=None if settings.metrics_port is None else bind("FAIRLEAD_EXTERNAL_METRICS_PORT", host, settings.metrics_port),
@@ -48,9 +50,9 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Return a certificate for a port with `protocol` alone, because a client would choose the other protocol if it
-    were offered. Each port has its own certificate, because the authorities that verify one port's clients are unknown
-    to the other port.
+    """Return the certificate for a port that offers only `protocol`; None if none is set. If a second protocol were
+    offered, clients would choose it. Each port has a certificate object of its own, because each trusts different
+    authorities to verify its clients.
     """
     if settings.cert_file is None or settings.key_file is None:
         return None

@@ -1,4 +1,4 @@
-"""Callers: an authenticated request, and the credentials that the environment gives.
+"""Callers, which are authenticated requests; and the credentials that are set in the environment.
 
 Secrets are compared and stored only as SHA-256.
 """
@@ -19,9 +19,10 @@ def digest(secret: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated request.
+    """The sender of an authenticated request.
 
-    `key` is the hash of the credential, and identifies it. `request_id` identifies the request in logs and audit.
+    `key` is the hash of the credential, and identifies the credential. `request_id` identifies the request in logs and
+    in the audit log.
     """
 
     identity: Identity
@@ -31,7 +32,7 @@ class Caller:
 
     @property
     def sight(self) -> Sight:
-        """The namespaces whose pools the caller may see; None = all."""
+        """The namespaces whose pools the caller may see; None means all namespaces."""
         return self.identity.where(AccessRole.VIEWER)
 
     def sees(self, pool: str) -> bool:
@@ -39,7 +40,7 @@ class Caller:
         return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
-        """Return an audit entry by this caller. Further fields can be added with `replace`."""
+        """Return the draft of an audit entry whose actor is this caller. Further fields can be added with `replace`."""
         who = self.identity
         return AuditDraft(
             actor=who.subject,
@@ -55,7 +56,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """A credential given by the environment."""
+    """A credential that is set in the environment."""
 
     role: AccessRole
     name: str
@@ -64,7 +65,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A login attempt: its address, and the id of its request."""
+    """A login attempt: its client address, and the id of its request."""
 
     address: str
     request_id: str

@@ -37,7 +37,5 @@ def pool_column(*, primary_key: bool = False) -> "Column[object]":
 
 
 def class_column() -> "Column[object]":
-    """Return the column with the priority class of requests. Rows from before priority classes existed have the default
-    class.
-    """
+    """Return the column for a request's priority class. Rows that are older than the column have the default class."""
     return Column("priority_class", Text, nullable=False, server_default=DEFAULT_CLASS)

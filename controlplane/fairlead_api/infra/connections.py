@@ -1,7 +1,7 @@
 """Begins every connection to Postgres with the same settings, and detects databases that Fairlead cannot use.
 
 A database, a role or a pooler may change the default settings of a session. The settings on which Fairlead's reading
-and writing depend are therefore set by a statement, since poolers refuse most parameters at the start of a connection
+and writing depend are therefore set by a statement, because poolers refuse most parameters at the start of a connection
 (PgBouncer: all but `client_encoding`, `DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`).
 """
 
@@ -26,20 +26,20 @@ PINNED = {
     "extra_float_digits": "1",
     "default_transaction_deferrable": "off",
 }
-"""Session settings that affect how values are written and read, with Postgres' default values."""
+"""Session settings that affect how values are written and read. Each is set to Postgres' default value."""
 
 _SINCE_17 = {"transaction_timeout": "0"}
 _SET = """
     SELECT set_config(key, value, false) FROM json_each_text(CAST(%s AS json)) UNION ALL
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""SQL that sets the session settings. Without `synchronous_commit`, a crash of the server could lose
-acknowledged data.
+"""SQL that sets session settings. It also sets `synchronous_commit`, because without it a crash of the server could
+lose acknowledged data.
 """
 
 
 def libpq_url(url: str) -> str:
-    """Return the URL in the form that libpq reads."""
+    """Return the database's URL in the form that libpq reads."""
     return url.replace(DATABASE_SCHEME, "postgresql://", 1)
 
 
@@ -48,7 +48,7 @@ def _settings(version: int, more: Mapping[str, str]) -> tuple[str]:
 
 
 async def begin_session(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Set PINNED and `settings` for the lifetime of the connection."""
+    """Set PINNED and `settings` as session settings for the lifetime of the connection."""
     was_autocommit = connection.autocommit
     await connection.set_autocommit(True)  # a setting goes with the transaction that is rolled back
     await connection.execute(_SET, _settings(connection.info.server_version, settings), prepare=False)
@@ -56,7 +56,7 @@ async def begin_session(connection: Connection, settings: Mapping[str, str]) -> 
 
 
 def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
-    """Open a connection in this thread, with the same settings as all others. Raises psycopg.Error."""
+    """Open a synchronous connection, with the same session settings as all other connections. Raises psycopg.Error."""
     connection = psycopg.connect(libpq_url(url), client_encoding="UTF8", autocommit=True, **parameters)
     try:
         connection.execute(_SET, _settings(connection.info.server_version, {}), prepare=False)
@@ -68,8 +68,9 @@ def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
 
 
 async def why_unfit(connection: Connection, older: Collection[str]) -> str | None:
-    """Return why Fairlead cannot work with this database; None if it can. `older` are the migrations before the one
-    that this version needs; an unknown migration counts as newer. If `older` is empty, the schema is not checked.
+    """Return why Fairlead cannot work with this database; None if it can. `older` holds the migrations before the one
+    that this version needs; a migration that is neither counts as newer. If `older` is empty, the schema is not
+    checked.
     """
     found = await (await connection.execute(_PROPERTIES, prepare=False)).fetchone()
     encoding, table = found or ("", None)

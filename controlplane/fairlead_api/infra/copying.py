@@ -1,4 +1,4 @@
-"""Encodes rows for Postgres' binary COPY, column by column; and ends COPY statements of suspended processes."""
+"""Encodes rows for Postgres' binary COPY, column by column; and ends the COPY statements of suspended processes."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import StoreUnavailable
 
 Column = Callable[[Sequence[Any]], Iterable[bytes]]
-"""An encoder of the values of one column. It puts the length before each value, as Postgres reads them."""
+"""An encoder of the values of one column. It puts each value's length before the value, as COPY requires."""
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -35,14 +35,14 @@ _NUMBERS = {
     "double precision": ("d", 8, 701),
     "boolean": ("?", 1, 16),
 }
-"""The struct format, the size in bytes and Postgres' type id of each numeric type and of booleans. Arrays contain the
-type id.
+"""For each numeric type and booleans: the struct format, the size in bytes and Postgres' type id, which arrays
+contain.
 """
 
 
 class Field:
-    """A column and the source of its value: the record's field of the same name, a function of the record, or one value
-    for all rows.
+    """A column and where its value comes from: the record's field of the same name, a function of the record, or one
+    value for all rows.
     """
 
     def __init__(self, name: str, kind: str, *, given: bool = False, value: Any = None) -> None:
@@ -86,7 +86,7 @@ def _with_before(same: bytes, records: Sequence[Any], *columns: Iterable[bytes])
 
 
 def _together(fields: Sequence[Field], records: Sequence[Any]) -> Iterable[bytes]:
-    """Encode adjacent numeric columns in one step. A row with a missing number is encoded value by value."""
+    """Encode adjacent numeric columns in one step. A row in which a number is None is encoded value by value."""
     if len(fields) == 1:
         return fields[0].of(records)
     kinds = [field.number for field in fields if field.number is not None]
@@ -124,7 +124,7 @@ def _sized(content: bytes) -> bytes:
 
 
 def _once(encode: Callable[[Any], bytes]) -> Column:
-    """Return an encoder that encodes each distinct value only once."""
+    """Return an encoder that encodes equal values only once."""
 
     def column(values: Sequence[Any]) -> Iterable[bytes]:
         known = {value: _NULL if value is None else encode(value) for value in set(values)}
@@ -134,7 +134,9 @@ def _once(encode: Callable[[Any], bytes]) -> Column:
 
 
 def _arrays(letter: str, length: int, kind: int) -> Column:
-    """Return an encoder of one-dimensional arrays without nulls."""
+    """Return an encoder of one-dimensional arrays without nulls. `letter`, `length` and `kind` are the elements' struct
+    format, size and type id.
+    """
     empty = Struct("!iiii").pack(12, 0, 0, kind)
     known: dict[int, tuple[Callable[..., bytes], list[Any]]] = {}
 
@@ -155,7 +157,7 @@ def _arrays(letter: str, length: int, kind: int) -> Column:
 
 
 def _microseconds(value: float | datetime) -> int:
-    """Convert Unix seconds or a time to microseconds since 2000."""
+    """Convert Unix seconds or a time to microseconds since the year 2000."""
     return ((value if isinstance(value, datetime) else moment(value)) - _EPOCH) // _MICROSECOND
 
 
@@ -170,8 +172,8 @@ _END = text(
 
 
 async def end_suspended_copies(database: Database, seconds: float) -> int:
-    """End COPY statements that began more than `seconds` ago and wait for rows; return their number. Raises
-    StoreUnavailable if Postgres is unreachable.
+    """End COPY statements that began more than `seconds` ago and wait for rows; return the number of ended statements.
+    Raises StoreUnavailable if Postgres is unreachable.
     """
 
     async def work(connection: AsyncConnection) -> int:
@@ -184,7 +186,7 @@ async def end_suspended_copies(database: Database, seconds: float) -> int:
 
 
 async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
-    """End COPY statements of suspended processes until cancelled. Every API process does so, because the suspended
+    """End COPY statements of suspended processes until cancelled. Every API process does this, because the suspended
     process may be the one that runs the background jobs.
     """
     while True:

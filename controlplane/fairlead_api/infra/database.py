@@ -1,7 +1,7 @@
-"""Connections divided into bulkheads, transactions that are retried when Postgres requires it, and the translation of
-errors.
+"""Database connections divided into bulkheads, transactions that are retried when Postgres requires it, and the
+translation of the driver's errors.
 
-The driver's errors are translated to Fairlead's errors only here.
+Only this module translates the driver's errors to Fairlead's errors.
 """
 
 import select
@@ -29,17 +29,17 @@ Result = TypeVar("Result")
 
 _RETRIES = 4
 NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
-"""Driver errors that look like internal errors, although the same work may succeed later."""
+"""Driver errors that look like internal errors, although the same work may succeed on a later attempt."""
 
 PING_SECONDS = 0.5
-"""Maximum seconds of a check that a pooled connection still works, and the seconds for which a passed check stays
-valid.
+"""Maximum duration in seconds of a check whether a pooled connection still works. A connection is checked again only
+after the same number of seconds.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
-    """A share of the connections, reserved for one kind of work.
+    """A share of the database connections, reserved for one kind of work.
 
     An idle connection stays open, because a new connection costs Postgres a process and has no prepared statements.
     Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`. `wait_seconds` is the maximum wait for a
@@ -51,13 +51,13 @@ class Bulkhead:
     statement_seconds: float
     lock_seconds: float = 2.0
     idle_seconds: float = 10.0
-    """Maximum pause within a transaction. It ends the transaction of a suspended process, which would otherwise keep
-    its locks.
+    """Maximum pause in seconds within a transaction. After it, Postgres ends the transaction of a suspended process,
+    which would otherwise keep its locks.
     """
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
-        """Return the same share of the connections, with its time limits multiplied by `times`."""
+        """Return the same bulkhead with its time limits multiplied by `times`."""
         return replace(
             self,
             statement_seconds=self.statement_seconds * times,
@@ -68,35 +68,36 @@ class Bulkhead:
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
-"""The bulkhead for data that people read: a page makes half a dozen queries at once."""
+"""The bulkhead for data that people read. A page makes half a dozen queries at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
 """The bulkhead for routers' reports."""
 
 CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
-"""The bulkhead for pool states, plans, identities and the routers' stream: short work that must run even when
-everything else is busy.
+"""The bulkhead for pool states, plans, identities and the stream to routers: short work that must run even when all
+other bulkheads are busy.
 """
 
 UPKEEP = Bulkhead(name="upkeep", connections=5, statement_seconds=60)
 """The bulkhead for background jobs, and for creating the partitions that reports need."""
 
 JOBS = Bulkhead(name="jobs", connections=5, statement_seconds=60)
-"""The bulkhead for the locks of jobs that one process runs. A job holds its lock while it waits for a connection of
-`UPKEEP`. If both were of one bulkhead, a few jobs could hold all connections and wait for each other.
+"""The bulkhead for locks of background jobs that only one process runs at a time. A job holds its lock while it waits
+for a connection of `UPKEEP`. If locks used `UPKEEP` too, a few jobs could hold all of its connections and wait for each
+other.
 """
 
 
 ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_live_seconds') AS integer))"
-"""SQL for the time after its last report during which a router is live. Every connection of a `Database` has the time
-as a setting.
+"""SQL for the time after its last report during which a router counts as live. Every connection of a `Database` has
+that time as a session setting.
 """
 
 
 def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
-    """Creates a pool of connections that are checked before use and have time limits.
+    """Create a pool of connections that have time limits and are checked before use.
 
-    The check spares callers an error after a restart of Postgres.
+    The check avoids an error for callers after a restart of Postgres.
     """
     settings = {
         "statement_timeout": bulkhead.statement_seconds,
@@ -170,8 +171,8 @@ def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
 class Database:
     """Reads, and short transactions, within one bulkhead.
 
-    A read is not a transaction. At Postgres' default isolation level, each statement sees the data committed when the
-    statement begins, with or without a transaction; and a transaction costs two more round trips.
+    A read is not a transaction. At Postgres' default isolation level, each statement sees the data that was committed
+    when the statement begins, inside a transaction or not; and a transaction costs two more round trips.
     """
 
     def __init__(self, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int = 10) -> None:
@@ -182,14 +183,15 @@ class Database:
 
     @property
     def switched_at(self) -> float:
-        """The monotonic time at which another server took over, which may lack data that was remembered from the
-        earlier server.
+        """The monotonic time at which another server became the primary. The new primary may lack data that this
+        process read from the earlier one.
         """
         return self._pulse.switched_at
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection for reads. Each statement commits its writes and releases its locks when it ends.
+        """Yield a connection for reads, outside a transaction: each statement commits its writes and releases its locks
+        when it ends.
 
         Raises StoreUnavailable if Postgres is unreachable, StoreBusy if it is too busy.
         """
@@ -198,8 +200,8 @@ class Database:
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction, for locks or a consistent view of the data. At its end, everything is
-        rolled back. Raises the errors of `reading`.
+        """Yield a connection in a transaction, for locks or a consistent view of the data. The transaction is always
+        rolled back at its end. Raises the errors of `reading`.
         """
         async with self._connected(self._transactions) as connection:
             yield connection
@@ -221,7 +223,8 @@ class Database:
         """Run `work` in one transaction, and again from the start if Postgres ended the transaction to resolve a
         deadlock.
 
-        Raises StoreUnavailable if Postgres is unreachable or read-only; then nothing was acknowledged.
+        Raises StoreUnavailable if Postgres is unreachable or read-only; in both cases nothing was committed that the
+        caller knows of.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
@@ -241,7 +244,7 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def go_on(self, connection: AsyncConnection) -> None:
-        """Keep a transaction of `holding` alive, which Postgres would otherwise end after `idle_seconds` without a
+        """Keep a transaction of `holding` alive. Postgres would otherwise end it after `idle_seconds` without a
         statement.
         """
         self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
@@ -251,7 +254,7 @@ class Database:
         await self.engine.dispose()
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
-        """Return the error as one line, without the statement."""
+        """Return a StoreUnavailable that describes the error in one line, without the SQL statement."""
         cause = getattr(error, "orig", None) or error
         bulkhead = self._bulkhead
         if isinstance(cause, PoolTimeout):
@@ -268,7 +271,7 @@ class Database:
 
 
 async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
-    """Return the psycopg connection under an SQLAlchemy connection, in the same transaction; for COPY."""
+    """Return the psycopg connection under an SQLAlchemy connection, in the same transaction. It is needed for COPY."""
     raw = await connection.get_raw_connection()
     found = raw.driver_connection
     if not isinstance(found, psycopg.AsyncConnection):

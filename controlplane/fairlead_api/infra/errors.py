@@ -19,7 +19,7 @@ from fairlead_client.resources.problems import PlanConflict
 
 
 class ServiceError(Exception):
-    """Root of every refusal; `str(error)` is one line fit for a user."""
+    """Base class of all refusals. `str(error)` is one line of text for users."""
 
 
 class NotFound(ServiceError):
@@ -32,8 +32,9 @@ class NotFound(ServiceError):
 
 
 class NotSampled(NotFound):
-    """A decision is missing, most often because it was not kept. `share` is the observed share of kept decisions among
-    requests without a problem (None = unknown); `days` is how long decisions are kept.
+    """A routing decision is missing, most often because it was not kept. `share` is the observed share of kept
+    decisions among requests without a problem (None = unknown); `days` is the number of days for which decisions are
+    kept.
     """
 
     def __init__(self, name: str, share: float | None, days: int) -> None:
@@ -42,7 +43,7 @@ class NotSampled(NotFound):
 
 
 def why_not_there(share: float | None, days: int) -> str:
-    """Return the possible reasons for a missing decision, the likeliest first, and how to keep the next decision."""
+    """Return the possible reasons why a decision is missing, the likeliest first, and how to keep the next decision."""
     part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
     likely = (
         f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, "
@@ -53,9 +54,9 @@ def why_not_there(share: float | None, days: int) -> str:
 
 
 class Conflict(ServiceError):
-    """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type.
+    """The present state forbids the call; `code` is a short hyphenated name of the reason, used in the problem's type.
 
-    `conflict` describes a change by somebody else, if such a change is the reason.
+    `conflict` describes another caller's change, if such a change is the reason.
     """
 
     def __init__(self, code: str, detail: str, conflict: PlanConflict | None = None) -> None:
@@ -65,7 +66,7 @@ class Conflict(ServiceError):
 
 
 class Changed(ServiceError):
-    """The object changed since the caller read it; `tag` names its present version."""
+    """The object has changed since the caller read it; `tag` is the entity tag of its present version."""
 
     def __init__(self, what: str, tag: str) -> None:
         self.tag = tag
@@ -77,7 +78,7 @@ class Denied(ServiceError):
 
 
 class NotAuthenticated(ServiceError):
-    """The caller is not known; `code` is the reason, which determines what the caller should do next."""
+    """The caller is not known; `code` names the reason, on which the caller's next step depends."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -85,7 +86,9 @@ class NotAuthenticated(ServiceError):
 
 
 class TooMany(ServiceError):
-    """The caller acted too often; `code` names the action. `retry_after_seconds` says when to try again."""
+    """The caller acted too often; `code` names the action. `retry_after_seconds` is the time to wait before the next
+    attempt.
+    """
 
     def __init__(self, code: str, detail: str, retry_after_seconds: int) -> None:
         self.code = code
@@ -94,7 +97,7 @@ class TooMany(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """A dependency is unavailable. `retry_after_seconds` says when to try again."""
+    """A dependency of the API is unavailable. `retry_after_seconds` is the time to wait before the next attempt."""
 
     code = "unavailable"
 
@@ -104,13 +107,13 @@ class Unavailable(ServiceError):
 
 
 class StoreUnavailable(Unavailable):
-    """Postgres does not answer; nothing of this call was stored."""
+    """Postgres does not respond. Nothing of this call was stored."""
 
     code = "database-unavailable"
 
 
 class StoreBusy(StoreUnavailable):
-    """Postgres answers, but cannot do the work now: no connection is free, a lock was not granted, or a statement took
+    """Postgres responds, but cannot do the work now: no connection is free, a lock was not granted, or a statement took
     too long.
 
     Nothing of this call was stored.
@@ -120,14 +123,14 @@ class StoreBusy(StoreUnavailable):
 
 
 class ClusterUnavailable(Unavailable):
-    """The Kubernetes API is not configured or does not answer."""
+    """The Kubernetes API is not configured or does not respond."""
 
     code = "cluster-unavailable"
 
 
 class IdentityProviderUnavailable(Unavailable):
-    """The identity provider does not answer, violates the OpenID Connect standard, or refuses this API as
-    its client.
+    """The identity provider does not respond, violates the OpenID Connect standard, or refuses this API as its
+    client.
     """
 
     code = "identity-provider-unavailable"

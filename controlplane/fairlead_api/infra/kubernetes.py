@@ -1,4 +1,6 @@
-"""The Kubernetes API, called with the kubeconfig of the settings. Its refusals become Fairlead's errors."""
+"""A client of the Kubernetes API that uses the kubeconfig of the settings. Refusals of the Kubernetes API become
+Fairlead's errors.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,11 +13,13 @@ from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, C
 
 Answer = TypeVar("Answer")
 CONFIGURE_SECONDS = 60
-"""Seconds until the next try if the Kubernetes API was not configured: a person has to configure it first."""
+"""Seconds that callers should wait if the Kubernetes API is not configured: a person has to configure it first."""
 
 
 class Kubernetes:
-    """A connection to the Kubernetes API. The kubeconfig is read at the first call, and again after a failure."""
+    """A connection to the Kubernetes API. The kubeconfig is read at the first call, and again at the first call after a
+    failure.
+    """
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._kubeconfig = kubeconfig
@@ -36,14 +40,14 @@ class Kubernetes:
         query: Sequence[tuple[str, str]] = (),
         content: str = MERGE_PATCH,
     ) -> Mapping[str, Any] | None:
-        """Send a request and return the answer; None if the object does not exist. Raises ClusterUnavailable, Denied,
-        Conflict, InvalidInput.
+        """Send a request and return the JSON object of the response; None if the Kubernetes object does not exist.
+        Raises ClusterUnavailable, Denied, Conflict, InvalidInput.
         """
         return await self._asking(lambda api: api.call(method, path, query=query, body=body, content=content, absent=404))
 
     async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
-        """Return the text at a path, such as a pod's log; None if the object does not exist. Raises the errors of
-        `ask`.
+        """Return the text at a path, such as a pod's log; None if there is no such object. Raises the errors
+        of `ask`.
         """
         return await self._asking(lambda api: api.text(path, query, absent=404))
 

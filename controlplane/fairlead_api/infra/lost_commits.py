@@ -1,9 +1,9 @@
-"""Notices that the database lacks data that it had committed: after a restore from a backup, or after a failover to a
+"""Detects that the database lacks data that it had committed: after a restore from a backup, or after a failover to a
 server that was behind. Reports the loss in the audit log, a metric and the pools' conditions.
 
-There are two signs: the audit log no longer has an entry that this process saw, or a router has acknowledged a routing
-table that does not exist here. The report matters, because credentials revoked after the last entry are valid again,
-and nothing else shows it.
+There are two signs: the audit log no longer has an entry that this process read, or a router has acknowledged a routing
+table that does not exist in the database. The report matters, because credentials that were revoked after the last
+remaining entry are valid again, and nothing else shows that.
 """
 
 import logging
@@ -22,8 +22,8 @@ from fairlead_client.resources.audit import AuditAction, AuditHead
 _log = logging.getLogger(__name__)
 
 ONCE_IN = timedelta(minutes=10)
-"""Time within which a second audit entry about a loss is left out, because several processes and pools notice the same
-loss.
+"""Time after an audit entry about a loss of data in which no second entry is written. Several processes and pools
+notice the same loss.
 """
 SHOWN_FOR = timedelta(days=1)
 
@@ -31,8 +31,8 @@ _ENTRIES = tables.audit_log.c
 
 
 async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
-    """Return the audit entry about a loss that was noticed by `sign`; empty if an entry about it exists already. The
-    database is complete up to `since`.
+    """Return the audit entry about a loss of committed data; an empty list if there already is a recent entry about it.
+    `sign` says how the loss was noticed; the database is complete up to `since`.
     """
     lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
     if (await connection.execute(lately)).scalar_one_or_none() is not None:
@@ -54,19 +54,21 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
 
 
 class LostCommits:
-    """What this process knows about losses of committed data. `look` is called every few seconds."""
+    """What this process knows about losses of committed data. `look` must be called every few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen: AuditHead | None = None
         self.noticed_at = 0.0
-        """When any process last noticed a loss (Unix seconds); 0 = not within a day."""
+        """When any process last noticed a loss of committed data (Unix seconds); 0 if there was none within the last
+        day.
+        """
         self.words = ""
-        """The description of that loss for people; empty without a loss."""
+        """The description, for people, of the loss that was noticed at `noticed_at`; empty without a loss."""
 
     async def look(self, now: datetime) -> float:
-        """Compare the audit log with the newest entry that this process saw, and read the newest loss. Returns
-        `noticed_at`.
+        """Compare the audit log with the newest entry that this process read before, and read the newest entry about a
+        loss. Returns `noticed_at`.
         """
         async with self._database.reading() as connection:
             head = await audit_log.newest_head(connection)

@@ -1,6 +1,6 @@
-"""Notices by which one API process informs all others of a committed change.
+"""Notices with which one API process informs all others of a committed change.
 
-Notices are small and ordered. Each has at most 8,000 bytes, a limit of NOTIFY.
+Notices are small and ordered. A notice has at most 8,000 bytes, the limit of Postgres' NOTIFY.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ _LIMIT = 7_600
 
 
 class TableChanged(msgspec.Struct, frozen=True, tag="table"):
-    """Pool `pool` has a new version of its routing table."""
+    """There is a new version of the routing table of the pool `pool`."""
 
     pool: PoolKey
     version: int
@@ -33,15 +33,15 @@ class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
 
 
 class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked"):
-    """A token or a web session ended, so remembered identities must be looked up again."""
+    """A token or a web session ended, so that remembered identities must be looked up again."""
 
 
 class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
-    """Keys of the gateway's clients were made or revoked."""
+    """Gateway keys were made, changed or revoked."""
 
 
 class KeptSessionsChanged(msgspec.Struct, frozen=True, tag="kept_sessions"):
-    """The set of sessions whose decisions are kept has changed."""
+    """The set of sessions for which every decision is kept has changed."""
 
 
 Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked | GatewayKeysChanged | KeptSessionsChanged
@@ -50,7 +50,7 @@ _decoder: "msgspec.json.Decoder[Notice]" = msgspec.json.Decoder(Notice)
 
 
 def decode(payload: str) -> Notice:
-    """Decode a payload.
+    """Decode the text of a notice.
 
     Raises msgspec.MsgspecError for a notice that this version does not know.
     """
@@ -58,7 +58,9 @@ def decode(payload: str) -> Notice:
 
 
 def payloads(notices: Iterable[Notice]) -> Iterator[str]:
-    """The notices as texts within the size limit; bindings are split into as many texts as needed."""
+    """Yield the notices as texts within the size limit. A notice about bindings is split into as many texts as
+    needed.
+    """
     for notice in notices:
         if not isinstance(notice, BindingsChanged):
             yield msgspec.json.encode(notice).decode()

@@ -19,13 +19,13 @@ from fairlead_api.infra.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
 QUIET_SECONDS = 5.0
-"""Seconds without a notice after which the listening connection is tested. The test has the same time limit."""
+"""Seconds without a notice after which the listening connection is tested. The test may take equally long."""
 
 _log = logging.getLogger(__name__)
 
 
 async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
-    """Queue the notices. They are sent if and when the transaction commits."""
+    """Queue the notices. Postgres sends them if and when the transaction commits."""
     found = list(payloads(notices))
     if found:
         await connection.execute(
@@ -35,8 +35,8 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
 
 
 async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
-    """Listen until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost. If the
-    process's own test notice does not arrive, reports this to `pulse` and connects again.
+    """Listen for notices until cancelled. Calls `on_gap` after each connect and reconnect, because earlier notices may
+    be lost. If the process's own test notice does not arrive, reports this to `pulse` and reconnects.
     """
     silent = False
     while True:
@@ -67,8 +67,8 @@ async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], o
 
 
 async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. It does not arrive behind a
-    pooler in transaction mode, where the listening connection of the server is given to another client a moment later.
+    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. It does not arrive through a
+    pooler in transaction mode, which gives the listening server connection to another client a moment later.
     """
     own = f"{CHANNEL}_{uuid4().hex}"
     await connection.execute(f"LISTEN {own}")
@@ -86,7 +86,9 @@ async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Noti
 
 
 async def _first(connection: Connection, channel: str, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Return whether a notice arrives on this channel, and deliver the notices of CHANNEL that arrive before it."""
+    """Return whether a notice arrives on `channel`. Notices on CHANNEL that arrive before it are delivered to
+    `on_notice`.
+    """
     async for notification in connection.notifies(timeout=QUIET_SECONDS):
         if notification.channel == channel:
             return True

@@ -1,19 +1,21 @@
 """Annotations on Kubernetes objects. An applied plan leaves annotations by which the operator's report of the change is
-recognised. Other annotations show the owner of an object: a GitOps tool, whose objects must be changed in Git, or a
-file. Pure.
+recognised. Others show the owner of an object: a GitOps tool, whose objects must be changed in Git; or a file, which
+must be edited instead. Pure.
 """
 
 from collections.abc import Iterable, Mapping
 
 FIELD_MANAGER = "fairlead-api"
-"""The field manager of every change that the API makes. The annotations of a plan count only together with it."""
+"""The field manager of every change that the API makes. A plan's annotations count only on changes of this field
+manager.
+"""
 CHANGED_BY = "fairlead.dev/changed-by"
 CHANGE_REASON = "fairlead.dev/change-reason"
 PLAN = "fairlead.dev/plan"
 
 
 OWNER = "fairlead.dev/owner"
-"""The annotation that directly names the owner of a pool: the file that `fairlead serve` reads."""
+"""The annotation that names the owner of a pool explicitly: the file that `fairlead serve` reads."""
 
 _MANAGERS = (
     ("argocd-controller", "Argo CD"),
@@ -27,16 +29,16 @@ _MANAGERS = (
     ("pulumi-kubernetes", "Pulumi"),
     ("pulumi-resource-kubernetes", "Pulumi"),
 )
-"""Field managers, or the parts before a hyphen, each with the name of its tool."""
+"""Names of field managers, or the part of a name before a hyphen, each with the name of the tool that uses it."""
 
 _MANAGED_BY = {"Helm": "Helm", "pulumi": "Pulumi", "kro": "kro", "configmanagement.gke.io": "Config Sync"}
-"""Values of `app.kubernetes.io/managed-by`, each with the name of its tool."""
+"""Values of the label `app.kubernetes.io/managed-by`, each with the name of the tool that uses it."""
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
-    """Return the name of the owning tool; None if people may change the object in the cluster.
+    """Return the name of the tool that owns an object; None if people may change the object in the cluster.
 
-    The name includes the tool's application if the annotation has it.
+    The name includes the tool's application if an annotation names it.
     """
     return annotations.get(OWNER) or _by_marks(labels, annotations) or _by_manager(managers)
 

@@ -1,5 +1,5 @@
-"""Changes of tables by a migration while the tables are in use: indexes are built CONCURRENTLY, so that no writer
-waits, and new columns are filled in batches.
+"""Changes tables by a migration while the tables are in use: indexes are built CONCURRENTLY, so that no writer waits,
+and new columns are filled in batches.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ _ATTACHED = sa.text(
 
 
 def index_name(table: str, columns: Sequence[str]) -> str:
-    """Return the index's name by the metadata's naming convention."""
+    """Return the name of an index of these columns by the metadata's naming convention."""
     return f"ix_{table}_{'_'.join(columns)}"
 
 
 def build(table: str, columns: Sequence[str], where: str = "") -> None:
-    """Builds an index on a plain table; if `where` is given, only on its rows."""
+    """Build an index on a plain table; with `where`, only on the rows that meet this condition."""
     with _patient() as connection:
         _build(connection, index_name(table, columns), table, columns, where)
 
 
 def build_partial(name: str, table: str, columns: Sequence[str], where: str, include: Sequence[str] = ()) -> None:
-    """Builds an index on the rows of a plain table that meet a condition; `include` are further columns that the
-    index stores.
+    """Build an index on those rows of a plain table that meet the condition `where`. `include` names further columns
+    that the index stores.
     """
     also = f" INCLUDE ({', '.join(include)})" if include else ""
     with _patient() as connection:
@@ -43,8 +43,8 @@ def build_partial(name: str, table: str, columns: Sequence[str], where: str, inc
 
 
 def build_on_partitions(table: str, columns: Sequence[str], *, name: str = "", where: str = "") -> None:
-    """Builds an index on a partitioned table and on each of its partitions; if `where` is given, only on its rows. A
-    given `name` replaces the columns in the index's name.
+    """Build an index on a partitioned table and on each of its partitions; with `where`, only on the rows that meet
+    this condition. With `name`, that name replaces the columns in the index's name.
     """
     ending = name or "_".join(columns)
     name, of_rows = f"ix_{table}_{ending}", f" WHERE {where}" if where else ""
@@ -59,7 +59,7 @@ def build_on_partitions(table: str, columns: Sequence[str], *, name: str = "", w
 
 
 def drop(table: str, columns: Sequence[str]) -> None:
-    """Drops an index of a plain table."""
+    """Drop the index of these columns from a plain table."""
     with _patient() as connection:
         connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_name(table, columns)}"))
 
@@ -74,7 +74,7 @@ def _build(connection: Any, name: str, table: str, columns: Sequence[str], where
 def _patient() -> "Iterator[Any]":
     """Yield a connection outside a transaction, without the migration's time limits.
 
-    It needs no limits: a concurrent build may wait long, but no writer waits for the build.
+    Time limits are not needed: a concurrent build of an index may wait long, but no writer waits for the build.
     """
     with op.get_context().autocommit_block():
         connection = op.get_bind()
@@ -89,13 +89,13 @@ def _patient() -> "Iterator[Any]":
 
 
 BATCH = 5000
-"""Rows per transaction, few enough that no writer waits long."""
+"""Maximum number of rows that one transaction changes, few enough that no writer waits long."""
 
 
 def backfill(table: str, assignments: str, where: str, batch: int = BATCH) -> int:
-    """`UPDATE table SET assignments WHERE where`, batch by batch; returns how many rows were changed.
+    """Run `UPDATE table SET assignments WHERE where` in batches; return the number of changed rows.
 
-    All three arguments are SQL. A batch waits for locked rows at most the migration's `lock_timeout`.
+    The first three arguments are SQL. A batch waits for locked rows at most the migration's `lock_timeout`.
     """
     place = "r.tableoid = b.tableoid AND r.ctid = b.ctid"  # a ctid alone is not unique over partitions
     statement = sa.text(

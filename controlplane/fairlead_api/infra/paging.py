@@ -1,6 +1,6 @@
-"""Keyset paging: stable under inserts and cheap at any depth. Also queries that serve as the source of other queries,
-such as a search among the newest thousands of rows; and helpers of history lists: narrowing by an index, pools by name,
-one row, the newest rows.
+"""Keyset paging: stable under inserts and cheap at any depth. Also: queries whose rows are the source of other queries,
+such as a search among the newest thousands of rows; and helpers of history lists (filters by an index, names of pools,
+one row, the newest rows).
 """
 
 import base64
@@ -29,7 +29,7 @@ NAME = "searched"
 
 
 class Columns:
-    """The columns of the rows, by attribute or by name."""
+    """The columns of a query's rows, as attributes or by name."""
 
     def __init__(self, named: Mapping[str, ColumnElement[Any]]) -> None:
         self._named = named
@@ -45,7 +45,7 @@ class Columns:
 
 
 class RowsWithin:
-    """The rows of `query` as the source of another query; `c` has the columns, and `query` must name each of them.
+    """The rows of `query` as the source of another query; `c` holds the columns, and `query` must name each column.
 
     The rows of a `lateral` query may depend on earlier sources.
     """
@@ -57,8 +57,8 @@ class RowsWithin:
         self.c = Columns(named)
 
     def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
-        """Return a query for these columns of the rows, or for all columns if none are given. `beside` joins the rows
-        with other tables.
+        """Return a query for these columns of the rows, or for all columns if none are given. `beside` is a join that
+        is used as the source instead of the rows alone.
         """
         return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
 
@@ -67,13 +67,13 @@ _values = msgspec.json.Decoder()
 
 Item = TypeVar("Item")
 COUNTED = 1_000
-"""The number up to which totals are exact."""
+"""Totals are exact up to this number."""
 
 SEARCHED = 5_000
-"""Maximum number of rows that one page reads to test conditions without an index."""
+"""Maximum number of rows that are read for one page to test conditions that have no index."""
 
 Test = Callable[[Any], ColumnElement[bool]]
-"""A condition on columns, which are attributes of the argument."""
+"""A condition on the columns of a row. The columns are attributes of the argument."""
 
 
 def encode_cursor(values: Sequence[Any]) -> str:
@@ -116,8 +116,8 @@ async def page(
     columns); `reverse` reverses that direction, using the same index.
 
     An index must serve the conditions of `query` together with the order. Conditions without an index belong into
-    `also`: these tests are applied to the next SEARCHED rows only. The cursor continues after the last row that was
-    read. So a page may have fewer than `limit` rows, or none, without being the last page.
+    `also`, which is tested on the next SEARCHED rows only. The cursor continues after the last row that was read.
+    Therefore a page may have fewer than `limit` rows, or none, without being the last page.
     """
     descending = descending != reverse
     order = [key.desc() if descending else key.asc() for key in keys]
@@ -172,13 +172,13 @@ logger = logging.getLogger(__name__)
 
 
 Build = Callable[[Any, str], Item]
-"""A function that creates an item from a row and its pool's name."""
+"""A function that creates an item from a row and the name of the row's pool."""
 
 Chosen = tuple[Select[Any], list[Test]]
-"""The two inputs of `page`: a query that an index serves, and further tests on its rows."""
+"""Two inputs of `page`: a query that an index serves, and further tests on its rows."""
 
 BUCKETS = 60
-"""Number of buckets of timelines and sparklines."""
+"""Number of buckets (bars or points) of timelines and sparklines."""
 
 NO_POOL = -1
 """An id that belongs to no pool."""
@@ -192,8 +192,8 @@ class Lists:
         self._pools = PoolNames()
 
     async def pool_id(self, connection: AsyncConnection, pool: str | None) -> int | None:
-        """Return the pool's id; NO_POOL if a pool of this name never existed. Raises InvalidInput for a name that is
-        not namespace/name.
+        """Return the id of the pool; None if `pool` is None, NO_POOL if a pool of this name never existed. Raises
+        InvalidInput for a name that is not namespace/name.
         """
         if pool is None:
             return None
@@ -205,21 +205,21 @@ class Lists:
         return NO_POOL if found is None else found
 
     async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
-        """Pools' names as namespace/name, by id."""
+        """Return the names of pools as namespace/name, by id."""
         return await self._pools.names(connection, ids)
 
     async def page(
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:
-        """Return a page, newest first by `keys`."""
+        """Return a page of the list within `span`, newest first by `keys`."""
         query, also = await self.within(connection, chosen, span.sight)
         found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse)
         items = [item for _, item in await self._built(connection, found.items, build)]
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def within(self, connection: AsyncConnection, chosen: Chosen, sight: Sight) -> Chosen:
-        """Narrow a query to rows of pools that the caller may see. A single pool uses an index; with several pools, the
-        rows are tested.
+        """Narrow a query to rows of pools that the caller may see. For a single visible pool the query uses an index;
+        for several, each row is tested.
         """
         if sight is None:
             return chosen
@@ -231,7 +231,9 @@ class Lists:
         return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """Return the only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
+        """Return the item of the query's only row. Raises NotFound (with `what` as the kind) if there is no row, or if
+        this version cannot read it.
+        """
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
             built = [] if row is None else await self._built(connection, [row], build)
@@ -260,11 +262,11 @@ class Lists:
 
 
 def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:
-    """Return the rows with their items. A row that this version cannot read is left out, so that the other rows stay
+    """Return the rows with their items. A row that this version cannot read is left out, so that all other rows stay
     readable.
 
-    This happens, for example, when a newer version stored a reason that this version does not know, and was then rolled
-    back.
+    A row is unreadable, for example, if a newer version stored a reason that this version does not know, and was then
+    rolled back.
     """
     found = []
     for row in rows:
@@ -277,10 +279,10 @@ def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[An
 
 
 def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved: Sequence[tuple[Any, Any]] = ()) -> Chosen:
-    """Narrow a query by filters.
+    """Narrow a query by filters, each a column and the wanted value (None = no filter).
 
-    The first given filter narrows the query through its index (`column, at`). The other filters, and the `unserved`
-    ones, which have no index, are tested on the rows. Order `filters` so that the most selective filter comes first.
+    The first filter with a value narrows the query through its index (`column, at`). The other filters, and `unserved`
+    filters, which have no index, are tested on the rows. `filters` should begin with the most selective filter.
     """
     asked = [(column, value) for column, value in filters if value is not None]
     tested = [*asked[1:], *((column, value) for column, value in unserved if value is not None)]
@@ -290,7 +292,7 @@ def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved:
 
 
 def equals(name: str, value: Any) -> Test:
-    """Return a test that the column of this name has this value."""
+    """Return a test that the column `name` has this value."""
     return lambda columns: columns[name] == value
 
 

@@ -1,4 +1,4 @@
-"""Daily partitions: made ahead of time, made on demand for late rows, dropped by retention. Days are UTC."""
+"""Daily partitions of tables: made ahead of time, made on demand for late rows, dropped by retention. Days are UTC."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid
 
 
 def partition_name(table: str, day: date) -> str:
-    """Return the name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
+    """Return the name of the table's partition for a day: `decisions`, 2026-11-21 → `decisions_20261121`."""
     return f"{table}_{day:%Y%m%d}"
 
 
@@ -26,12 +26,12 @@ def partition_day(name: str) -> tuple[str, date] | None:
 
 
 def is_partition(name: str) -> bool:
-    """Return whether a table name is one of our daily partitions."""
+    """Return whether a table name is the name of one of Fairlead's daily partitions."""
     return _NAME.match(name) is not None
 
 
 class Partitions:
-    """Makes and drops the daily partitions. It remembers existing partitions, so that the usual call needs no
+    """Makes and drops the daily partitions. It remembers which partitions exist, so that most calls of `ensure` need no
     statement.
     """
 
@@ -41,7 +41,7 @@ class Partitions:
         self._known_at = database.switched_at
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
-        """Make the missing partitions of `days`; safe when several processes do so at the same time."""
+        """Make the missing partitions of `days`. Several processes may safely do so at the same time."""
         if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
             self._known.clear()
             self._known_at = self._database.switched_at
@@ -67,8 +67,8 @@ class Partitions:
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drop the partitions of days before `day`; return their names.
 
-        Gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind the
-        drop.
+        Gives up soon if a long read of the table, such as a dump, is in progress, because all other users would wait
+        behind the drop.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:

@@ -1,4 +1,4 @@
-"""Shared reads of the rows of pools: the row of an existing pool, and names by id."""
+"""Reads rows of pools for all subjects: the row of an existing pool, and names by id."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,20 +17,22 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 class PoolNames:
-    """Caches names and ids of pools. This saves lists a join with `pools`, which the planner sometimes gets wrong."""
+    """Caches names and ids of pools. Lists then need no join with `pools`, which Postgres' planner sometimes plans
+    badly.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[int, str] = {}
         self._by_name: dict[str, int] = {}
 
     async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
-        """Return the pool's id; None if there never was such a pool."""
+        """Return the pool's id; None if a pool of this name never existed."""
         if str(pool) not in self._by_name:
             await self._read(connection)
         return self._by_name.get(str(pool))
 
     async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
-        """Names as namespace/name, by id."""
+        """Return the names of pools as namespace/name, by id."""
         wanted = set(ids)
         if not wanted <= self._by_id.keys():
             await self._read(connection)
@@ -44,13 +46,15 @@ class PoolNames:
 
 
 def new_pool(**values: Any) -> Insert:
-    """Return the insert of a new pool with only these `values`. It has no effect if the pool's name already exists."""
+    """Return the insert statement of a new pool, with only these `values`. It has no effect if a pool of this name
+    already exists.
+    """
     unknown = {"generation": 0, "resource_version": "0", "model": "", "spec": {}, "labels": {}, "annotations": {}}
     return insert(tables.pools).values(**unknown, changed_by="", conditions=[], **values).on_conflict_do_nothing()
 
 
 async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """Return the row of an existing pool. Raises NotFound."""
+    """Return the row of an existing pool from the table pools. Raises NotFound."""
     pools = tables.pools
     query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
     row = (await connection.execute(query)).one_or_none()
@@ -60,12 +64,16 @@ async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 def slo_of(row: Any) -> SloFacts:
-    """Return the objectives that routers follow; the default objectives before the pool has a table."""
+    """Return the objectives that routers apply to the pool; the default objectives before the pool has a
+    routing table.
+    """
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 
 def conditions_of(row: Any) -> list[PoolCondition]:
-    """Return the object's conditions in Kubernetes' own spelling; unreadable times are left out."""
+    """Return the conditions of the pool's Kubernetes object, spelled as in Kubernetes. A time that cannot be read is
+    left out.
+    """
     found = []
     for item in row.conditions:
         since = item.get("lastTransitionTime")
@@ -86,5 +94,5 @@ def conditions_of(row: Any) -> list[PoolCondition]:
 
 
 def share(part: Any, whole: Any) -> float | None:
-    """`part` divided by `whole`, from 0 to 1; None when `whole` is 0."""
+    """Return `part` divided by `whole`, from 0 to 1; None when `whole` is 0."""
     return float(part) / float(whole) if whole else None

@@ -1,9 +1,9 @@
-"""Watches whether Postgres answers, and ends operations that wait for it too long.
+"""Watches whether Postgres responds, and ends operations that wait for it too long.
 
 A separate connection tests the database continuously. A frozen server or a network that drops packets does not refuse
-connections but stays silent, and cancelling a psycopg operation waits for the server again. So operations are not
-cancelled. Instead the connection's socket is shut down. libpq treats this as the end of the connection: the operation
-fails as if the server had closed it, and the pool discards the connection.
+connections but stays silent, and the cancellation of a psycopg operation itself waits for the server. Therefore
+operations are not cancelled; the connection's socket is shut down instead. libpq treats this as the end of the
+connection: the operation fails as if the server had closed the connection, and the pool discards the connection.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_process.clock import OtherClock, SteadyClock
 
 CONNECT_SECONDS = 5.0
-"""Maximum seconds to connect, including login.
+"""Maximum seconds to connect to Postgres, including login.
 
-An unreachable database is usually detected sooner. The limit is generous, so that a busy machine does not look like an
-unreachable database.
+An unreachable database is usually detected sooner. The limit is generous, so that a database on a busy machine does not
+count as unreachable.
 """
 
 RECONNECT_SECONDS = 1.8
-"""Maximum seconds for the testing connection to reconnect, once the database has answered before."""
+"""Maximum seconds for the testing connection to reconnect, if the database has responded before."""
 
 ASK_SECONDS = 0.25
-"""Seconds between two tests whether the database answers."""
+"""Seconds between two tests whether the database responds."""
 
 SILENCE_SECONDS = 1.2
-"""Seconds after which a database that answers on no connection counts as unreachable."""
+"""Seconds without a response on any connection after which the database counts as unreachable."""
 
 LATE_SECONDS = 0.1
-"""Delay in seconds by which a timer shows that the process itself was suspended, so that answers may be waiting unread
-in the socket.
+"""Minimum delay of a timer, in seconds, that shows that this process itself was suspended. Responses may then be
+waiting unread in the socket.
 """
 
 KEEPALIVE: dict[str, Any] = {
@@ -52,8 +52,8 @@ KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5000,
 }
-"""libpq's settings by which the kernel notices a dead peer (TCP only; the last in milliseconds, the others
-in seconds).
+"""libpq settings with which the kernel notices a dead peer (TCP only; the last one in milliseconds, the others in
+seconds).
 """
 
 DEAF = (
@@ -72,18 +72,18 @@ def shut(connection: Connection) -> None:
 
 
 TOLD_SECONDS = 5.0
-"""Difference in seconds between the database's clock and this machine's clock above which the log reports it."""
+"""Minimum difference in seconds between the database's clock and this machine's clock that is logged."""
 _QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 
 class WaitLimits:
-    """Shuts connections that are still busy after their time limit."""
+    """Shuts down connections that are still busy after their time limit."""
 
     def __init__(self) -> None:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """Start a time limit now. It replaces an earlier limit of the connection."""
+        """Give the connection a time limit that starts now, in place of any earlier one."""
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -105,12 +105,12 @@ class Pulse:
     """The state of one database as this process sees it.
 
     Every user of the database calls `require` first, so that no caller waits for a database that is known to be
-    unreachable. Until `run` has received an answer, the database counts as answering.
+    unreachable. Until `run` has finished its first test, the database counts as reachable.
     """
 
     def __init__(self, url: str, patience: float = 1.0, older: Collection[str] = ()) -> None:
-        """`patience` multiplies the times after which the pulse gives up a connection or the database. `older` are the
-        migrations of databases that this version cannot work with.
+        """`patience` multiplies the times after which the pulse gives up a connection or the database. `older` holds
+        the migrations with which this version cannot work.
         """
         self.patience = patience
         self._older = older
@@ -125,11 +125,13 @@ class Pulse:
         self._unfit: str | None = None
         self._deaf = False
         self.lost_at = 0.0
-        """When the database was last found unreachable (`time.monotonic`). Older connections are not trusted."""
+        """When the database was last found unreachable (`time.monotonic`). Connections that were opened before that are
+        not trusted.
+        """
         self._read_only = False
         self.switched_at = 0.0
-        """When the database began or stopped accepting writes (`time.monotonic`). An older connection may lead to a
-        server that is no longer the primary, and must not be used.
+        """When the database began or stopped accepting writes (`time.monotonic`). A connection from before that may
+        lead to a server that is no longer the primary, and must not be used.
         """
 
     @property
@@ -138,21 +140,23 @@ class Pulse:
         return self._read_only
 
     def now(self) -> datetime:
-        """The time by the database's clock, which all processes of the API share. Until the database has answered, the
-        time by this machine's clock.
+        """The time by the database's clock, which all processes of the API share; by this machine's clock until the
+        database has responded.
         """
         return datetime.fromtimestamp(self._steady() + self._database_clock.ahead_seconds, UTC)
 
     def require(self) -> None:
-        """Raises StoreUnavailable while the database is unreachable, or if this version cannot work with it."""
+        """Raises StoreUnavailable while the database is unreachable, or if this version cannot work with the
+        database.
+        """
         if self._away is not None:
             raise StoreUnavailable(f"the database does not answer: {self._away}")
         if self._unfit is not None:
             raise StoreUnavailable(self._unfit)
 
     def require_heard(self) -> None:
-        """Raises the errors of `require`. Also raises StoreUnavailable before the first answer, and while notices do
-        not arrive.
+        """Raises the errors of `require`. Also raises StoreUnavailable before the database's first response, and while
+        notices do not arrive.
         """
         self.require()
         if self._heard_at is None:
@@ -161,7 +165,7 @@ class Pulse:
             raise StoreUnavailable(DEAF)
 
     def notices(self, *, arrive: bool) -> None:
-        """Record whether notices sent by NOTIFY arrive at this process."""
+        """Record whether notices sent with NOTIFY arrive at this process."""
         if self._deaf and arrive:
             _log.info("notices arrive again")
         elif not arrive and not self._deaf:
@@ -169,8 +173,8 @@ class Pulse:
         self._deaf = not arrive
 
     async def connect(self, application: str, settings: Mapping[str, str] = MappingProxyType({}), *, autocommit: bool = True) -> Connection:
-        """Connect within CONNECT_SECONDS. Gives up at once if the database is, or becomes, unreachable. `settings` are
-        added to the settings of every session.
+        """Connect to the database within CONNECT_SECONDS. Gives up at once if the database is, or becomes, unreachable.
+        `settings` are added to the session settings that every connection has.
 
         Raises psycopg.Error.
         """
@@ -208,12 +212,12 @@ class Pulse:
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
-        """Record that a connection is in use, for at most this many seconds."""
+        """Record that a connection is in use, for at most `seconds`."""
         self._in_use.add(connection)
         self.limits.set(connection, seconds)
 
     def returned(self, connection: Connection, *, works: bool) -> None:
-        """Record that a connection is no longer in use. If the connection works, that counts as an answer of the
+        """Record that a connection is no longer in use. A connection that `works` counts as a response of the
         database.
         """
         self._in_use.discard(connection)
@@ -222,7 +226,7 @@ class Pulse:
             self._heard_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Test until cancelled whether the database answers."""
+        """Test repeatedly, until cancelled, whether the database responds."""
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
@@ -261,13 +265,13 @@ class Pulse:
             _log.warning("the database's clock differs from this machine's, and is used for times", extra={"ahead_seconds": seconds})
 
     def _judge(self, unfit: str | None) -> None:
-        """Record whether this version can work with the database."""
+        """Record whether this version can work with the database; `unfit` says why it cannot."""
         if unfit is not None and unfit != self._unfit:
             _log.error("the database cannot be used", extra={"error": unfit})
         self._unfit = unfit
 
     def _found(self, *, read_only: bool) -> None:
-        """Records that the database answered."""
+        """Record that the database responded, and whether it is read-only."""
         if self._away is not None:
             _log.info("the database answers again")
             self._away = None
@@ -279,7 +283,9 @@ class Pulse:
             self._read_only, self.switched_at = read_only, time.monotonic()
 
     def _lost(self, error: psycopg.Error) -> None:
-        """Ends all waiting operations, unless the database answered on another connection meanwhile."""
+        """Record that the database is unreachable and end all waiting operations, unless the database responded on
+        another connection meanwhile.
+        """
         now = asyncio.get_running_loop().time()
         if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS * self.patience / 2:
             return

@@ -2,8 +2,8 @@
 
 Statements, types and the order of columns follow from the table, so there is no second list to maintain. There are
 three exceptions: a record's `pool` is the column `pool_id`; the writer supplies columns that the record does not have;
-and Postgres fills columns with a default. A field without a column, and a column without a value, are errors at the
-import of the module. A field that its record marks as not stored has no column.
+and Postgres fills columns that have a default. A field without a column, and a column without a value, are errors when
+the module is imported. A field that its record marks as not stored has no column.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
     """Convert a row to a record.
 
-    Each field is `given`, or read from the column of the same name (text becomes enums, JSON becomes records), or keeps
-    its default.
+    A field's value is in `given`, or is read from the column of the same name (text becomes enums, JSON becomes
+    records), or is the field's default.
     """
     named: Any = kind
     taken = _taken(named, row._fields, tuple(given))
@@ -42,13 +42,13 @@ def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
 
 
 _AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {str, int, bool, datetime}
-"""Types that the database's driver already returns."""
+"""Types that the database driver already returns, so that their values need no conversion."""
 
 
 @lru_cache(maxsize=1024)
 def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
-    """Return the fields that such a row fills, each with its position in the row and the type to convert to; None =
-    unchanged.
+    """Return the fields of `kind` that a row with these columns fills: the field's name, its position in the row, and
+    the type to convert to (None = no conversion).
     """
     known = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
@@ -58,8 +58,8 @@ def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple
 class Writing(Generic[Record]):
     """Turns records of one kind into rows of one table.
 
-    `given` names the columns that are not fields of the record, and the fields that are stored in another form. The
-    writer supplies a value for all rows, or a function of the record, for each such column or field: for example
+    `given` names the columns that are not fields of the record, and the fields whose stored form differs. The writer
+    supplies a value for all rows, or a function of the record, for each such column or field: for example
     `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
     """
 
@@ -78,7 +78,7 @@ class Writing(Generic[Record]):
         self._insert = insert(table).from_select([one.name for one in stored], _in_order(source, table)).on_conflict_do_nothing()
 
     async def copy(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Add rows by binary COPY, the fastest way. A row that already exists is an error."""
+        """Add rows by binary COPY, the fastest way. Raises an error if a row already exists."""
         if not records:
             return
         content = copying.rows(self._fields(given), records)
@@ -86,7 +86,7 @@ class Writing(Generic[Record]):
             await written.write(content)
 
     async def add(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Add the rows that do not exist yet, in one statement and in the order of their keys."""
+        """Add the rows that do not exist yet, in one statement and in the order of their primary keys."""
         if not records:
             return
         names, getters = [one.name for one in self._columns], self._getters(given)
@@ -110,9 +110,10 @@ class Writing(Generic[Record]):
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
-    """Return a table with these columns whose rows come from the parameter of `bound`, a JSON list of objects.
+    """Return a table with these columns whose rows come from one JSON list of objects, the statement's parameter that
+    `bound` makes.
 
-    Binding it is many times faster than binding one array per column.
+    This is many times faster than one array parameter per column.
     """
     typed = [column(one.name, one.type) for one in columns]
     source = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
@@ -120,7 +121,7 @@ def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
 
 
 def bound(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the parameter of a statement made with `recordset`."""
+    """Return the parameter for a statement that uses `recordset`, with these rows."""
     return {"rows": msgspec.json.encode(rows).decode()}
 
 
@@ -140,7 +141,7 @@ def _for_json(one: "Column[Any]", get: Getter) -> Getter:
 
 
 def _moment(get: Getter) -> Getter:
-    """Return a getter of a UTC time, converted from a record's Unix seconds. A value that already is a time is
+    """Return a getter of a UTC time, which converts Unix seconds from a record. A value that already is a time is
     unchanged.
     """
 

@@ -1,7 +1,7 @@
-"""Shares one answer among callers who ask the same question at the same time.
+"""Shares one result among callers who make the same request at the same time.
 
 `Shared` lets concurrent callers wait for one computation, and reuses its result for a moment. `Recent` is for figures
-that cover minutes and hardly change within seconds: as long as callers keep asking for such a figure, none of them
+that cover minutes and hardly change within seconds: as long as callers keep requesting such a figure, none of them
 waits.
 """
 
@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""Factor of its computing time for which a figure is reused, unless a caller would then have to wait for the figure."""
+"""A figure that took t seconds to compute is reused for RESTS times t, unless a caller would then have to wait
+for it.
+"""
 PAUSE_SECONDS = 0.25
-"""Seconds before an answer's background recomputation, so that the caller's other questions come first."""
+"""Seconds before a figure is recomputed in the background, so that the other requests of the same caller come first."""
 
 
 class Shared:
-    """Remembers results for `seconds` (0 = results are not shared)."""
+    """Remembers results for `seconds`; with 0, results are not shared."""
 
     def __init__(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -27,9 +29,9 @@ class Shared:
         self._found: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of `make`, called for this caller or another one.
+        """Return the result of `make`, called for this caller or for another one with the same key.
 
-        A failure is raised to all waiting callers, and then forgotten.
+        If `make` fails, all waiting callers get its error, which is then forgotten.
         """
         if self._seconds <= 0:
             return await make()
@@ -50,7 +52,7 @@ class Shared:
             raise
 
     def forget(self) -> None:
-        """Drop all results, finished or in progress, so that later callers do not get them."""
+        """Drop all results, including those that are still being computed, so that later callers do not get them."""
         self._found.clear()
 
 
@@ -59,7 +61,7 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class Recent:
-    """Figures that may be `usable_seconds` old.
+    """Figures that may be up to `usable_seconds` old when they are returned.
 
     A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure is
     recomputed only after RESTS times its computing time, but at the latest after half of `usable_seconds`. With
@@ -78,7 +80,8 @@ class Recent:
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
         """Return a recent result of `make`.
 
-        A failure is raised only to waiting callers. The earlier result is used until it is too old.
+        If `make` fails, only callers that wait for it get the error. In the background, a failure leaves the earlier
+        result in use until it is too old.
         """
         known = self._found.get(key)
         age = self._usable if known is None else self._monotonic() - known[0]
@@ -91,7 +94,7 @@ class Recent:
         return result
 
     async def close(self) -> None:
-        """Cancels computations that run in the background."""
+        """Cancel the computations that run in the background."""
         tasks = list(self._refreshing.values())
         for task in tasks:
             task.cancel()

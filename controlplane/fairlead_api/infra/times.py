@@ -1,4 +1,4 @@
-"""Times: Unix times that operators and routers may send, and times that people write in queries. Pure."""
+"""Times: Unix times in messages of operators and routers, and times that people write in queries. Pure."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instants import TIME_WANTED, is_usual, read_time
 
 LATEST = 1e11
-"""The largest time in Unix seconds that every clock and column in Fairlead can hold (the year 5138)."""
+"""The latest time, in Unix seconds, that every clock and column in Fairlead can hold (the year 5138)."""
 
 
 def check_time(field_name: str, seconds: float) -> None:
@@ -16,14 +16,16 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """Return the instant. Raises InvalidInput outside the years 2000 to 2199; see `is_usual`."""
+    """Return `instant`, which was `written` in this field. Raises InvalidInput if it is outside the years 2000 to 2199;
+    see `is_usual`.
+    """
     if not is_usual(instant):
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
     return instant
 
 
 def parse_time(field: str, text: str, now: datetime) -> datetime:
-    """Return the time that `text` means. Raises InvalidInput naming `field`."""
+    """Return the time that `text` means. Raises InvalidInput, which names `field`."""
     try:
         found = read_time(text, now)
     except (ValueError, OverflowError) as error:
@@ -32,7 +34,9 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Parse the start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
+    """Parse the start and end of a range; None for one that is not given. Raises InvalidInput if the start is after the
+    end.
+    """
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -1,6 +1,4 @@
-"""Migrates a database to the newest version from code, as `alembic upgrade head` does, but from any working
-directory.
-"""
+"""Migrates a database to the newest version, as `alembic upgrade head` does, but from any working directory."""
 
 import logging
 from collections.abc import Iterator
@@ -21,14 +19,16 @@ from fairlead_api.infra.connections import connected
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Maximum seconds for which a migration waits for a lock. Everyone behind it in the queue waits as long."""
+"""Maximum seconds for which a migration waits for a lock. Statements that queue for the lock behind it wait equally
+long.
+"""
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
 
 
 class DatabaseTooOld(FairleadError):
-    """The database is at a migration older than the oldest one of this version."""
+    """The database's migration is older than the oldest one that this version knows."""
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ def _config() -> Config:
 
 @cache  # the migrations of a process do not change, and each reading compiles them all
 def heads() -> str:
-    """Id of the newest migration."""
+    """Return the id of the newest migration."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     if head is None:
         raise FileNotFoundError("the folder `migrations` holds no migration")
@@ -58,13 +58,13 @@ def heads() -> str:
 
 @cache
 def older() -> frozenset[str]:
-    """Ids of the migrations before the newest one."""
+    """Return the ids of all migrations before the newest one."""
     scripts = ScriptDirectory.from_config(_config())
     return frozenset(script.revision for script in scripts.walk_revisions()) - set(scripts.get_heads())
 
 
 class MigrationRefused(FairleadError):
-    """The database refuses a migration. Nothing of the refused migration remains."""
+    """The database refuses a migration. No changes of that migration remain."""
 
     def __init__(self, error: psycopg.Error) -> None:
         said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
@@ -83,7 +83,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("3F", "make the schema that the role's search_path names"),
     ("08", "the connection was lost: start again"),
 )
-"""Remedies by SQLSTATE, or by class of SQLSTATEs, for refusals that are not a fault of the migration."""
+"""Remedies for refusals by the database that are not a fault of the migration, by SQLSTATE or class of SQLSTATEs."""
 
 
 def _remedy(error: psycopg.Error) -> str:
@@ -93,7 +93,9 @@ def _remedy(error: psycopg.Error) -> str:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise MigrationRefused for a refusal by the database with a known remedy. Other errors pass unchanged."""
+    """Run the block, and raise MigrationRefused if the database refuses it for a reason with a known remedy. Other
+    errors pass unchanged.
+    """
     try:
         yield
     except (psycopg.Error, DBAPIError) as error:
@@ -104,12 +106,12 @@ def refusals() -> Iterator[None]:
 
 
 def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECONDS) -> None:
-    """Migrate the database at `url`; waits while another process does so.
+    """Migrate the database at `url`. If another process is migrating it, waits for that process.
 
     A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
     A database that a newer version migrated is left unchanged. During a rollout or after a roll-back, processes of this
-    version use it too, and the next release's migrations remove nothing that they need.
+    version use such a database too, and the next release's migrations remove nothing that they need.
 
     Raises DatabaseTooOld for a database from before the oldest migration of this version, MigrationRefused.
     """
@@ -141,7 +143,7 @@ def _is_newer(url: str) -> bool:
 
 
 def _unknown(url: str) -> str | None:
-    """Return the database's migration if this version does not know it; otherwise None."""
+    """Return the database's present migration if this version does not know it; otherwise None."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     with connected(url) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
@@ -151,14 +153,14 @@ def _unknown(url: str) -> str | None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Reverts migrations down to `revision` (`base` for all)."""
+    """Revert the migrations after `revision`, or all of them if it is `base`."""
     config = _config()
     config.attributes["url"] = url
     command.downgrade(config, revision)
 
 
 def check(url: str) -> None:
-    """Raises alembic's AutogenerateDiffsDetected when the database differs from `tables`."""
+    """Raises alembic's AutogenerateDiffsDetected if the database's schema differs from `tables`."""
     config = _config()
     config.attributes["url"] = url
     command.check(config)

@@ -1,5 +1,5 @@
-"""Finds what differs in a region of a heatmap: compares the recorded requests of some instances in a stretch of time
-with the rest, by everything that is recorded about a request. Pure.
+"""Finds what is different in a region of a heatmap: compares the recorded requests of some instances in a range of time
+with all other requests, by everything that is recorded about a request. Pure.
 """
 
 from collections import defaultdict
@@ -16,8 +16,8 @@ SHOWN = 30
 LONGEST = timedelta(days=1)
 MOST_INSTANCES = 512
 TELLING_ERRORS = 3.0
-"""Minimum difference of a share in standard errors. Among the hundreds of compared shares, some differ by two standard
-errors by chance.
+"""Minimum difference between two shares, in standard errors, that is reported. Among hundreds of compared shares, some
+differ by two standard errors by chance.
 """
 _LENGTHS = ((1_000, "below 1,000 tokens"), (4_000, "1,000 to 4,000"), (16_000, "4,000 to 16,000"), (64_000, "16,000 to 64,000"))
 _LONGEST = "64,000 tokens and more"
@@ -27,8 +27,8 @@ _ALL_HITS = "above 90 % cached"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A recorded request. `weight` is the number of requests that it represents; `miss_tokens` is the number of
-    uncached tokens at its instance, None if its scores were not recorded.
+    """A recorded request. `weight` is the number of requests that it represents; `miss_tokens` is the number of its
+    prompt tokens that were not cached at its instance, None if its scores were not recorded.
     """
 
     at: datetime
@@ -52,7 +52,7 @@ class SeenRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Instances and the stretch of time [start, end)."""
+    """A region of a heatmap: instances and the range of time [start, end)."""
 
     instances: frozenset[str]
     start: datetime
@@ -64,7 +64,7 @@ class Region:
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum of weights, the sum of their squares, and the number of requests."""
+    """Sums over requests: their weights, the squares of their weights, and their number."""
 
     weight: float = 0.0
     squares: float = 0.0
@@ -77,13 +77,15 @@ class _Sum:
 
     @property
     def worth(self) -> float:
-        """The number of requests of equal weight that would have the same accuracy (Kish's effective sample size)."""
+        """The effective sample size (Kish): the number of requests of equal weight that would give a share with the
+        same accuracy.
+        """
         return self.weight**2 / self.squares if self.squares else 0.0
 
 
 def region_of(instances: str, start: str, end: str, rest: tuple[str, str], now: datetime) -> tuple[Region, datetime, datetime]:
-    """Return the region of a query, and the beginning and end of all compared requests. Raises InvalidInput naming the
-    query's field.
+    """Return the region that a query names, and the start and end of the range of all compared requests. Raises
+    InvalidInput, which names the query parameter.
     """
     names = frozenset(filter(None, (name.strip() for name in instances.split(","))))
     if not 0 < len(names) <= MOST_INSTANCES:
@@ -101,7 +103,9 @@ def _between(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def differences(region: Region, of: SeenRequests) -> Differences:
-    """Return the shares that differ by more than chance, the most certain difference first."""
+    """Return the shares that differ between the region and all other requests by more than chance, the most certain
+    difference first.
+    """
     sums = {True: _Sum(), False: _Sum()}
     parts: dict[tuple[str, str], dict[bool, _Sum]] = defaultdict(lambda: {True: _Sum(), False: _Sum()})
     for one in of.seen:
@@ -152,8 +156,8 @@ def _difference(about: str, value: str, part: Mapping[bool, _Sum], sums: Mapping
 
 
 def _variance(share: float, worth: float) -> float:
-    """Return the variance of an estimated share. One hit and one miss are added, so that a share of 0 does not count as
-    certain.
+    """Return the variance of an estimated share, with `worth` as the effective sample size. One hit and one miss are
+    added, so that a share of 0 does not count as certain.
     """
     guarded = (share * worth + 1.0) / (worth + 2.0)
     return guarded * (1.0 - guarded) / (worth + 2.0)

@@ -1,6 +1,6 @@
-"""Use case: explains why an instance's load was as it was in a stretch of time.
+"""Use case: explains why an instance's load was as it was in a range of time.
 
-The sentences name what stands out; every number in them is also a field of the explanation. Pure.
+The explanation's sentences name what was unusual. Every number in them is also a field of the explanation. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,25 +21,26 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum time from which senders are read. A shorter stretch has too few recorded requests, so its senders are read
-from the five minutes before its end.
+"""Minimum length of the range of time from which an instance's senders are read. A shorter range has too few recorded
+requests, so the senders are read from the five minutes before its end.
 """
 SHARED = 240
-"""Divisor of a stretch's length that gives how long one reading of all instances is reused for requests about any
-instance (15 s for an hour). Little changes in that time, and an open page asks repeatedly.
+"""The figures of all instances, read once, are reused for requests about any instance of the pool for the range's
+length divided by SHARED (15 s for a range of an hour). Little changes in that time, and an open page requests them
+repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""A stretch of at least LONG that ended within ENDED gets the last reading, with that reading's times, and is read
-again in the background.
+"""A request for a range of at least LONG that ends at most ENDED ago gets the figures and times that were read last.
+Newer figures are read in the background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
-"""A change at most this long before the stretch may be its cause."""
+"""A change may be the cause of a load if it lies at most this long before the range of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """An instance's figures in a stretch: (maximum, mean) of each measured metric, and counts."""
+    """An instance's figures in a range of time: (maximum, mean) of each measured metric, and counts."""
 
     values: Mapping[str, tuple[float, float]]
     requests: int
@@ -50,8 +51,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    """The figures of all instances of a pool in the stretch and in the stretch before it, the instances' rows, and the
-    current limits.
+    """The figures of all instances of a pool in a range of time (`now`) and in the range of equal length before it
+    (`before`), the instances' states, roles and nodes (`places`), and the current limits.
     """
 
     now: Mapping[str, Stretch]
@@ -62,7 +63,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Facts about an instance in the stretch, besides its load."""
+    """Facts, other than load, about an instance in a range of time."""
 
     senders: Senders
     arrived: Moved
@@ -71,21 +72,25 @@ class Evidence:
 
 
 class LoadWindows(Protocol):
-    """The source of the events in a stretch."""
+    """The source of load, senders, moves and changes in a range of time."""
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
-        """Return the load of all instances in the stretch and in the stretch before it. Raises NotFound for a pool that
-        does not exist.
+        """Return the load of all instances in a range of time and in the range before it. Raises NotFound for a pool
+        that does not exist.
         """
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """Return the senders to the instance, the sessions that arrived and left, and the changes."""
+        """Return the senders to the instance from `senders_from` on, the sessions that arrived and left from `start`
+        on, and the changes from `changes_from` on, all until `end`.
+        """
 
 
 class LoadExplaining:
-    """Reads a stretch, compares the instance with the others, and describes what stands out."""
+    """Reads an instance's figures in a range of time, compares them with those of the other instances, and describes
+    what is unusual.
+    """
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store
@@ -94,7 +99,9 @@ class LoadExplaining:
         self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
     async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
-        """Return the explanation. Raises InvalidInput naming the query field, NotFound."""
+        """Return the explanation of the instance's load. Raises InvalidInput, which names the query parameter;
+        NotFound.
+        """
         if metric not in METRICS:
             raise InvalidInput("metric", metric, f"write one of {', '.join(METRICS)}")
         begun, ended = parse_range(start, end, now)
@@ -108,7 +115,7 @@ class LoadExplaining:
         return explanation(pool, instance, metric, where, found, known)
 
     async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
-        """Return the figures of all instances, and their time grid."""
+        """Return the figures of all instances in a range of time, and the time grid to which they belong."""
 
         async def read() -> tuple[Grid, Stretches]:
             return where, await self._store.stretches(pool, where)
@@ -129,8 +136,8 @@ class LoadExplaining:
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
     """Return [start, end) and a window of equal length before it, both widened to whole samples of the table that
-    serves cells of that length. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming
-    `from`.
+    serves cells of that length. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput, which names
+    the query parameter `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -148,7 +155,7 @@ def _widened(start: datetime, end: datetime, unit: int) -> Grid:
 
 
 def explanation(pool: PoolKey, instance: str, metric: str, where: Grid, found: Stretches, known: Evidence) -> LoadExplanation:
-    """Build the explanation from the findings. Pure."""
+    """Build the explanation from the figures `found` and the facts `known`. Pure."""
     place = found.places[instance]
     others = [name for name, other in found.places.items() if name != instance and other.role is place.role]
     mine = found.now.get(instance)
@@ -214,22 +221,22 @@ WORDS = {
 }
 MUCH = 1.5
 """Factor by which an instance's figure must differ from the other instances' figure, or from its own earlier figure, to
-stand out.
+count as unusual.
 """
 FEW_SHARE = 0.5
-"""Minimum share of the tokens for which a small group of sessions is named."""
+"""Minimum share of the tokens that a small group of sessions must have to be named in an explanation."""
 FEW_RECORDED = 5
 """Minimum number of requests for which shares are reported, even if all requests are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
-"""The SLO's name of each metric that the SLO limits. These metrics show whether an instance, or the pool, is short of
-capacity.
+"""The metrics that the SLO limits, each with the SLO's name for it. These metrics show whether an instance or the whole
+pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""How long before a stretch a change may lie to be a possible cause; but no longer than the stretch itself."""
+"""How long before a range of time a change may lie to be a possible cause; at most the length of the range itself."""
 
 
 def causes(found: LoadExplanation) -> list[str]:
-    """Return sentences about possible causes, the most important first; empty if nothing stands out."""
+    """Return sentences about possible causes, the most important cause first; empty if nothing is unusual."""
     by_metric = {figure.metric: figure for figure in found.figures}
     figure = by_metric[found.metric]
     made = [*_beside_others(figure, by_metric), *_since_before(figure), *_senders(found), *_traffic(found, by_metric), *_moves(found)]
@@ -237,8 +244,8 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield whether the instance had more or less than the others, and whether it alone was short of capacity. Only the
-    SLO's metrics show the latter.
+    """Yield a sentence if the instance had more or less than the other instances, and one if it alone had too little
+    capacity. Only the SLO's metrics show the latter.
     """
     value, others = figure.compared, figure.others
     if value is None or others is None:
@@ -257,7 +264,7 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield the SLO limits that were exceeded, by this instance alone or by the whole pool."""
+    """Yield sentences about SLO limits that were exceeded, by this instance alone or by the whole pool."""
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
@@ -293,8 +300,8 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """Return the smallest number of top sessions that together have FEW_SHARE of the tokens, and their share; (0, 0.0)
-    if the listed sessions have less.
+    """Return the smallest number of top sessions that together have at least FEW_SHARE of the tokens, and their share
+    of the tokens; (0, 0.0) if all listed sessions together have less.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):
@@ -305,8 +312,9 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
 
 
 def _senders(found: LoadExplanation) -> Iterator[str]:
-    """Yield sentences about the senders. They compare the tokens to prefill, which cause an instance's load, or all
-    prompt tokens if the tokens to prefill are not recorded. Yields nothing if too little is recorded for a share.
+    """Yield sentences about the sessions that sent the most. They compare the tokens to prefill, which cause an
+    instance's load, or all prompt tokens if the tokens to prefill are not recorded. Yields nothing if too little is
+    recorded for a share.
     """
     senders, had_to_be_prefilled = found.senders, bool(found.senders.top_by_prefill)
     if had_to_be_prefilled:
@@ -350,7 +358,7 @@ def _moves(found: LoadExplanation) -> Iterator[str]:
 
 
 def _changes(found: LoadExplanation) -> Iterator[str]:
-    """Yield changes within the stretch, or so shortly before it that they may be the cause."""
+    """Yield sentences about changes within the range of time, or so shortly before it that they may be the cause."""
     since = found.start - min(found.end - found.start, SHORTLY)
     for change in [one for one in found.changes if one.at >= since][-3:]:
         who = f" by {change.actor}" if change.actor else ""

@@ -1,4 +1,4 @@
-"""Heatmaps: divides a range into buckets, and arranges cells in rows with a colour scale. Pure."""
+"""Heatmaps: divides a range of time into buckets, and arranges cells in rows with a colour scale. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,22 +16,22 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, GROUPS, METRICS, 
 MAX_ROWS = 512
 MAX_COLUMNS = 360
 MANY_ROWS = 16
-"""Number of rows above which the order `auto` puts the worst first, because hot rows are no longer found at
+"""Number of rows above which the order `auto` begins with the worst rows, because hot rows are then no longer found at
 a glance.
 """
 KV_LIMIT = 0.9
-"""Share of used KV cache above which engines start to preempt."""
+"""Share of used KV cache (0-1) above which engines start to preempt."""
 
 WITHOUT_NODE = "no node"
-"""The group of instances whose node is not known."""
+"""The name of the group of instances whose node is not known."""
 
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A grid of `columns` buckets of `step` seconds from `start`, with the coarsest table of samples that suffices for
-    them.
+    """A grid of `columns` buckets of `step` seconds from `start`, and the coarsest table of samples that suffices for
+    such buckets.
     """
 
     start: datetime
@@ -44,13 +44,13 @@ class Grid:
 
     @property
     def source(self) -> str:
-        """The table's resolution: `1s`, `10s` or `1m`."""
+        """The resolution of the grid's table of samples: `1s`, `10s` or `1m`."""
         return "1s" if self.step < 10 else "10s" if self.step < 60 else "1m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Number of days for which load is kept by second and by 10 s. Load by minute is kept longer."""
+    """Numbers of days for which load is kept by second and by 10 s. Load by minute is kept longer."""
 
     seconds: timedelta
     tens: timedelta
@@ -71,15 +71,16 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""Place of an instance that is gone except for its cells."""
+"""The `Place` of an instance of which only cells are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One column: for each instance the maximum over its seconds or, for a mean, the sum and the number of its seconds.
+    """The values of all instances in one column: for each instance the maximum over its seconds or, for a mean, the sum
+    and the number of its seconds.
 
-    A value is never None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for
-    maxima. Adjacent columns with the same instances are processed fastest if they share one `instances` object.
+    No value is None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for maxima.
+    Adjacent columns with the same instances are processed fastest if they share one `instances` object.
     """
 
     column: int
@@ -89,8 +90,8 @@ class Slice:
 
 
 def grid(start: datetime, end: datetime, columns: int, finest: int = 1) -> Grid:
-    """The finest grid over [start, end) with at most `columns` columns and steps of at least `finest` seconds; bounds
-    are widened to whole steps.
+    """Return the finest grid over [start, end) with at most `columns` columns and steps of at least `finest` seconds.
+    The bounds are widened to whole steps.
     """
     for step in _STEPS:
         if step < finest:
@@ -103,7 +104,7 @@ def grid(start: datetime, end: datetime, columns: int, finest: int = 1) -> Grid:
 
 
 def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> None:
-    """Raises InvalidInput naming the query field."""
+    """Raises InvalidInput, which names the query parameter, if a parameter of a heatmap has an invalid value."""
     choices = {
         "metric": (metric, tuple(METRICS)),
         "aggregate": (aggregate, ("max", "mean")),
@@ -128,7 +129,8 @@ class Limits:
 
     def of(self, metric: str) -> float | None:
         """Return the absolute limit of a metric; None if it has no limit, or if the limit is not known yet. The limit
-        of pending prefill is the same as the routers': the tokens that an instance computes within the TTFT target.
+        of pending prefill, which routers use too, is the number of tokens that an instance computes within the TTFT
+        target.
         """
         pending = None if self.prefill_speed is None else round(self.slo.ttft_seconds * self.prefill_speed)
         known = {"ttft_p95": self.slo.ttft_seconds, "tpot_p95": self.slo.tpot_seconds, "kv_usage": KV_LIMIT}
@@ -148,12 +150,12 @@ def heatmap(
     migrations_total: int,
     group: str = "instance",
 ) -> Heatmap:
-    """Arrange cells as rows with a scale.
+    """Arrange cells as the rows of a heatmap with a colour scale.
 
-    `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` maps
-    ids to places, for living instances and for all instances with cells. There are at most MAX_ROWS rows: living
-    instances take precedence over gone ones, then the order decides. A group's cell is the maximum over its instances,
-    or the mean over all their seconds.
+    `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` gives
+    the state, role and node by id, for existing instances and for all instances with cells. There are at most MAX_ROWS
+    rows: existing instances take precedence over gone ones, and within each the order `sort` decides. A group's cell is
+    the maximum over its instances, or the mean over all their seconds.
     """
     limit = limits.of(metric)
     name_of = _naming(group, instances)
@@ -194,7 +196,7 @@ def heatmap(
 
 
 def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
-    """Return a function that names the row of an instance."""
+    """Return a function that returns the name of an instance's row: the instance's id, or its group."""
     match group:
         case "role":
             return lambda name: instances.get(name, UNKNOWN).role.value
@@ -205,7 +207,9 @@ def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
 
 
 def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
-    """Return the moves between groups, by column and pair. The newest move of a pair represents it."""
+    """Return the moves between groups of instances, by column and pair of groups. The newest move represents
+    its pair.
+    """
     found: dict[tuple[int, str, str], HeatmapMigration] = {}
     for move in migrations:
         source, target = name_of(move.source), name_of(move.target)
@@ -219,7 +223,7 @@ def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], st
 
 
 class _Lines:
-    """The cells of rows while columns are merged into them."""
+    """The cells of a heatmap's rows while columns are merged into the rows."""
 
     def __init__(self, columns: int, living: Iterable[str], name_of: Callable[[str], str], *, mean: bool) -> None:
         self._columns = columns
@@ -231,7 +235,9 @@ class _Lines:
         self._taken: set[int] = set()
 
     def take(self, block: Sequence[Slice]) -> list[str]:
-        """Merge columns with the same instances. Returns the rows that have a value for the first time."""
+        """Merge columns that have the same instances into the rows. Returns the names of the rows that have a value for
+        the first time.
+        """
         columns: dict[int, Slice] = {}
         for one in block:
             columns[one.column] = _both(columns[one.column], one) if one.column in columns else one
@@ -252,7 +258,7 @@ class _Lines:
         return new
 
     def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
-        """Fill a row of cells in columns that are still empty."""
+        """Fill the rows' cells of columns that are still empty."""
         order = sorted(columns)
         first, last = order[0], order[-1] + 1
         whole = last - first == len(order)
@@ -294,7 +300,7 @@ class _Lines:
 
 
 def _both(one: Slice, other: Slice) -> Slice:
-    """Merge two parts of a column that have the same instances."""
+    """Return the merged values of a column of which two parts have the same instances."""
     pairs = zip(one.values, other.values, strict=True)
     if not one.seconds:
         largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]
@@ -305,7 +311,7 @@ def _both(one: Slice, other: Slice) -> Slice:
 
 
 def _present(values: list[float | None]) -> list[float]:
-    """Return the known values; the same list object if all are known, as in most rows of a large map."""
+    """Return the known values. If all are known, as in most rows of a large heatmap, this is the same list object."""
     return [value for value in values if value is not None] if None in values else cast(list[float], values)
 
 
@@ -329,7 +335,7 @@ def _breaches(values: list[float | None], limit: float) -> list[int]:
 
 
 def _most_of(places: Sequence[Place]) -> Place:
-    """Return the most frequent state and role in the group, and the node if all members share one."""
+    """Return a group's most frequent state and role, and the node if all members of the group share it."""
     nodes = {place.node for place in places}
     return Place(
         state=Counter(place.state for place in places).most_common(1)[0][0],
@@ -342,11 +348,11 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """Return a sort key: by role and name; or with the largest, newest or worst values first and rows without values
-    last. "Worst" means how far and for how long values exceed the limit.
+    """Return a sort key for rows: by role and name; or with the rows of the largest, newest or worst values first and
+    rows without values last. "Worst" means how far and for how long values exceed the limit.
 
-    The mean decides between equal rows, and for metrics without a limit. For a metric whose low values are bad, the
-    lowest mean is first.
+    The mean decides between equally bad rows, and for metrics without a limit. For a metric whose low values are bad,
+    the row with the lowest mean is first.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

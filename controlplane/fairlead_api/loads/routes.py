@@ -29,7 +29,7 @@ from fairlead_client.resources.load_explanations import Differences, LoadExplana
 
 
 class HeatmapReading:
-    """Checks the request, chooses the buckets, reads the cells and arranges them."""
+    """Reads heatmaps: checks the request, chooses the buckets, reads the cells and arranges them."""
 
     def __init__(self, store: PostgresLoads, kept: Kept) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class HeatmapReading:
     async def heatmap(
         self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, group: str, now: datetime
     ) -> Heatmap:
-        """Return the heatmap. Raises InvalidInput naming the query field, NotFound."""
+        """Return the heatmap. Raises InvalidInput, which names the query parameter; NotFound."""
         check(metric, columns, aggregate, sort, group)
         begun, ended = parse_range(start, end, now)
         begun = begun or now
@@ -51,8 +51,8 @@ class HeatmapReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapCell:
-    """A value of a heatmap: the maximum or mean over the step that begins at `at`. Cells without a
-    value are left out.
+    """A value of a heatmap: the maximum or mean over the step that begins at `at`. Cells that have no value are left
+    out.
     """
 
     instance: str
@@ -110,8 +110,8 @@ def load_routes(
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
     ) -> Response:
-        """Explains an instance's load over at most a day: its figures compared with those of other instances, its top
-        senders, the sessions that arrived and left, and the changes.
+        """Explains an instance's load over a range of at most a day: its figures compared with those of other
+        instances, the sessions that sent the most to it, the sessions that arrived and left, and changes of the pool.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
@@ -127,9 +127,10 @@ def load_routes(
         rest_from: str = "now-1h",
         rest_to: str = "now",
     ) -> Response:
-        """Differences between the recorded requests of some `instances` (ids, separated by commas) from `from` to `to`,
-        and the pool's other requests from `rest_from` to `rest_to`: sessions, classes, reasons, prompt lengths, hits,
-        nodes and revisions whose shares differ by more than three standard errors, the most certain first.
+        """Compares the recorded requests of some `instances` (ids, separated by commas) from `from` to `to` with the
+        pool's other requests from `rest_from` to `rest_to`. Returns the sessions, classes, reasons, prompt lengths,
+        hits, nodes and revisions whose shares differ by more than three standard errors, the most certain difference
+        first.
         """
         region, begun, ended = region_of(instances, start, end, (rest_from, rest_to), clock())
         seen = await windows.seen(PoolKey(namespace=namespace, name=name), begun, ended)

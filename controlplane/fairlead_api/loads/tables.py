@@ -1,4 +1,4 @@
-"""Tables of arrivals and load samples by UTC day, and of their rollups by instance and by pool."""
+"""Tables of arrivals and load samples, partitioned by UTC day, and of their rollups by instance and by pool."""
 
 from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -70,15 +70,17 @@ SUMS = (
     "judged_by_slo",
     "generated_tokens",
 )
-"""Counts that a rollup sums, in addition to the maximum, sum and number of seconds of every heatmap metric."""
+"""Counts that a rollup sums. In addition, a rollup has the maximum, sum and number of seconds of every heatmap
+metric.
+"""
 
 
 def _rollup(name: str) -> Table:
     """Return the table of rollups with one row per instance and bucket.
 
-    For each metric it has the maximum, sum and number of the per-second values, so that longer buckets merge exactly.
-    `busy_seconds` are the seconds in which the instance had a request, `prefilling_seconds` the part of them in which a
-    prompt was computed.
+    For each metric it has the maximum, sum and number of the per-second values, from which the values of longer buckets
+    are computed exactly. `busy_seconds` are the seconds in which the instance had a request, `prefilling_seconds` the
+    part of them in which a prompt was computed.
     """
     parts: list[Column[object]] = []
     for metric in METRICS:
@@ -110,11 +112,11 @@ heatmap_columns = Table(
     *(Column(f"{metric}_{part}", JSON(none_as_null=True)) for metric in METRICS for part in ("max", "sum", "n")),
     Index(None, "step", "bucket"),
 )
-"""A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
+"""A column of a heatmap as one database row: `step` seconds of all instances of a pool, from `bucket` on.
 
-`instances` are their names, `roster` the digest of that list. Each metric has three lists in the same order, with the
-values that `_rollup` keeps per instance. A metric is null if no instance has a value. For single seconds (`step` 1),
-one row has ten columns one after the other, and only `_max` is filled.
+`instances` lists the instances' names, and `roster` is the digest of that list. Each metric has three lists in the same
+order, with the values that `_rollup` keeps per instance. A metric is null if no instance has a value. For single
+seconds (`step` 1), one row has ten columns one after the other, and only `_max` is filled.
 """
 
 POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")

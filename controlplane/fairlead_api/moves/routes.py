@@ -65,13 +65,13 @@ def move_routes(
         return lambda span: reroutes.moves(wanted, span)
 
     async def get_matrix(wanted: Moves) -> Ask:
-        """Session migrations: flows between instances, counts per trigger and a timeline of 60 buckets."""
+        """Session migrations in a range: flows between instances, counts per trigger and a timeline of 60 buckets."""
         return lambda sight: migrations.matrix(wanted, clock(), sight)
 
     document(routes, "/migrations/matrix", MigrationMatrix, viewer, get_matrix, MigrationFlow, lambda found: found.flows)
 
     async def get_reroute_matrix(wanted: Moves) -> Ask:
-        """Re-routes: flows between instances, counts per trigger and a timeline of 60 buckets."""
+        """Re-routes in a range: flows between instances, counts per trigger and a timeline of 60 buckets."""
         return lambda sight: reroutes.matrix(wanted, clock(), sight)
 
     document(routes, "/reroutes/matrix", MigrationMatrix, viewer, get_reroute_matrix, MigrationFlow, lambda found: found.flows)

@@ -1,5 +1,5 @@
-"""Session migrations and re-routes: recorded once each, rolled up (minutes from rows, hours from minutes), and read for
-the public API: lists, flows between instances, newest moves.
+"""Stores session migrations and re-routes once each, rolls them up (minutes from rows, hours from minutes), and reads
+them for the public API: lists, flows between instances, newest moves.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 class MoveFilter:
     """Filter of migrations or re-routes.
 
-    `paid_off` False selects moves whose first token arrived no sooner than predicted for staying.
+    `paid_off` False selects moves after which the first token arrived no sooner than predicted for staying.
     """
 
     pool: str | None = None
@@ -66,13 +66,13 @@ async def _save(
 
 
 AT_ONCE = 500
-"""Maximum number of minutes, over all pools, that one transaction computes."""
+"""Maximum number of minutes, over all pools, that one transaction rolls up."""
 COLUMNS = ("migrations", "reroutes", "compared", "seconds_won")
 _WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
 
 
 def _rows(pool: str, minute: str) -> str:
-    """Return SQL for the sums of one minute from its rows, as columns of COLUMNS."""
+    """Return SQL for the sums over the moves of one minute, as the columns COLUMNS."""
     within = f"m.pool_id = {pool} AND m.at >= {minute} AND m.at < {minute} + interval '1 minute'"
     return (
         f"SELECT migrations, reroutes, compared, seconds_won FROM (SELECT count(*) AS migrations, count({_WON}) AS compared, "
@@ -82,10 +82,12 @@ def _rows(pool: str, minute: str) -> str:
 
 
 def within(base: str) -> str:
-    """Return a query for the moves of `:pools` from `:start` to `:end`, in whole minutes (`base` `1m`) or hours (`1h`).
+    """Return a query for the moves of `:pools` from `:start` to `:end`, both whole minutes (`base` `1m`) or whole hours
+    (`1h`).
 
-    Its rows have pool_id, a time `at` within their bucket, and COLUMNS, which must be summed. A minute that changed
-    since its rollup contributes its rollup with a negative sign, and its rows.
+    The query's rows have pool_id, a time `at` within the rollup's bucket, and COLUMNS, which the caller must sum. For a
+    minute whose moves changed after its rollup, the query returns the rollup with a negative sign and adds the moves
+    themselves.
     """
     rolled = ", ".join(f"r.{name}" for name in COLUMNS)
     negative = ", ".join(f"-r.{name}" for name in COLUMNS)
@@ -104,7 +106,7 @@ TAKE = text("""
 WITH due AS (SELECT DISTINCT pool_id, minute FROM move_rollup_queue WHERE minute + interval '1 minute' <= :ended ORDER BY minute LIMIT :most)
 DELETE FROM move_rollup_queue q USING due WHERE q.pool_id = due.pool_id AND q.minute = due.minute RETURNING q.pool_id, q.minute
 """)
-"""SQL that takes up to `:most` minutes that ended by `:ended` out of the queue."""
+"""SQL that removes up to `:most` minutes that ended by `:ended` from the queue and returns them."""
 _KEYS = "unnest(CAST(:pools AS integer[]), CAST(:buckets AS timestamptz[])) AS k (pool, bucket)"
 
 
@@ -128,10 +130,11 @@ _TO_1H = text(
 
 
 async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
-    """Recompute queued minutes that ended by `ended`, and their hours, in one transaction. Returns the number of
-    minutes.
+    """Recompute the queued minutes that ended by `ended`, and the hours that contain them, in one transaction. Returns
+    the number of minutes.
 
-    The queue is emptied before the rows are read, so a change committed in between is counted and stays queued.
+    The queue is emptied before the moves are read. A change that is committed in between is therefore counted, and its
+    minute stays queued.
     """
     minutes = {(row.pool_id, row.minute) for row in await connection.execute(TAKE, {"ended": ended, "most": AT_ONCE})}
     for statement, values in computing(minutes):
@@ -140,7 +143,9 @@ async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
 
 
 def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextClause, dict[str, list[object]]]]:
-    """Yield the statements, with their values, that compute these minutes of pools and the hours that contain them."""
+    """Yield SQL statements, each with its values. They compute the rollups of these minutes (a pool's id and a time),
+    and of the hours that contain them.
+    """
     found = set(minutes)
     for statement, buckets in ((_TO_1M, found), (_TO_1H, {(pool, at - timedelta(minutes=at.minute)) for pool, at in found})):
         if buckets:
@@ -151,7 +156,7 @@ def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextCla
 AnyMove = TypeVar("AnyMove", bound=Move)
 
 MATRIX_ROWS = 2 * SEARCHED
-"""Maximum number of moves, the newest of its range, that one matrix reads."""
+"""Maximum number of moves that one matrix reads: the newest of the requested range."""
 
 FLOWS = 2500
 """Maximum number of pairs of instances that one matrix names."""
@@ -162,7 +167,7 @@ _SUMMED = tuple(field.name for field in fields(MovesEffect))
 
 
 def _effects(columns: Any) -> list["ColumnElement[Any]"]:
-    """Return, for each field of MovesEffect, the SQL for a move's contribution to the field."""
+    """Return, for each field of MovesEffect, the SQL for what one move adds to the field."""
     net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
     tests = {
         "paid_off": columns.paid_off.is_(True),
@@ -179,9 +184,10 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """Moves of one kind, stored in one table.
+    """The database's moves of one kind, which are stored in one table.
 
-    `kind` is the class of its rows, `noun` the word for a row, and `mover` the field with the moved session or request.
+    `kind` is the class of the items, `noun` the name for one item in messages, and `mover` the field that contains the
+    moved session or request.
     """
 
     def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:

@@ -1,5 +1,5 @@
-"""Tables of moves: session migrations, which change a session's binding; re-routes of requests, which do not; and
-rollups.
+"""Tables of moves and their rollups. A session migration changes the session's binding; a re-route of a request does
+not.
 """
 
 from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, false, text
@@ -11,15 +11,16 @@ PAID_OFF = (
     "WHEN actual_ttft_seconds < predicted_source_ttft_seconds AND benefit_seconds > 0::double precision THEN true "
     "ELSE NULL::boolean END"
 )
-"""SQL for whether the real TTFT was below the TTFT predicted for staying.
+"""SQL for whether the measured TTFT of a move was below the TTFT predicted for staying.
 
-True only if a gain was predicted; null while either number is unknown.
+True only if a gain was predicted; null while the measured or the predicted TTFT is unknown.
 """
 
 RARE = "outcome NOT IN ('underway', 'completed')"
-"""Condition for moves that a matrix of outcomes counts from a small index, because their rows lie far apart.
+"""SQL condition for moves with rare outcomes. A matrix counts them with the help of a small index, because their rows
+lie far apart.
 
-A statement must repeat this condition literally, because the database cannot infer it.
+A statement must repeat this condition literally; otherwise the database does not use the index.
 """
 
 _COUNTED = [
@@ -29,7 +30,7 @@ _COUNTED = [
 
 
 def _moves(name: str, *, bound: bool) -> Table:
-    """Return a table of moves. `bound` moves belong to a session; predictions are null if nothing could be
+    """Return a table of moves. With `bound`, the moves belong to sessions. Predictions are null if nothing could be
     predicted.
     """
     return Table(
@@ -83,8 +84,8 @@ reroutes = _moves("reroutes", bound=False)
 
 
 def _rollup(name: str) -> Table:
-    """Return a table of the moves of a pool per bucket, and of the seconds of TTFT that the `compared` migrations
-    saved.
+    """Return a table of rollups of a pool's moves per bucket, including the seconds of TTFT that the `compared`
+    migrations saved.
     """
     return Table(
         name,
@@ -108,8 +109,8 @@ move_rollup_queue = Table(
     Column("minute", DateTime(timezone=True), nullable=False),
     Index(None, "pool_id", "minute"),
 )
-"""Minutes whose moves changed since their rollup; a minute may have several rows.
+"""Minutes whose moves have changed since the minute's rollup; a minute may have several rows.
 
-Triggers add rows in the transaction that adds a move or sets its outcome, so no writer can forget them. Rows are only
-added, so no writer waits for another.
+Triggers add rows in the transaction that adds a move or sets its outcome, so no writer can omit them. Rows are only
+added, so no writer waits for another writer.
 """

@@ -1,5 +1,5 @@
-"""Plans: the predicted effect of a change, the tool that owns the object, and applying and undoing the change.
+"""Plans: previewing the effect of a change, finding the tool that owns the object, and applying and undoing the change.
 
-It must not change a pool in any way that the plan did not show. The danger here: a pool that changes between plan and
-apply.
+This package must not change a pool in any way that the plan did not show. The danger here: a pool that changes between
+plan and apply.
 """

@@ -1,5 +1,5 @@
-"""Writes plans to their objects. Each plan is written once, only to the object for which it was made, and with a record
-even if the process ended between the write and its record.
+"""Writes plans to their objects. A plan is written at most once, only to the object for which it was made. The write is
+recorded even if the process ends between the write and its record.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
-"""Time after which an unfinished apply counts as abandoned."""
+"""Time after which an attempt to apply a plan that has not finished counts as abandoned."""
 
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
-    """Return the generation that the plan's write created, 0 for a deletion. None if the object shows no write of this
-    plan.
+    """Return the generation that the plan's write gave to the object, 0 for a deletion. None if the object shows no
+    write of this plan.
     """
     if stored.is_of_existence and not stored.change:
         return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
@@ -40,8 +40,8 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """Return the audit entry of the latest apply. If the object shows that another person's write succeeded, the entry
-    names that person.
+    """Return the audit entry of the latest attempt to apply a plan. If the object shows that another person's write
+    succeeded, the entry names that person.
     """
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:
@@ -51,18 +51,20 @@ def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
 
 _TRIES = 6
 _TOLD = 3
-"""Maximum number of values that a conflict names."""
+"""Maximum number of values that the message of a conflict names."""
 
 
 class Applying:
-    """Writes stored plans. `marks` on an object name the person who changed it, the reason and the plan."""
+    """Writes stored plans to their objects. `marks` are annotations that name the person who changed the object, the
+    reason and the plan.
+    """
 
     def __init__(self, store: PlanStore, cluster: ClusterGateway) -> None:
         self._store = store
         self._cluster = cluster
 
     async def written(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """Write the plan to its object, and return the object; None if the plan deleted it.
+        """Apply the plan to its object, and return the object as written; None if the plan deleted it.
 
         Raises Conflict (object-changed, already-applied).
         """
@@ -71,8 +73,8 @@ class Applying:
         return await self._write(stored, marks, now)
 
     async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
-        """Return the plan as applied, if it is open and its object shows that an apply succeeded; otherwise unchanged.
-        Raises ClusterUnavailable, Denied.
+        """Return the plan as applied if it is still open although its object shows that an attempt to apply it
+        succeeded. Return it unchanged otherwise. Raises ClusterUnavailable, Denied.
         """
         plan = stored.plan
         if plan.state is not PlanState.OPEN or stored.begun is None or stored.begun_at is None:
@@ -89,7 +91,7 @@ class Applying:
         return await self._store.finish(replace(stored, plan=applied, applied_generation=generation), draft, now)
 
     async def _close_other(self, found: ClusterObject, stored: StoredPlan, now: datetime) -> None:
-        """Close the plan that wrote the object last, if that plan is still open, because the next write removes its
+        """Close the plan that wrote the object last, if that plan is still open. The next write removes that plan's
         mark.
         """
         last = found.annotations.get(PLAN)
@@ -101,8 +103,9 @@ class Applying:
                 await self.closed(other, now)
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
-        """Return the changes that the plan or its undo plan should have made, and the changes made since by others.
-        None for a plan of a release that did not store both.
+        """Return the changes that the plan would have made, and the changes that others have made to the object since.
+        With `undone`, the planned changes are those of undoing the plan. None for a plan of an older release, which did
+        not store the object's former values.
         """
         if stored.seen is None:
             return None
@@ -119,7 +122,7 @@ class Applying:
         return PlanConflict(plan=stored.plan.id, planned=planned, meanwhile=meanwhile)
 
     async def _exist(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """Delete the object, or create it. Returns None after a deletion."""
+        """Create the plan's object, or delete it. Returns None after a deletion."""
         try:
             if stored.change:
                 return await create(self._cluster, stored.object, stored.change, marks)
@@ -134,9 +137,9 @@ class Applying:
         return None
 
     async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject:
-        """Patch the object if it is still as planned, and retry if only its status changed.
+        """Patch the object if it is still as it was when planned. Tries again if only the object's status has changed.
 
-        If the object has this plan's mark, an earlier try wrote it and its answer was lost.
+        If the object has this plan's mark, an earlier attempt wrote the object and its response was lost.
         """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(stored.object)
@@ -163,7 +166,7 @@ class Applying:
 
 
 def _meanwhile(part: Mapping[str, Any], stored: StoredPlan) -> str:
-    """Describe the values that the plan would change and somebody else changed; empty without such values."""
+    """Describe the values that the plan would change and that somebody else changed first; empty if there are none."""
     steps = diff(stored.inverse, inverse(part, stored.change))[:_TOLD]
     told = [f"{step['path'].strip('/').replace('/', '.')} was {_short(step['before'])} and is {_short(step['after'])}" for step in steps]
     planned = [f"{one['path'].strip('/').replace('/', '.')} to {_short(one['after'])}" for one in stored.plan.diff[:_TOLD]]

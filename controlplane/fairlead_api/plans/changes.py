@@ -1,7 +1,7 @@
-"""Kinds of plans: how a kind turns a request into a change, and the questions about the change's effect.
+"""Kinds of plans: how a kind of plan turns a request into a change, and the questions about the change's effect.
 
-A kind is a module of `plans/kinds`. This module has the common parts of kinds that change the same thing: a section of
-the pool's spec, a mark on an instance, or a session's home.
+Each kind is a module of `plans/kinds`. This module has what several kinds share: those that change a section of the
+pool's spec, a mark on an instance, or a session's home.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,12 +23,12 @@ from fairlead_api.pools.fixed_engines import check_possible, engines_file, is_en
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 Spec = Mapping[str, Any]
-"""A pool's spec in the form of a manifest."""
+"""A pool's spec in the form in which a manifest contains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A merge patch for the part of an object that plans may change, and the object as it was `found`."""
+    """A merge patch for the part of an object that plans may change, and the object as it is before (`found`)."""
 
     target: Target
     found: ClusterObject
@@ -36,19 +36,19 @@ class Change:
 
     @property
     def part(self) -> Mapping[str, Any]:
-        """The part of the object that plans may change."""
+        """The part of the object that plans may change, before the change."""
         return self.found.part(self.target.kind)
 
     @property
     def after(self) -> dict[str, Any]:
-        """Return the changed part after the change."""
+        """Return the part of the object that plans may change, after the change."""
         return merged(self.part, self.patch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, and readers for the objects concerned. `spec_of` takes the number of an earlier
-    revision and reads its spec of the pool.
+    """A request to change a pool, and functions that read the objects concerned. `spec_of` reads the pool's spec of an
+    earlier revision, given the revision's number.
     """
 
     pool: PoolKey
@@ -59,8 +59,8 @@ class Asked:
     now: datetime
 
     async def its_pool(self) -> tuple[Target, ClusterObject]:
-        """Return the pool. Raises Conflict (engines-are-fixed, engines-are-pods) if the kind of plan is impossible for
-        it.
+        """Return the pool. Raises Conflict (engines-are-fixed, engines-are-pods) if this kind of plan is impossible for
+        the pool.
         """
         target = Target.of_pool(self.pool)
         found = await self.cluster.read(target)
@@ -87,9 +87,10 @@ class Kind:
 
     Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
     Conflict. `questions` returns the questions about the change's effect: one question, or one for each role whose
-    number changes. It raises InvalidInput for a spec that the operator would refuse. `is_part` returns whether a plan
-    of this kind could make a part of the change between two specs of a pool; `is_for_admins` returns whether that part
-    needs an admin, regardless of the kind's role.
+    number of instances changes; it raises InvalidInput for a spec that the operator would refuse.
+
+    `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
+    `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.
     """
 
     name: PlanKind
@@ -126,8 +127,8 @@ def check_shape(request: PlanRequest) -> None:
 def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """Return the whole spec after the patch, with its defaults.
 
-    Raises InvalidInput, with the field of the spec. This includes faults that only the operator would refuse, because
-    the Kubernetes API does not know policies and their parameters.
+    Raises InvalidInput, which names the field of the spec, also for faults that only the operator would notice: the
+    Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
     policies.check(after.routing, [role.name for role in after.roles])
@@ -135,7 +136,7 @@ def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> 
 
 
 def replicas_of(spec: PoolSpec, role: Role | None) -> int:
-    """Return the desired number of instances of a role; None selects the only role."""
+    """Return the desired number of instances of a role; with None, of the pool's only role."""
     found = next((one for one in spec.roles if one.name is role), spec.roles[0])
     if found.name is Role.BOTH:
         return spec.replicas
@@ -143,7 +144,9 @@ def replicas_of(spec: PoolSpec, role: Role | None) -> int:
 
 
 def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """Return the merge patch of the pool's spec that changes fields of the kind's section. Raises InvalidInput."""
+    """Return the merge patch of the pool's spec that changes the requested fields of the kind's section. Raises
+    InvalidInput.
+    """
     facts, wanted = request.kind.facts, dict(request.fields or {})
     for name, value in wanted.items():
         if name not in facts.fields:
@@ -157,13 +160,13 @@ def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecQuestion:
-    """Asks for the effect of a changed spec of the pool."""
+    """Finds the effect of a changed spec of the pool."""
 
     after: PoolSpec
 
 
 def section_kind(name: PlanKind, question: Callable[[PoolSpec], Question]) -> Kind:
-    """Return a kind that changes fields of a section of the pool's spec."""
+    """Return a kind of plan that changes fields of one section of the pool's spec."""
     facts = name.facts
 
     async def change(asked: Asked) -> Change:
@@ -184,17 +187,17 @@ def section_kind(name: PlanKind, question: Callable[[PoolSpec], Question]) -> Ki
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkQuestion:
-    """Asks for the effect of setting or removing a mark on one instance."""
+    """Finds the effect of setting or removing a mark on one instance."""
 
     is_set: bool
     instance: str
     replaced: bool = True
-    """Whether another instance replaces a drained instance."""
+    """Whether a new instance replaces an instance that is drained."""
 
 
 def mark_kind(name: PlanKind, mark: str, question: Callable[..., Question], *, sets: bool) -> Kind:
-    """Return a kind that sets an annotation of an instance's pod, or removes it. `question` is a subclass of
-    MarkQuestion.
+    """Return a kind of plan that sets an annotation (`mark`) of an instance's pod, or removes it. `question` is a
+    subclass of MarkQuestion.
     """
 
     async def change(asked: Asked) -> Change:

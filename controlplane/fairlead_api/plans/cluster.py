@@ -1,4 +1,4 @@
-"""The calls to the Kubernetes API that plans need: reading an object, patching its spec, and listing revisions."""
+"""The calls to the Kubernetes API that plans need: read an object, patch its spec, and list revisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _PATHS = {
     TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}",
 }
 _NO_NAMES = frozenset({"", ".", ".."})
-"""Refused names: in a path they would select another object."""
+"""Names that are refused, because in a URL path they would select another object."""
 _JSON = "application/json"
 
 

@@ -13,12 +13,12 @@ from fairlead_api.infra.errors import NotFound
 
 NO_TRANSFERS = Transfers(tried=0, came=0, mean_seconds=0.0)
 HEAVY_SHARE = 0.10
-"""Share of the sessions above which a change that moves them is heavy."""
+"""Share of a pool's sessions above which a change that moves them counts as heavy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUse:
-    """An instance that is not gone, with the sessions and cached tokens that would be lost with it."""
+    """An instance that is not gone, with the sessions and cached tokens that would be lost with the instance."""
 
     id: str
     role: Role = Role.BOTH
@@ -28,23 +28,23 @@ class InstanceUse:
     cache_tokens: int
     in_flight: int
     recent_sessions: int = 0
-    """Number of the instance's sessions that had a turn within the last five minutes; `recent_tokens` are
-    their tokens.
+    """Number of the instance's sessions that had a turn within the last five minutes; `recent_tokens` is the number of
+    these sessions' tokens.
     """
     recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """Return the instance's entry in a routing table with `anchors` anchors per instance."""
+        """Return the instance's entry in a routing table in which each instance has `anchors` anchors."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """The present use of a pool, and the facts of its spec in force.
+    """The present traffic, sessions and instances of a pool, and the facts from its spec that are in force.
 
     The whole pool receives `requests_per_second` requests with `miss_tokens_per_second` prompt tokens that need
     prefill; None = no traffic was seen. `prefill_tokens_per_second` is the measured speed of one instance; None = not
-    measured yet. `transfers` are the transfers of KV blocks in the last day.
+    measured yet. `transfers` summarizes the transfers of KV blocks in the last day.
     """
 
     facts: TableFacts
@@ -68,13 +68,13 @@ class PoolUse:
         raise NotFound("instance", name)
 
     def is_heavy(self, sessions: float) -> bool:
-        """Return whether moving this many sessions is a heavy change."""
+        """Return whether a change that moves this number of sessions is heavy."""
         return sessions > 0 and sessions > HEAVY_SHARE * self.sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The share of recorded `requests` that would have had a certain outcome."""
+    """The share of the recorded `requests` that would have had an outcome that a caller is interested in."""
 
     share: float
     requests: int
@@ -85,12 +85,14 @@ class EvidenceReader(Protocol):
     """Reads the evidence from the database. Raises NotFound for a pool without a usable spec."""
 
     async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
-        """Present instances, sessions, and the traffic of the last five minutes."""
+        """Return the pool's present instances and sessions, and its traffic of the last five minutes."""
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
-        """Return the past day's requests by latency cell (`fairlead.latency_cells`), for each priority class."""
+        """Return the number of the past day's requests in each latency cell (`fairlead.latency_cells`), for each
+        priority class.
+        """
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """Return the decisions in which every candidate's predicted TTFT exceeded `ttft_seconds`; None if no decision
-        was sampled.
+        """Return the share of sampled decisions in which every candidate's predicted TTFT exceeded `ttft_seconds`; None
+        if no decision was sampled.
         """

@@ -1,4 +1,4 @@
-"""Forecasts, for a plan's effect, which part of their caches the sessions of leaving instances keep."""
+"""Forecasts, for the effect of a plan, which part of their caches sessions keep when their instances leave."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,12 @@ from fairlead_api.plans.evidence import InstanceUse, PoolUse
 from fairlead_client.resources.plans import HandOverForecast
 
 FEW = 3
-"""Minimum number of transfers from which their duration is known."""
+"""Minimum number of transfers of KV blocks from which their duration is estimated."""
 
 
 def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = True) -> HandOverForecast | None:
-    """Return what is kept when these instances leave one after another; None if none of them computes prompts. With
-    `replaced`, other instances take their places, so that the computing capacity stays the same.
+    """Return how much of their caches the sessions keep when these instances leave one after another; None if none of
+    these instances computes prompts. With `replaced`, new instances keep the computing capacity the same.
     """
     computing = [use for use in pool.instances if use.role is not Role.DECODE and use.state in ACCEPTING]
     gone = [use for use in leaving if use in computing]
@@ -38,8 +38,8 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Return the forecast that keeps the least, among the forecasts for several parts of one change, which concern the
-    same sessions. An unknown forecast comes first.
+    """Return the forecast in which the least is kept. `forecasts` are those of several parts of one change, which
+    concern the same sessions. A forecast whose result is unknown takes precedence.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

@@ -1,11 +1,11 @@
-"""JSON merge patches (RFC 7386): the document that a patch produces, and the patch that reverses it. Pure."""
+"""JSON merge patches (RFC 7386): applies a patch to a document, and computes patches and their inverses. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document after the patch."""
+    """Return the document with the patch applied."""
     found = dict(document)
     for key, value in patch.items():
         if value is None:
@@ -32,7 +32,7 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch that turns the patched document into `document` again."""
+    """Return the patch that turns the patched document back into `document`."""
     found: dict[str, Any] = {}
     for key, value in patch.items():
         before = document.get(key)
@@ -41,8 +41,8 @@ def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
 
 
 def replacing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch that replaces `before` by exactly `after`. A plain merge would keep fields that
-    `after` lacks.
+    """Return the patch that turns `before` into exactly `after`. If `after` itself were used as the patch, fields that
+    it lacks would remain.
     """
     return {**dict.fromkeys(before, None), **after}
 
@@ -64,8 +64,8 @@ def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
 
 
 def replaces_what_others_wrote(document: Mapping[str, Any], patch: Mapping[str, Any], back: Mapping[str, Any]) -> bool:
-    """Return whether the patch replaces a whole list that others have changed since `back`, the patch's inverse, was
-    made.
+    """Return whether the patch replaces a whole list that somebody else has changed. `back` is the patch's inverse,
+    made before that change.
     """
     for key, value in patch.items():
         present, before = document.get(key), back.get(key)

@@ -1,4 +1,6 @@
-"""The Kubernetes objects and homes of sessions that plans change, and the calls by which plans read and write them."""
+"""The Kubernetes objects and the session homes that plans change, and the ports through which plans read and write
+them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +15,9 @@ from fairlead_api.plans.rollouts import StoredRevision
 
 
 class TargetKind(StrEnum):
-    """A kind of object that a plan may change, by its Kubernetes name. `Engine` is an engine of a pool of running
-    engines, and `Engines` the list of such engines. A `Session` is not an object of Kubernetes; a plan changes its
-    home.
+    """A kind of object that a plan may change, named as in Kubernetes. `Engine` is one engine of a pool whose engines
+    already run, and `Engines` the list of such engines. `Session` is not a Kubernetes object; a plan changes the
+    session's home.
     """
 
     POOL = "InferencePool"
@@ -27,8 +29,8 @@ class TargetKind(StrEnum):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The path of the part of the object that plans change: its spec, an instance's annotations, the whole file, or
-        a session.
+        """The path to the part of the object that plans change: the pool's spec, an instance's annotations, the whole
+        file, or a session.
         """
         if self in {TargetKind.ENGINES, TargetKind.SESSION}:
             return ()
@@ -36,18 +38,20 @@ class TargetKind(StrEnum):
 
     @property
     def is_instance(self) -> bool:
-        """Whether the kind is one instance of a pool."""
+        """Whether objects of this kind are single instances of a pool."""
         return self in {TargetKind.INSTANCE, TargetKind.ENGINE}
 
     @property
     def may_be_owned(self) -> bool:
-        """Whether a tool or a file may own objects of this kind."""
+        """Whether a GitOps tool or a file may own objects of this kind."""
         return not self.is_instance and self is not TargetKind.SESSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The object that a plan changes; prints as `InferencePool default/chat`. A session's name is `pool/session`."""
+    """The object that a plan changes. Its text form is `InferencePool default/chat`. The name of a session is
+    `pool/session`.
+    """
 
     kind: TargetKind
     namespace: str
@@ -98,7 +102,7 @@ class ClusterObject:
     is_deleting: bool = False
     """Whether the object is marked as deleted but has not disappeared yet."""
     changed_by: str | None = None
-    """The last writer of the spec: a person if a plan wrote it, otherwise a field manager. None = unknown."""
+    """The last writer of the spec: a person if a plan wrote the spec, otherwise a field manager. None = unknown."""
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
@@ -121,7 +125,7 @@ class ClusterGateway(ObjectReader, Protocol):
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
-        """Merge-patch the part of the object that plans may change, and add the marks to its annotations.
+        """Merge-patch the part of the object that plans may change, and add `marks` to the object's annotations.
 
         Raises Conflict (`object-changed`) if the resource version is not the newest, InvalidInput if the API server
         refuses a value.
@@ -130,19 +134,21 @@ class ClusterGateway(ObjectReader, Protocol):
     async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
         """Delete the object, which may remain for a while (`is_deleting`).
 
-        Raises Conflict (`object-changed`) if another object has its name, or if the resource version is not the newest.
+        Raises Conflict (`object-changed`) if an object with another uid has the name, or if the resource version is not
+        the newest.
         """
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
-        """Create a pool with the manifest's `spec`, `labels` and `annotations`, and the marks.
+        """Create a pool with the manifest's `spec`, `labels` and `annotations`, and with `marks` as further
+        annotations.
 
         Raises Conflict (`object-changed`) if the pool exists, InvalidInput if the API server refuses a value.
         """
 
 
 class SessionHomes(Protocol):
-    """Sessions as objects: `spec.instance` is the session's home (missing = no home), and the generation is the
-    binding's version.
+    """Sessions as objects that plans change: `spec.instance` is the session's home instance (missing = no home), and
+    the generation is the version of the session's binding.
 
     Methods raise NotFound, and Conflict and InvalidInput as `ClusterGateway` does.
     """

@@ -1,9 +1,9 @@
-"""Plan → apply → undo: a change to a pool is previewed with its effect, applied exactly as
-previewed, and can be undone.
+"""Plan → apply → undo: a change to a pool is previewed with its effect, applied exactly as previewed, and can be
+undone.
 
 Writes go to the Kubernetes object, the single source of truth. A plan can be applied as long as the object's spec is
-the one the plan was made for; status updates in between do not matter. For an object that a GitOps tool owns, the plan
-is only shown, with the patch to commit there.
+the one for which the plan was made; status updates do not matter. For an object that a GitOps tool owns, the plan is
+only shown, with the patch to commit to Git.
 """
 
 import contextlib
@@ -32,9 +32,10 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, Propo
 
 
 class Plans:
-    """Use cases of plans, for people who operate pools. `new_id` makes the plans' ids.
+    """Use cases of plans, for people who operate pools. `new_id` makes the ids of plans.
 
-    Callers must first check whether the caller's role suffices for the plan (`needed`, `needed_role`).
+    The code that uses this class must first check that the person's role suffices for the plan (`needed`,
+    `needed_role`).
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class Plans:
         self._applying = Applying(store, cluster)
 
     async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
-        """Return the role that this plan needs for the object in its present state. Raises InvalidInput, NotFound,
-        Unavailable.
+        """Return the role that a person needs for this plan, given the object's present state. Raises InvalidInput,
+        NotFound, Unavailable.
         """
         check_shape(request)
         kind = kind_of(request.kind)
@@ -71,8 +72,8 @@ class Plans:
         expected: Expected | None = None,
         proposal: Proposal | None = None,
     ) -> Plan:
-        """Preview a change, after the API server has accepted it in a dry run. `expected` is the effect found by a
-        simulation. A plan with a `proposal` waits for a day.
+        """Preview a change, after the API server has accepted it in a dry run. `expected` is the effect according to a
+        simulation. A plan with a `proposal` can be applied for a day.
 
         Raises InvalidInput for an invalid request or one that changes nothing, Conflict (engines-are-fixed).
         """
@@ -87,18 +88,20 @@ class Plans:
         )
 
     async def waiting(self, now: datetime) -> Sequence[Plan]:
-        """Return the proposals that can be applied."""
+        """Return the open plans that are proposals and can be applied."""
         return await self._store.waiting(now)
 
     async def withdraw(self, plan_id: str) -> None:
-        """Close a proposal whose advice was withdrawn."""
+        """Close the plan of a proposal that is no longer wanted."""
         await self._store.supersede(plan_id)
 
     def _asked(self, pool: PoolKey, request: PlanRequest, now: datetime) -> Asked:
         return Asked(pool=pool, request=request, cluster=self._cluster, spec_of=self._store.spec_of, policies=self._policies, now=now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
-        """Return the plan in its present state. If a killed process left the plan open, its object shows the state."""
+        """Return the plan in its present state. If a process ended while it applied the plan, the state is taken from
+        the plan's object.
+        """
         stored = await self._store.get(plan_id)
         if stored.begun_at is not None and stored.begun_at + SETTLING <= now:
             try:
@@ -108,15 +111,15 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Close plans that were applied but not recorded, because their process ended in between. A plan that was never
-        written, because the cluster refused it or did not answer, expires as usual.
+        """Record as applied the plans that were written while no record was made, because the process ended in between.
+        A plan that was never written, because the cluster refused it or did not respond, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
                 await self._settled(await self._applying.closed(stored, now), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
-        """Apply the plan once, however often the same person sends it.
+        """Apply the plan once, even if the same person sends the request several times.
 
         Raises Conflict (plan-expired, plan-superseded, already-applied, being-applied, owned-elsewhere,
         object-changed), InvalidInput for a heavy plan without confirmation.
@@ -154,7 +157,7 @@ class Plans:
         return _mine((await self._store.finish(applied, draft, now)).plan, caller)
 
     async def undo(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Return the inverse plan, which is applied like any other.
+        """Make and return the inverse plan, which is applied like any other plan.
 
         Raises Conflict (not-applied, undo-expired, object-changed).
         """
@@ -177,8 +180,8 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Plan the same change again for the object in its present state. The new plan shows the difference to that
-        state.
+        """Plan the same change again for the object in its present state, and return the new plan. It shows the
+        difference from that state.
 
         Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already as planned.
         """
@@ -200,8 +203,8 @@ class Plans:
         return await self._previews.of_change(pool, plan.kind, change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
-        """Return the plan, marked as expired if its time is over. A plan that is being applied does not expire, because
-        its object may already be written.
+        """Return the plan, marked as expired if it is too old to be applied. A plan that is being applied does not
+        expire, because its object may already be written.
         """
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
             await self._store.expire(stored.plan.id, now, SETTLING)
@@ -210,14 +213,16 @@ class Plans:
 
 
 def _may_be_written(error: ServiceError | InvalidInput) -> bool:
-    """Return whether the object may have changed although the write failed: by this apply, whose answer was lost, or by
-    another apply.
+    """Return whether the object may have changed although the write failed with this error: the write's response was
+    lost, or another attempt had applied the plan.
     """
     return isinstance(error, Unavailable) or (isinstance(error, Conflict) and error.code == "already-applied")
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """Return the caller's own applied plan. Raises Conflict if the plan ended differently."""
+    """Return the plan if it was applied, and by this caller. Raises Conflict if it was applied by somebody else, or if
+    it ended in another way.
+    """
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)
     raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")

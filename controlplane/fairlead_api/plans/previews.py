@@ -1,4 +1,4 @@
-"""Previews of changes: the resulting object is tried at the API server, and the plan is stored as open."""
+"""Previews of changes: the API server checks the resulting object in a dry run, and the plan is stored as open."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ _TRIES = 6
 
 
 class Previews:
-    """Creates open plans. `new_id` returns their ids."""
+    """Creates open plans. `new_id` makes the ids of plans."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Previews:
         return await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
 
     async def of_new(self, pool: PoolKey, kind: PlanKind, change: Change, caller: Caller, now: datetime) -> Plan:
-        """Store a plan that creates a pool, after the API server has accepted it in a dry run."""
+        """Return a stored plan that creates a pool, after the API server has accepted the pool in a dry run."""
         manifest = manifest_of(change.patch)
         await self._cluster.create(change.target, manifest, {}, dry_run=True)
         shown, effect = creation(change.target, manifest), creation_effect(change.patch)
@@ -121,12 +121,14 @@ class Previews:
         )
 
     async def _known(self, pool: PoolKey, now: datetime) -> Known:
-        """Return the known state of a pool. Raises NotFound for a pool whose spec was never usable."""
+        """Return what is known about a pool for the effect of a change. Raises NotFound for a pool whose spec was never
+        usable.
+        """
         use = await self._evidence.use(pool, now)
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
 
     async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
-        """Return the pool's present use; None if its spec was never usable."""
+        """Return the pool's present traffic, sessions and instances; None if its spec was never usable."""
         try:
             return await self._evidence.use(pool, now)
         except NotFound:
@@ -148,7 +150,7 @@ class Previews:
         undo_of: str | None,
         proposal: Proposal | None = None,
     ) -> Plan:
-        """Store an open plan with its audit entry."""
+        """Store an open plan that creates or deletes an object, with its audit entry."""
         plan = Plan(
             id=self._new_id(),
             pool=str(pool),
@@ -174,7 +176,7 @@ class Previews:
         return plan
 
     async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the part of the object that plans may change, as the API server would store it."""
+        """Return the changed part of the object as the API server would store it, from a dry run."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
@@ -186,7 +188,9 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the change as a patch of the whole object, or of the file that defines the pool."""
+    """Return the change as it is shown to people: as a patch of the whole object, or of the file that defines
+    the pool.
+    """
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
     return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
@@ -198,8 +202,8 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Return the path and value of a patch's change. If a patch changes several values of a part, return the part's
-    path and all values. Lists are not repeated.
+    """Return the path and value of the only change in a patch below `path`. If the patch changes several values, return
+    the path of the part that contains them, and all of them. Lists are not repeated.
     """
     path = path.strip(".")
     if len(change) != 1:

@@ -1,5 +1,5 @@
-"""Questions about a planned change: its effect, and how a simulation can show the effect. Each kind of plan answers
-them.
+"""Questions about a planned change: what is its effect, and how can a simulation show the effect? Each kind of plan
+implements them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The known state of a pool for which a change is planned, and readers for more."""
+    """What is known about a pool for which a change is planned, and the reader of further evidence."""
 
     pool: PoolKey
     use: PoolUse
@@ -28,8 +28,8 @@ class Known:
     now: datetime
 
     async def refused(self, facts: TableFacts) -> Replay | None:
-        """Return the recorded decisions that would be refused early. None if early rejection is off, or if no decision
-        was recorded.
+        """Return the share of recorded decisions whose requests would be refused early. None if early rejection is off,
+        or if no decision was recorded.
         """
         limit = limit_seconds(facts)
         return None if limit is None else await self.evidence.over_limit(self.pool, limit, self.now)
@@ -41,12 +41,12 @@ def limit_seconds(facts: TableFacts) -> float | None:
 
 
 class CannotSimulate(Exception):
-    """No simulation can show the effect of the change; `str(error)` gives the reason for people."""
+    """No simulation can show the effect of the change; `str(error)` is the reason, worded for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A pool in use before a change. `instances` counts the instances that take requests, by role. `spec` is the pool's
+    """A pool before a change. `instances` is the number of instances that take requests, by role. `spec` is the pool's
     spec, or None if the plan changes another object. A new instance needs `startup_seconds` before it serves.
     """
 
@@ -65,8 +65,8 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The pools to simulate for a change: as planned, and as at present. `instances` has the starting numbers that
-    differ from the instances that take requests now.
+    """The pools to simulate for a change: as planned, and as at present. `instances` gives, by role, the number of
+    instances at the simulation's start where it differs from the number that takes requests now.
     """
 
     as_planned: PoolChange
@@ -75,10 +75,10 @@ class Tried:
 
 
 class Question(Protocol):
-    """A question about the effect of a change."""
+    """Finds the effect of a planned change."""
 
     async def effect(self, known: Known) -> PlanEffect:
         """Return the expected effect. Raises NotFound for an instance that does not exist."""
 
     def tried(self, present: Present) -> Tried:
-        """Return the simulated pools that show the change. Raises CannotSimulate."""
+        """Return the pools to simulate to show the effect of the change. Raises CannotSimulate."""

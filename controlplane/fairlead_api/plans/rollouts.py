@@ -1,4 +1,4 @@
-"""A pool's rollout and revisions, built from its Kubernetes objects. Pure."""
+"""Builds the state of a pool's rollout and the list of its revisions from Kubernetes objects. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fairlead_client.resources.rollouts import RoleRollout, Rollout, TemplateRev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRevision:
-    """A ControllerRevision of a pool; `data` comes from `fairlead.revisions.revision_data`."""
+    """A ControllerRevision of a pool; `data` has the form of `fairlead.revisions.revision_data`."""
 
     name: str
     number: int
@@ -23,7 +23,7 @@ class StoredRevision:
 
 
 def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any], revisions: Iterable[StoredRevision]) -> Rollout:
-    """Return the rollout according to the pool's status, and its revisions, newest first."""
+    """Return the state of the rollout according to the pool's status, and the pool's revisions, newest first."""
     conditions = status.get("conditions") or ()
     progressing: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Progressing"), {})
     under_way = status.get("rollout") or {}
@@ -42,7 +42,7 @@ def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any]
 
 
 def instant(written: object) -> datetime | None:
-    """Parse a time as Kubernetes writes it; None if there is none."""
+    """Parse a time as Kubernetes writes it; None if there is no time."""
     return datetime.fromisoformat(written) if isinstance(written, str) and written else None
 
 

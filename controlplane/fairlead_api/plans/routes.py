@@ -1,5 +1,5 @@
-"""Plan → apply → undo, for callers whose role allows the kind of change; and a pool's rollout and its revisions for
-roll-backs, read from the Kubernetes API.
+"""Plan → apply → undo, for callers whose role allows the kind of change. Also a pool's rollout, and its revisions to
+which a rollback is possible, from the Kubernetes API.
 """
 
 import secrets
@@ -38,7 +38,7 @@ from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
 class PlanExpecting(Protocol):
-    """Finds the effect that a simulation expects of a plan."""
+    """Finds the effect that a simulation predicts for a plan."""
 
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
@@ -88,12 +88,14 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.get("/plans/{plan_id}/hand-over", response_model=HandOverResult)
     async def get_plan_hand_over(plan_id: str, caller: Viewer) -> Any:
-        """How much the plan is expected to keep of the caches of leaving instances, and how much was kept."""
+        """How much of the leaving instances' caches the sessions are expected to keep under the plan, and how much they
+        have kept.
+        """
         return answer(await reader.hand_over(await seen_plan(plan_id, caller)))
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
     async def apply_plan(plan_id: str, body: ApplyRequest, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
-        """Applies the plan once. Sending the same request again gives the same answer."""
+        """Applies the plan once. The same request, sent again, gets the same response."""
         plan = await changeable(plan_id, request, caller)
         if plan.state is PlanState.OPEN:  # a repeated call has the tag of before it was applied
             require_unchanged(if_match, f"plan {plan_id}", plan)
@@ -101,9 +103,9 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/undo", status_code=201, response_model=Plan)
     async def undo_plan(plan_id: str, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
-        """Makes the inverse plan, which is reviewed and applied like any other.
+        """Makes the inverse plan, which is reviewed and applied like any other plan.
 
-        Possible for an hour, as long as nothing else has changed the object.
+        This is possible for an hour, as long as nothing else has changed the object.
         """
         plan = await changeable(plan_id, request, caller)
         require_unchanged(if_match, f"plan {plan_id}", plan)
@@ -111,7 +113,7 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/again", status_code=201, response_model=Plan)
     async def plan_again(plan_id: str, request: Request, caller: Operator) -> Any:
-        """Plans a change again whose plan no longer fits or has expired. The new plan is for the object in its present
+        """Plans the change of an expired or outdated plan again. The new plan is for the object in its present
         state.
         """
         await changeable(plan_id, request, caller)
@@ -121,12 +123,12 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
 
 def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
-    """GET /v1/pools/{namespace}/{name}/rollout."""
+    """Return the route GET /v1/pools/{namespace}/{name}/rollout."""
     routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
-        """The progress of the present template's rollout, and the changes that a rollback to each revision
-        would make.
+        """The progress of the rollout of the pool's present template, and for each revision the changes that a rollback
+        to it would make.
         """
         pool = PoolKey(namespace=namespace, name=name)
 
@@ -142,7 +144,7 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
 
 
 def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
-    """Return the plans of cluster objects and of session homes."""
+    """Return the use cases of plans, for Kubernetes objects and session homes."""
     planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
     new_id = partial(secrets.token_hex, 8)
     return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)

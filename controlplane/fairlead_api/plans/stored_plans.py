@@ -1,4 +1,4 @@
-"""Stored plans, the ports that store them, and the changes of an object since its plan was made."""
+"""Stored plans, the port through which they are stored, and how the object has changed since its plan was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an object that a plan stores: everything that plans may change. For an instance, this is only
-    the annotation that the plan changes, because the other annotations belong to the operator.
+    """Return the values of an object that are stored with a plan: everything that plans may change. For an instance,
+    this is only the annotation that the plan changes, because the operator sets the other annotations.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
 
@@ -35,8 +35,8 @@ def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) 
 def changes_meanwhile(
     target: Target, before: Mapping[str, Any], found: ClusterObject, change: Mapping[str, Any], known: Sequence[SpecChange]
 ) -> list[ChangeMeanwhile]:
-    """Return the changes that turned `before` into the present object, oldest first: the `known` changes, then the
-    remaining difference.
+    """Return the changes that turned `before` into the present object, oldest first: first the `known` revisions, then
+    the remaining difference as one change.
     """
     path = "".join(f"/{name}" for name in target.kind.path)
     told: list[ChangeMeanwhile] = []
@@ -51,18 +51,18 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""How long after its creation a plan can be applied."""
+"""How long after its creation a plan can be applied, unless it is a proposal."""
 PROPOSED = timedelta(days=1)
-"""How long a proposal waits for somebody to apply it."""
+"""How long a proposal can be applied."""
 UNDO = timedelta(hours=1)
 """How long an applied plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with the data that only the server needs: its object, the merge patches forward and back for the fields
-    that plans may change, and the values of these fields when the plan was made (`seen`). `begun` is the audit entry of
-    the latest attempt to apply the plan.
+    """A plan with the data that only the server needs: its object, the merge patch (`change`) and its inverse for the
+    fields that plans may change, and the values of these fields when the plan was made (`seen`). `begun` is the audit
+    entry of the latest attempt to apply the plan.
     """
 
     plan: Plan
@@ -78,14 +78,14 @@ class StoredPlan:
 
     @property
     def is_of_existence(self) -> bool:
-        """Whether the plan deletes its object, or creates it. For a creation, `change` is the object to create."""
+        """Whether the plan deletes or creates its object. For a creation, `change` is the manifest of the object."""
         return self.plan.kind.facts.deletes or self.plan.kind.facts.creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The effect of a change according to a simulation: the shares of requests in time and of refused requests, and the
-    source of both.
+    """The effect of a change according to a simulation: the share of requests within the objectives, the share of
+    refused requests, and what the simulation was based on.
     """
 
     attainment: float
@@ -94,7 +94,7 @@ class Expected:
 
 
 class PlanStore(Protocol):
-    """Plans in the database; each write appends its audit entry in the same transaction."""
+    """The store of plans in the database. Each write appends its audit entry in the same transaction."""
 
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
 
@@ -102,51 +102,54 @@ class PlanStore(Protocol):
         """Return the stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Record who begins to apply a plan. Returns False if the plan is no longer open, has expired, or somebody else
-        began to apply it less than `settling` ago.
+        """Record who begins to apply a plan. Returns False if the plan is no longer open or has expired, or if another
+        attempt to apply it began less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Append the audit entry of an apply that began at `now` and certainly wrote nothing. Removes the record of its
-        beginning, so that a later change of the object is not attributed to this plan.
+        """Append the audit entry of an attempt to apply a plan that began at `now` and certainly wrote nothing. Removes
+        the record that the attempt began, so that a later change of the object is not attributed to this plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
-        """Return open plans that somebody began to apply longer than `settling` ago."""
+        """Return the open plans whose last attempt to apply them began longer than `settling` ago."""
 
     async def spec_changes(self, pool: PoolKey, uid: str, generation: int) -> Sequence[SpecChange]:
-        """Return the revisions of the spec of the object with this uid after a generation, oldest first."""
+        """Return the revisions of the spec that came after `generation`, oldest first, of the pool's object with this
+        uid.
+        """
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Mark a plan as applied that is open or has expired since. Marks the pool's other plans that nobody began to
-        apply as superseded. Returns the plan as it is stored afterwards.
+        """Mark a plan as applied if it is open, or expired while it was being applied. Marks those other plans of the
+        pool that nobody began to apply as superseded. Returns the plan as it is stored afterwards.
 
         If the plan was closed in another way, nothing changes.
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
-        """Return the spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
-        revision.
+        """Return the pool's spec of the revision with this number. Raises NotFound for the pool, InvalidInput for a
+        number without a revision.
         """
 
     async def waiting(self, now: datetime) -> Sequence[Plan]:
-        """Open proposals that nobody began to apply, oldest first."""
+        """Return the open proposals that nobody began to apply, oldest first."""
 
     async def supersede(self, plan_id: str) -> None:
         """Mark an open plan as superseded."""
 
     async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
-        """Mark an open plan as expired, unless somebody began to apply it less than `settling` ago."""
+        """Mark an open plan as expired, unless an attempt to apply it began less than `settling` ago."""
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
 
 class Expecting(Protocol):
-    """Finds the expected effect of a plan after the plan was made."""
+    """Finds the expected effect of a plan by a simulation, after the plan was made."""
 
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Accept a new plan of an object. `spec` is the pool's spec before the change, `simulation` the simulation that
-        recommended the change. Does not raise if the effect stays unknown.
+        """Accept a new plan, whose effect is to be found by a simulation. `spec` is the pool's spec before the change,
+        `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if the
+        effect stays unknown.
         """

@@ -13,12 +13,14 @@ from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
 
 MOST_LINES = 2000
 SEARCHED_LINES = 20_000
-"""Number of lines at the end of a log that a search covers."""
+"""Number of lines at the end of a log that are searched."""
 LIMIT_BYTES = 8 * 1024 * 1024
 
 
 class Cluster(Protocol):
-    """The calls to the Kubernetes API. Methods raise ClusterUnavailable, Denied, InvalidInput."""
+    """The calls to the Kubernetes API that reading pods needs. Methods raise ClusterUnavailable, Denied,
+    InvalidInput.
+    """
 
     async def ask(self, method: str, path: str, *, query: Any = ()) -> Mapping[str, Any] | None: ...
 
@@ -26,13 +28,15 @@ class Cluster(Protocol):
 
 
 class Pods:
-    """Reads the pods of pools."""
+    """Reads the logs and events of pools' pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def log(self, pool: PoolKey, instance: str, lines: int, search: str, container: str | None, *, previous: bool) -> PodLog:
-        """Return the end of a log. Raises NotFound, InvalidInput, ClusterUnavailable, Denied."""
+        """Return the last lines of the log of an instance's pod. Raises NotFound, InvalidInput, ClusterUnavailable,
+        Denied.
+        """
         if not 1 <= lines <= MOST_LINES:
             raise InvalidInput("lines", lines, f"write 1 to {MOST_LINES}")
         pod = await self._pod(pool, instance)
@@ -60,7 +64,7 @@ class Pods:
         )
 
     async def events(self, pool: PoolKey, instance: str) -> PodEvents:
-        """Return the events about the pod, even if the pod is gone. Raises ClusterUnavailable, Denied."""
+        """Return the events about an instance's pod, even if the pod is gone. Raises ClusterUnavailable, Denied."""
         path = f"/api/v1/namespaces/{quote(pool.namespace, safe='')}/events"
         chosen = f"involvedObject.kind=Pod,involvedObject.name={instance}"
         answer = await self._cluster.ask("GET", path, query=[("fieldSelector", chosen)])
@@ -69,7 +73,7 @@ class Pods:
         return PodEvents(instance=instance, events=sorted(found, key=lambda one: one.at or oldest, reverse=True))
 
     async def _pod(self, pool: PoolKey, instance: str) -> Mapping[str, Any]:
-        """Return the pod if it belongs to the pool. Raises NotFound."""
+        """Return the instance's pod if it belongs to the pool. Raises NotFound."""
         found = None if instance in {"", ".", ".."} else await self._cluster.ask("GET", _path(pool, instance))
         if found is None or (found["metadata"].get("labels") or {}).get(POOL_LABEL) != pool.name:
             raise NotFound("pod", instance)
@@ -81,7 +85,7 @@ def _path(pool: PoolKey, instance: str) -> str:
 
 
 def matching(lines: list[str], search: str) -> list[str]:
-    """Return the lines that contain the text, ignoring case; all lines if the text is empty."""
+    """Return the lines that contain the text `search`, ignoring case; all lines if the text is empty."""
     wanted = search.casefold()
     return [line for line in lines if wanted in line.casefold()] if wanted else lines
 
@@ -92,7 +96,9 @@ def _restarts(pod: Mapping[str, Any], container: str) -> int:
 
 
 def event_of(item: Mapping[str, Any]) -> PodEvent:
-    """Convert an event of either API. Events of core/v1 have their own times, events of events.k8s.io a series."""
+    """Convert a Kubernetes event to a PodEvent. Its time and count may be in the event itself or, in the API
+    events.k8s.io, in the event's `series`.
+    """
     series = item.get("series") or {}
     at = series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
     source = item.get("reportingComponent") or (item.get("source") or {}).get("component") or ""

@@ -1,6 +1,4 @@
-"""The metrics pages of instances' engines: finds a page's address from the operator's reports, and reads its present
-content.
-"""
+"""Reads the metrics pages of instances' engines. A page's address is derived from the operator's reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,12 +25,12 @@ from fairlead_process.tasks import beside_the_loop
 PATIENCE_SECONDS = 4.0
 LONGEST_SEARCH = 200
 AT_ONCE = 4
-"""Maximum number of pages that are read at the same time; each takes memory and a thread."""
+"""Maximum number of metrics pages that are read at the same time, because each takes memory and a thread."""
 
 
 class EnginePages:
-    """Reads the metrics pages of engines, at the URL that `address_of` returns. Tests replace the network by
-    `transport`.
+    """Reads the metrics pages of engines. `address_of` returns the URL of a page. `transport` replaces the network in
+    tests.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class EnginePages:
 
 
 class EngineAddresses:
-    """Addresses of the engines of instances."""
+    """Finds the addresses of instances' engines."""
 
     def __init__(self, reads: Database) -> None:
         self._reads = reads
@@ -103,5 +101,7 @@ class EngineAddresses:
 
 
 def _path(row: Any) -> str:
-    """Return the path of the metrics page of a pool's engines; the default before the pool has a table."""
+    """Return the path of the metrics page of a pool's engines. Before the pool has a routing table, this is the default
+    path.
+    """
     return (msgspec.convert(row.facts, MirroredFacts).table.engine if row.facts else EngineFacts()).metrics_path

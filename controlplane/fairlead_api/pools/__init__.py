@@ -1,5 +1,5 @@
-"""Pools and their instances: stores the states that the operator reports, and prepares what people read about them.
+"""Pools and their instances: stores the states that the operator reports, and prepares what people read about pools.
 
-It must not decide what the cluster should look like, which is the operator's task. The danger here: a late state that
-replaces a newer one.
+This package must not decide what the cluster should look like, which is the operator's task. The danger here: a late
+report of a state that replaces a newer state.
 """

@@ -1,5 +1,5 @@
-"""The capability of a pool's engines, combined from all sources: measured now, measured earlier, fitted, declared.
-Pure.
+"""The capability (speeds and sizes) of a pool's engines, combined from all sources: measured now, measured earlier,
+fitted, declared. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ _QUANTITIES: Mapping[str, str] = {
     "bytes_per_token": Quantity.TEXT,
     "kv_cache_tokens": Quantity.KV_CACHE,
 }
-"""The quantities that routers measure, by the figure's name."""
+"""The quantities that routers measure, by the name of the capability's field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLine:
-    """The coefficients of the time of a decode step at any load (`LearntFigure.line`), last observed at the Unix time
-    `at`.
+    """The coefficients of the line that gives the duration of a decode step at any load (`LearntFigure.line`), last
+    observed at the Unix time `at`.
     """
 
     coefficients: tuple[float, float, float]
@@ -44,7 +44,7 @@ class DecodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """An earlier measurement of engines of this `kind`, made at the Unix time `at`."""
+    """A stored, earlier measurement of engines of the kind `kind`, made at the Unix time `at`."""
 
     at: float
     kind: str
@@ -53,8 +53,8 @@ class Remembered:
 
 
 def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
-    """Return the line of the live router that saw the most answers; None without a line. The mean of several lines
-    would fit no router's steps.
+    """Return the decode line of that live router whose line is based on the most responses; None if no router has a
+    line. A mean of several routers' lines would fit none of their measurements.
     """
     fitted_here = [one for one in told if one.quantity == Quantity.DECODE and len(one.line) == 3 and one.age_seconds is not None]
     best = max(fitted_here, key=lambda one: one.value_samples, default=None)
@@ -67,8 +67,8 @@ def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
 def known_line(
     now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
 ) -> tuple[float, ...]:
-    """Return the coefficients of a decode step: measured now, or measured within a week on the same engines, or fitted
-    to recorded requests; empty if none is known.
+    """Return the coefficients of the duration of a decode step: measured now, or measured within a week on the same
+    engines, or fitted to recorded requests. Empty if no source has them.
     """
     line = now_measured or _line_before(before, kind, now)
     if line is not None:
@@ -91,8 +91,8 @@ def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
 
 
 def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
-    """Combine the measurements of the routers. All routers ask the same engines for the size of their KV cache, so
-    these samples are not added up.
+    """Combine the routers' measurements of one quantity. For the size of the KV cache, sample counts are not added up,
+    because all routers read it from the same engines.
     """
     found = agreed(figures)
     return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found
@@ -109,8 +109,8 @@ def _figure(one: LearntOfEngines) -> Figure:
 def remembering(
     now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
 ) -> Remembered | None:
-    """Return the capability to remember, combined from the present and earlier measurements. None if engines of this
-    kind were never measured.
+    """Return the capability to store for later, combined from the present and the earlier measurements. None if engines
+    of this kind were never measured.
     """
     found = joined(now_measured, still_known(before, kind, now))
     if found == NOTHING_KNOWN:
@@ -121,20 +121,22 @@ def remembering(
 def capability_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, engine: EngineFigures, now: datetime
 ) -> EngineCapability:
-    """Return each figure from the best available source."""
+    """Return the engines' capability, with each figure from the best source that has it."""
     return joined(observed_of(now_measured, before, kind, fit, now), engine.declared)
 
 
 def observed_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
 ) -> EngineCapability:
-    """Return for each figure the best value that was observed with the pool's own requests."""
+    """Return the engines' capability, with the best value of each figure that was observed with the pool's own
+    requests.
+    """
     remembered = still_known(before, kind, now.timestamp())
     return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
 
 
 def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line: tuple[float, ...] = ()) -> EngineMemory:
-    """Return the observed figures in the form that a starting router accepts.
+    """Return the observed capability in the form that a starting router accepts.
 
     Token counts use the bytes per token that routers measured, otherwise the declared number. The figures are for the
     pool's present engine, regardless of its instances' revisions.
@@ -152,14 +154,14 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line:
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
-    """Return the speed of the engine model that was fitted to the pool's requests."""
+    """Return the engines' capability according to the engine model that was fitted to the pool's requests."""
     age = max(0.0, (now - fit.fitted_at).total_seconds())
     known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
     return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))
 
 
 def still_known(before: Remembered | None, kind: str, now: float) -> EngineCapability:
-    """Return the earlier measurements of the same engines, with their present age."""
+    """Return the stored measurements if they are of the same kind of engines, with their present age."""
     if before is None or before.kind != kind:
         return NOTHING_KNOWN
     passed = max(0.0, now - before.at)

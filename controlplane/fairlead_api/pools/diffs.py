@@ -5,8 +5,8 @@ from typing import Any
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
-    """Return the changes, each at the deepest path that differs. A list of items without names is compared
-    as a whole.
+    """Return the changes, each at the deepest path that differs. A list whose items have no names is compared as a
+    whole.
     """
     if before == after and type(before) is type(after):
         return []
@@ -31,7 +31,7 @@ def _member(before: Mapping[str, Any], after: Mapping[str, Any], key: str, path:
 
 
 def _by_name(items: Any) -> dict[str, Any] | None:
-    """Return the list as a dict by name; None unless it is a list of objects with distinct `name`s."""
+    """Return the items of a list by name; None unless it is a list of objects with distinct `name`s."""
     if (
         not isinstance(items, list)
         or not items

@@ -1,5 +1,5 @@
-"""Pools of engines that already run. Fairlead neither starts nor stops such engines, so some changes are impossible.
-Pure.
+"""Pools whose engines already run outside Fairlead. Fairlead neither starts nor stops such engines, so some changes are
+impossible. Pure.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,20 @@ from fairlead_api.infra.errors import Conflict
 from fairlead_client.resources.plan_kinds import PlanKind
 
 ENGINES_FILE = "fairlead.dev/engines-file"
-"""The annotation with the file of the engines' addresses, on a pool of `fairlead serve` and on each of its
-instances.
+"""The annotation with the path of the file that lists the engines' addresses. It is on a pool of `fairlead serve` and
+on each of its instances.
 """
 
 
 def engines_file(annotations: Mapping[str, str]) -> str | None:
-    """Return the file that names the pool's engines; None for a pool whose instances are pods."""
+    """Return the path of the file that lists the pool's engines; None for a pool whose instances are pods."""
     return annotations.get(ENGINES_FILE) or None
 
 
 def selector_of(spec: Mapping[str, Any]) -> str | None:
-    """Return the labels by which a spec selects running pods, such as `app=vllm`; None if the spec selects no pods."""
+    """Return the label selector by which a spec selects running pods, such as `app=vllm`; None if the spec selects no
+    pods.
+    """
     found = []
     for role in spec.get("roles") or ():
         try:
@@ -35,7 +37,7 @@ def selector_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def scale_target_of(spec: Mapping[str, Any]) -> str | None:
-    """Return the workloads that a spec scales, such as `Deployment vllm`; None if the spec scales no workload."""
+    """Return the workload that a spec scales, such as `Deployment vllm`; None if the spec scales no workload."""
     found = []
     for role in spec.get("roles") or ():
         try:
@@ -47,13 +49,16 @@ def scale_target_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def is_ended_elsewhere(annotations: Mapping[str, str]) -> bool:
-    """Return whether an instance with these annotations is a pod of a workload that a pool adopted."""
+    """Return whether an instance with these annotations is a pod that a pool adopted, and which its own
+    workload ends.
+    """
     return ADOPTED_BY_ANNOTATION in annotations
 
 
 def check_possible(kind: PlanKind, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Raises Conflict for a plan that would have to start or stop running engines (`engines-are-fixed`), or that
-    changes a list of engines although the pool's instances are pods (`engines-are-pods`).
+    """Raises Conflict for a plan that would need to start or stop engines that Fairlead does not manage
+    (`engines-are-fixed`), or that changes a list of engines although the pool's instances are pods
+    (`engines-are-pods`).
     """
     facts, file, selector = kind.facts, engines_file(annotations), selector_of(spec)
     if file is None and facts.pods_refusal:

@@ -1,5 +1,5 @@
-"""Handles states from the operator: decides which states are new, which changes concern routers, and which pools are
-ready.
+"""Processes pool states from the operator: decides which states are newer than the stored ones, which changes concern
+routers, and which pools are ready.
 """
 
 import hashlib
@@ -21,12 +21,14 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 def fingerprint(table: RoutingTable) -> bytes:
-    """Return the SHA-256 of the parts of a table on which routers act: everything but version and generation."""
+    """Return the SHA-256 of those parts of a routing table on which routers act: everything but version and
+    generation.
+    """
     return hashlib.sha256(msgspec.json.encode(replace(table, version=0, generation=0), order="sorted")).digest()
 
 
 def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
-    """Return the pool's Ready condition. If the pool has no such condition, the returned condition says so."""
+    """Return the pool's Ready condition. If the pool has none, return a Ready condition that says so."""
     for condition in conditions:
         if condition.type == "Ready":
             return condition
@@ -36,12 +38,12 @@ def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) ->
 
 
 Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
-"""A function that computes the share of the hash ring of each accepting instance."""
+"""A function that returns each accepting instance's share of the hash ring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUseView:
-    """How a router used a pool up to its last report; `idle_seconds` count up to the present."""
+    """How a router used a pool, from the router's last report; `idle_seconds` is extended to the present."""
 
     held_requests: int
     held_prompt_tokens: int
@@ -50,20 +52,24 @@ class PoolUseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterView:
-    """A live router's last report about one pool. `acknowledged` is None if the router has no table of the pool yet."""
+    """The last report of a live router about one pool. `acknowledged` is the version of the routing table that the
+    router uses, None if it has no table of the pool yet.
+    """
 
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Number of requests in flight that are queued in the router, by instance."""
+    """Number of requests that are queued in the router, by the instance to which they will be sent."""
     use: PoolUseView | None = None
-    """The router's use of the pool; None if the router does not report it, or has no table of the pool yet."""
+    """How the router used the pool. None if the router does not report this, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """The database's facts about an instance. `table_version` is the first table with the instance's present entry."""
+    """What the database knows about an instance. `table_version` is the first routing table that contains the instance
+    as it is at present.
+    """
 
     id: str
     table_version: int
@@ -80,11 +86,12 @@ class Traffic:
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """Seconds by which the rollups lag. If above 0, the other figures are unknown."""
+    """Seconds by which the rollups lag. If above 0, the other fields are unknown."""
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """Return the parts of a state's spec that stay in force; None if the operator reports that the spec is invalid.
+    """Return those parts of the spec in a state that come into force; None if the operator reports that the spec is
+    invalid.
 
     Pure. Raises InvalidInput for an impossible time, or for an invalid spec that the operator did not report as
     invalid.
@@ -94,7 +101,7 @@ def facts_of(state: PoolState) -> MirroredFacts | None:
 
 
 def check_state(state: PoolState) -> None:
-    """Raises InvalidInput for a scaling decision with an impossible time. Pure."""
+    """Raises InvalidInput if a scaling decision in the state has an impossible time. Pure."""
     for number, decision in enumerate(state.scaling_decisions):
         check_time(f"scaling_decisions[{number}].at", decision.at)
 
@@ -110,11 +117,12 @@ def observations(
     departed: str = "",
     tasks: tuple[TaskObservation, ...] = (),
 ) -> PoolObservations:
-    """Return the answer to the operator. Pure.
+    """Return the observations that answer the operator's report of a state. Pure.
 
-    Without a live router everything counts as acknowledged, because no router uses an older table. `idle_elsewhere` is
-    the number of seconds since a router that is no longer live had a request of the pool. A router with a version above
-    `table_version` got that version before the database was restored, so its acknowledgement does not count.
+    Without a live router, `table_version` counts as acknowledged, because no router uses an older table.
+    `idle_elsewhere` is the number of seconds since a router that is no longer live had a request of the pool. A router
+    that uses a version above `table_version` got that version before the database was restored, so its acknowledgement
+    does not count.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
@@ -146,19 +154,20 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Return each trouble of each living instance once."""
+    """Return each trouble that routers report about an instance in `living`, once per instance."""
     return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
 
 
 def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, ...]:
-    """Return each trouble of an instance once, in the words of the router that reported it last. Pure."""
+    """Return each trouble of an instance once, with the description of the router that reported it last. Pure."""
     newest = {(one.instance, one.trouble): one for one in sorted(found, key=lambda one: one.seconds, reverse=True)}
     return tuple(one for _, one in sorted(newest.items()))
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """Return the demand; None without a live router, or if a router that serves the pool does not report its use. While
-    figures lag behind, the idle time is unknown, so the pool is not scaled to zero; but held requests still start it.
+    """Return the pool's demand; None without a live router, or if a router that has the pool's table does not report
+    its use of the pool. If `behind`, figures lag and the idle time is unknown, so the pool is not scaled to zero, but
+    held requests still start instances.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]
@@ -179,9 +188,9 @@ def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
 
 
 def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
-    """Return the field managers that made the spec differ from the stored spec: the owners of the differing members,
-    and the last writer for members without an owner. `changed_by` counts only if nothing is stored, or if no such
-    manager is known. Pure.
+    """Return the field managers that made the spec differ from the stored spec: the managers that own the differing
+    fields, and the last writer for fields without an owner. `changed_by` of the state is returned if no spec is stored,
+    or if no field manager is found. Pure.
     """
     if not stored or not state.last_writer:
         return state.last_writer or state.changed_by
@@ -191,8 +200,8 @@ def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
-    """Return why a state is older than the stored state of the same object (uid, generation, resource version); None if
-    it is not older. Pure.
+    """Return why a state is older than the stored state of the same object, which is given as (uid, generation,
+    resource version); None if it is not older. Pure.
     """
     uid, generation, version = stored
     if uid != state.uid:

@@ -1,4 +1,4 @@
-"""A pool's ring for display: shares, imbalance, and the effect of a change of instances. Pure."""
+"""A pool's hash ring for display: shares, imbalance, and the effect of a change of instances. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ MOST_ANCHORS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingQuestion:
-    """A change whose effect on the ring is requested: added instances, removed instances, another number of anchors per
-    instance.
+    """A hypothetical change whose effect on the hash ring is requested: added instances, removed instances, or another
+    number of anchors per instance.
     """
 
     add: int = 0
@@ -33,9 +33,10 @@ class RingQuestion:
 def ring_of(
     table: RoutingTable, anchors_per_instance: int, bound: Mapping[str, int], policies: PolicyCatalogue, question: RingQuestion
 ) -> Ring:
-    """Return the ring of a table, with the effect of the question's change.
+    """Return the hash ring of a routing table, with the effect of the hypothetical change in `question`.
 
-    `bound` counts sessions by instance. Raises InvalidInput if the question names an instance that is not on the ring.
+    `bound` is the number of bound sessions by instance. Raises InvalidInput if `question` names an instance that is not
+    on the ring.
     """
     shares = key_shares(table.instances)
     use = _use(policies, table.routing.policy)
@@ -105,7 +106,7 @@ def _change(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry], bou
 
 
 def _use(policies: PolicyCatalogue, name: str) -> RingUse:
-    """Return how the pool's policy uses the ring. An unknown policy counts as not using the ring, like the default
-    policy.
+    """Return how the policy with this name uses the hash ring. An unknown policy counts as not using the ring, like the
+    default policy.
     """
     return policies.entry(name).ring if name in policies.names else RingUse.NONE

@@ -1,4 +1,5 @@
-"""Pools, their instances, revisions, events, heatmaps and rings, and the models by which their routers predict TTFTs.
+"""Routes of pools, their instances, revisions, events and rings, and of the models with which their routers predict
+TTFTs.
 
 The operator reports pools (role system-operator), and routers share the models they train (role system-router).
 """
@@ -42,7 +43,7 @@ from fairlead_process.json_documents import decode_json
 
 
 def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) -> Routes:
-    """GET /v1/pools/{namespace}/{name}/ring."""
+    """Return the route GET /v1/pools/{namespace}/{name}/ring."""
     routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_ring(
@@ -52,8 +53,8 @@ def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) 
         remove: Annotated[list[str] | None, Query()] = None,
         anchors: int | None = None,
     ) -> Ask:
-        """Anchors and key shares, and the effect of a change: `add` more instances, `remove` named instances (may be
-        repeated), or set another number of `anchors` per instance.
+        """Anchors of the hash ring and shares of its keys, and the effect of a hypothetical change: `add` more
+        instances, `remove` named instances (may be repeated), or set another number of `anchors` per instance.
         """
         question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
 
@@ -69,13 +70,13 @@ def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) 
 
 
 def predictor_routes(guard: Guard, reader: PostgresPredictors) -> Routes:
-    """GET /v1/pools/{namespace}/{name}/predictor."""
+    """Return the route GET /v1/pools/{namespace}/{name}/predictor."""
     routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_predictor(namespace: str, name: str) -> Ask:
-        """Models of a learning policy, newest first, with each model's errors, and how often its predictions or the
-        heuristic's decided.
+        """The models of a learning policy, newest first, with each model's errors, and how often decisions were based
+        on the models' predictions or on the heuristic.
         """
         return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
 
@@ -90,7 +91,7 @@ def pool_routes(
     history: PostgresPoolHistory,
     clock: Callable[[], datetime],
 ) -> Routes:
-    """Routes under /v1/pools that only read."""
+    """Return the routes under /v1/pools that only read."""
     routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -114,14 +115,14 @@ def pool_routes(
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
     async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
-        """A pool with its spec, conditions and living instances. With `instances=false` their list is empty, which
-        makes the answer for a large pool much smaller.
+        """A pool with its spec, conditions and existing instances. With `instances=false` the list of instances is
+        empty, which makes the response for a large pool much smaller.
         """
         return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
 
     @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
     async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
-        """An instance, even if it is gone, with its newest 500 transitions."""
+        """An instance, even if it is gone, with its newest 500 transitions between states."""
         return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
 
     return routes
@@ -133,8 +134,8 @@ def pools_of(infra: Infra) -> PostgresPoolReads:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of pools, which people read and the operator reports; and of models, which routers report and
-    read.
+    """Return the feature of pools, which people read and the operator reports; and of prediction models, which routers
+    report and read.
     """
     return Feature(
         routes=(
@@ -155,22 +156,22 @@ _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
 def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> Routes:
-    """Return the endpoints of pools at `fairlead_client.internal_paths`."""
+    """Return the internal endpoints of pools, at the paths of `fairlead_client.internal_paths`."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.put(internal_paths.POOL_STATE)
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
-        """Stores the operator's whole state of a pool. Sending the same state again changes nothing.
+        """Stores the whole state of a pool as the operator reports it. The same state, sent again, changes nothing.
 
-        Answers 409 when the state is older than the stored one.
+        Responds with 409 if the state is older than the stored one.
         """
         return await pools.mirror(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post(internal_paths.POOL_EVENTS, status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
-        """Stores actions and refusals of the operator. An event that is sent again is stored once."""
+        """Stores events about the operator's actions and refusals. An event that is sent again is stored once."""
         for number, event in enumerate(body.events):
             check_time(f"events[{number}].at", event.at)
         await pools.add_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
@@ -187,14 +188,14 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """Lists pools without a state report for this many seconds, so that an operator can report which of them no
-        longer exist.
+        """Lists the pools about which no state was reported for this many seconds, so that an operator can report which
+        of them no longer exist.
         """
         return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))
     async def post_model(request: Request, caller: Router) -> None:
-        """Stores a model that a router has trained. A model that is sent again is stored once."""
+        """Stores a prediction model that a router has trained. A model that is sent again is stored once."""
         try:
             model = decode_json(await request.body(), _trained_model)
         except msgspec.ValidationError as error:
@@ -209,7 +210,7 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.PREDICTOR_MODELS, response_model=SharedModel)
     async def get_model(namespace: str, name: str, caller: Router) -> Response:
-        """The newest model of a pool, for a router that has no model yet."""
+        """The newest prediction model of a pool, for a router that has no model yet."""
         return answer(await predictors.newest(PoolKey(namespace=namespace, name=name)))
 
     return routes

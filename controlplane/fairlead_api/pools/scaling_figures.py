@@ -1,7 +1,7 @@
-"""The figures by which others can scale a pool's instances: KEDA, a HorizontalPodAutoscaler, or an alert.
+"""The figures with which others can scale a pool's instances: KEDA, a HorizontalPodAutoscaler, or an alert.
 
-They are the figures of the pool's page: the number of instances that the operator wants, or would want in mode Advise,
-and the share of requests within the objective.
+The pool's page shows the same figures: the number of instances that the operator wants, or would want in mode Advise,
+and the share of requests within the objectives.
 """
 
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFigures:
-    """The figures of all pools.
+    """The scaling figures of all pools.
 
     `wanted` is the number of wanted instances by pool (`namespace/name`) and role. `headroom`, by pool, is the share
-    (0-1) of the judged requests of the last 5 minutes within TTFT and TPOT, minus the share that is the goal. So it is
-    negative while the objective is missed. A pool without judged requests is left out.
+    (0-1) of the judged requests of the last 5 minutes within TTFT and TPOT, minus the target share. It is negative
+    while the objective is missed. A pool without judged requests is left out.
     """
 
     wanted: dict[tuple[str, str], int]

@@ -1,4 +1,6 @@
-"""Tables mirrored from the cluster: pools, their history and scaling, instances, routing tables, acknowledgements."""
+"""Tables with data reported from the cluster: pools, their history and scaling, instances, routing tables,
+acknowledgements.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -49,9 +51,9 @@ pools = Table(
     text_column("departed", null=True),
     UniqueConstraint("namespace", "name"),
 )
-"""Pools. `measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`). `stalled` are
-the instances whose engines had stalled when the pool's state was last reported, None = none. `departed` describes how
-demand departs from the pool's forecast, None = it does not.
+"""Pools. `measured` is the stored measurement of the pool's engines by routers (`pools.capabilities.Remembered`).
+`stalled` names the instances whose engines had stalled when the pool's state was last reported, None = no instance.
+`departed` describes how demand departs from the pool's forecast, None = it does not depart.
 """
 
 pool_revisions = Table(
@@ -69,8 +71,9 @@ pool_revisions = Table(
     Column("resource_version", BigInteger, nullable=True),
     text_column("manager", null=True),
 )
-"""Revisions of pools' specs. `resource_version` is the object's version when the revision was first seen, None if the
-version is not a number. `manager` is the field manager. `actor` is the user if known, otherwise the field manager.
+"""Revisions of pools' specs. `resource_version` is the Kubernetes object's resource version when the revision was first
+seen, None if that version is not a number. `manager` is the field manager. `actor` is the user if known, otherwise the
+field manager.
 """
 
 pool_events = Table(
@@ -155,8 +158,8 @@ routers = Table(
     json_column("asked_at", null=True),
     Column("shares", JSONB, nullable=False, server_default="{}"),
 )
-"""Routers. `asked_at` contains the secret with which other routers may query the router, so only routers may read it.
-`shares` are the router's load reports to other routers, by pool.
+"""Routers. `asked_at` is the address to which other routers can send queries, with a secret, so only routers may read
+it. `shares` holds, by pool, the load reports that the router sends to other routers.
 """
 
 router_acknowledgements = Table(

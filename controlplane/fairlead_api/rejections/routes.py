@@ -21,7 +21,7 @@ def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_rejections(pool: str | None = None, priority_class: str | None = None, start: From = None, end: To = None) -> Ask:
-        """Refusals by cause and priority class, with 60-bucket sparklines and the newest samples.
+        """Refusals by cause and priority class, with sparklines of 60 buckets and the newest samples.
 
         Covers the last hour by default.
         """

@@ -1,4 +1,4 @@
-"""Refused requests by cause, each with its remedy, as the public API shows them."""
+"""Reads refused requests by cause for the public API, each cause with its remedy."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -35,8 +35,8 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """Return the remedy in one to three sentences. For an unknown cause, the sentences name the places to look. If
-    instances were missing, the result of the pool's latest simulations (`found`) is added.
+    """Return the remedy for refusals of this reason in one to three sentences. For an unknown reason, the sentences say
+    where to look. If instances were missing, the result of the pool's latest simulations (`found`) is added.
     """
     try:
         usual = RejectionReason(reason).facts.suggestion
@@ -51,18 +51,20 @@ def advice(reason: str, found: Simulated | None = None) -> str:
 
 
 SAMPLES = 5
-"""Maximum number of samples, the newest ones, shown per cause."""
+"""Maximum number of refused requests that are shown per cause as samples, the newest ones."""
 
 FINE = timedelta(hours=2)
-"""Maximum range for which served requests are counted by seconds; for longer ranges, they are counted by
-whole minutes.
+"""Maximum range of time for which served requests are counted by seconds; for longer ranges, they are counted by whole
+minutes.
 """
 STEP = timedelta(seconds=10)
 UNROLLED = timedelta(seconds=30)
-"""The newest part of the range, which may not be rolled up yet and is counted from samples."""
+"""Length of the newest part of a range that may not be rolled up yet, and is therefore counted from samples."""
 
 _REASONS = frozenset(RejectionReason)
-"""Known reasons. Rows with another reason, stored by a newer version that was rolled back, are left out."""
+"""Known reasons for refusals. A row with an unknown reason, stored by a newer version that was rolled back, is left
+out.
+"""
 
 Cause = tuple[int, str, int, str]
 """The pool's id, the reason, the status and the priority class of a refusal."""
@@ -72,7 +74,7 @@ _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, reject
 
 
 class PostgresRejections:
-    """Refused requests by cause."""
+    """Reads refused requests by cause from the database."""
 
     def __init__(self, database: Database, kept: Kept, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -114,8 +116,8 @@ class PostgresRejections:
 
 
 def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
-    """Return a query for the newest rows of each cause. The search runs backwards from the cause's last row, because
-    the cause may have few rows among millions.
+    """Return a query for the newest refused requests of each cause. Each search goes backwards from the last request of
+    the cause, because a cause may have few rows among millions.
     """
     time = DateTime(timezone=True)
     sought = values(
@@ -139,9 +141,9 @@ def _cause_of(row: Any) -> Cause:
 
 
 def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
-    """Yield statements for the completed requests in [start, end) of these pools: from pool rollups as far as they
-    exist, otherwise from seconds. Whole minutes are used if the range is long, or so old that its seconds are gone
-    (`finest` is the shortest remaining length in seconds).
+    """Return queries for the number of completed requests in [start, end) of these pools. They read pool rollups as far
+    as these exist, and otherwise seconds. Whole minutes are used if the range is long, or so old that its seconds were
+    deleted (`finest` is the length in seconds of the shortest records that remain).
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
@@ -160,13 +162,13 @@ def _served(of: Collection[int], start: datetime, end: datetime, finest: int) ->
 
 
 def _whole(at: datetime) -> datetime:
-    """Return the start of the step that contains a moment."""
+    """Return the start of the step of STEP length that contains a time."""
     return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
 
 
 def _pools(name: str | None, sight: Sight) -> "Select[Any]":
-    """Return a query for the id and name of the pool with this name, or of all visible pools (None), including deleted
-    pools.
+    """Return a query for the id and name of the pool with this name, or with None of all visible pools. Deleted pools
+    are included.
     """
     wanted = select(pools.c.id, _pool_name.label("name"))
     wanted = wanted if name is None else wanted.where(_pool_name == name)

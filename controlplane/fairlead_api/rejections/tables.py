@@ -1,4 +1,4 @@
-"""The table of refused requests, by UTC day."""
+"""The table of refused requests, partitioned by UTC day."""
 
 from sqlalchemy import Column, Double, Index, Integer, Table
 

@@ -1,6 +1,8 @@
-"""Ingests routers' reports. Each report is stored at most once, by router and id, and completely or not at all.
+"""Use case: stores routers' reports. Each report, identified by router and id, is stored at most once, and completely
+or not at all.
 
-Rows that cannot be stored are dropped and counted, because a router would resend a refused report again and again.
+Rows that cannot be stored are dropped and counted. If a report were refused because of them, its router would resend it
+again and again.
 """
 
 import logging
@@ -17,7 +19,7 @@ from fairlead_api.infra.times import check_time
 from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
 MOST_REPORTS = 5_000
-"""Maximum number of reports in one post."""
+"""Maximum number of reports in one POST request."""
 
 _DAY = 86_400
 
@@ -26,9 +28,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """The result of a post of reports.
+    """The result of storing the reports of one POST request.
 
-    `ignored` counts dropped rows by reason. `lost_moves` counts the session moves that lost their race, by pool.
+    `ignored` is the number of dropped rows by reason. `lost_moves` is, by pool, the number of session moves that were
+    not stored because another change of the session came first.
     """
 
     receipts: tuple[ReportReceipt, ...]
@@ -37,27 +40,29 @@ class Ingested:
 
 
 class ReportStore(Protocol):
-    """The database operations of ingestion."""
+    """The port to the database for storing reports."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
-        """Make sure that rows of these days, given by table, can be stored."""
+        """Make sure that rows of these days can be stored; `days` is given by table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Store one router's new reports in one transaction. Receipts are in the order of the reports."""
+        """Store those reports of one router that are new, in one transaction. The result's receipts are in the order of
+        the reports.
+        """
 
     async def forget_router(self, gone: RouterGone) -> None:
-        """Remove the router until it reports again."""
+        """Mark a router as gone until it reports again."""
 
 
 class Ingestion:
-    """Use case: the ingestion of reports."""
+    """Use case: stores routers' reports."""
 
     def __init__(self, store: ReportStore, ages: Ages) -> None:
         self._store = store
         self._ages = ages
 
     async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
-        """Store reports of one router; the first report contains the router's present state.
+        """Store reports of one router. Only the first report contains the router's present state.
 
         Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned, the
         reports cannot be lost.
@@ -87,7 +92,7 @@ class Ingestion:
         return replace(done, receipts=receipts, ignored=done.ignored + ignored)
 
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
-        """Remove a router that signed off. Raises InvalidInput, StoreUnavailable."""
+        """Mark a router that signed off as gone. Raises InvalidInput, StoreUnavailable."""
         _check_name("router", gone.router)
         check_time("at", gone.at)
         near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
@@ -120,5 +125,5 @@ def _check_name(field_name: str, name: str) -> None:
 
 
 def _days(times: Iterable[float]) -> set[date]:
-    """Return the UTC days of these Unix seconds; fast for many seconds within few days."""
+    """Return the UTC days that contain these Unix times in seconds. Fast for many times within few days."""
     return {datetime.fromtimestamp(day * _DAY, UTC).date() for day in {time // _DAY for time in times}}

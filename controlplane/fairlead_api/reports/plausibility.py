@@ -1,8 +1,8 @@
 """Decides which rows of a report can be stored. Pure.
 
-Every text, number and time of a row has bounds; a row outside them is dropped, and the others are kept. A router
-resends a report until it is accepted, so a row that cannot be stored must not hold up the others. Times are compared
-with the API's clock: a router's clock may be wrong, but history is kept in any case.
+Every text, number and time in a row has bounds; a row that violates them is dropped, and all other rows are kept. A
+router resends a report until it is accepted, so a row that cannot be stored must not prevent that. Times are compared
+with the API's clock. A router's clock may be wrong, but rows about history are stored in any case.
 """
 
 from collections import Counter
@@ -19,17 +19,17 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, RouterState, RowKind, RowTime
 
 MAX_NAME = 1024
-"""Maximum length of a stored text, in bytes of UTF-8; two such texts fit into an index entry."""
+"""Maximum length of a stored name in bytes of UTF-8; two such names fit into an index entry."""
 MAX_COUNT = 2**53
-"""Largest stored whole number: the largest that JSON transmits exactly."""
+"""Largest integer that is stored: the largest that JSON transmits exactly."""
 MAX_STATUS = 599
-"""Highest HTTP status."""
+"""Highest HTTP status that is stored."""
 MAX_NUMBER = 1e12
 MAX_ITEMS = 1024
-"""Maximum number of candidates of a decision, or latencies of a second."""
+"""Maximum number of candidates in a decision, and of latencies in a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
-"""Maximum plausible difference between a router's clock and the API's, including transmission. Beyond it, times are
-corrected to the API's clock.
+"""Maximum plausible difference in seconds between a router's clock and the API's clock, including the time of
+transmission. If the difference is larger, the router's times are converted to the API's clock.
 """
 LONGEST_HOST = 253
 HOST_CHARACTERS = frozenset(ascii_letters + digits + ".-_:%")
@@ -41,37 +41,38 @@ EARLIEST = 1_577_836_800.0
 Row = TypeVar("Row")
 Check = Callable[[Any], bool]
 Column = Callable[[Collection[Any]], bool]
-"""A check of whether all values of a field, none of which is None, can be stored."""
+"""A check whether all values of one field can be stored. The values must not include None."""
 _known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
 _known_columns: dict[Any, tuple[tuple[Callable[[Any], Any], Column], ...]] = {}
 
 
 Ages = Mapping[str, float]
-"""Maximum age of rows in seconds, by field of Report. Rows of other fields are kept regardless of their age."""
+"""Maximum age in seconds of rows, by field of Report. Rows of fields without a maximum are stored at any age."""
 
 _STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at", "asked_at"}]
-"""The fields of a report whose rows describe the router's present state."""
+"""The fields of Report whose rows describe the router's present state."""
 
 
 def clock_error(report: Report, now: float) -> float:
-    """Return the seconds to add to the report's times to convert them to the API's clock; 0.0 while the router's clock
-    is close enough.
+    """Return the seconds to add to a report's times to convert them to the API's clock; 0.0 if the router's clock is
+    close enough to it.
     """
     error = now - report.sent_at
     return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0
 
 
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
-    """Return the storable part of the report, and the number of rows dropped or changed, by reason.
+    """Return the part of the report that can be stored, and the number of rows that were dropped or changed, by reason.
 
-    The report's times are corrected by `shift`. Bindings, migrations and refusals are history, so an impossible time is
-    replaced by `now`. Samples and refusals older than their maximum age are dropped.
+    The report's times are corrected by `shift`. Bindings, migrations and refusals are history, so an impossible time in
+    them is replaced by `now`. Samples and refusals above their maximum age are dropped.
     """
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """Return the rows of one field that can be stored, as `place` returns them, and count the dropped ones. `place`
-        returns None for a row to drop. Rows newer than `oldest` seconds that need no change are returned at once.
+        """Return those rows of one field that can be stored, and count the dropped ones. `place` returns the row to
+        store, or None to drop the row. If all rows are newer than `oldest` seconds and can be stored unchanged, they
+        are returned without calling `place`.
         """
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
@@ -148,7 +149,9 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 _IN_ORDER = frozenset({RowTime.MOMENT, RowTime.SECOND})
-"""Kinds whose rows are first checked all together, because almost always all of them can be stored."""
+"""The kinds of row times with which all rows of a field are first checked together, because almost always all of them
+can be stored.
+"""
 
 
 def _as_it_is(row: Row) -> Row:
@@ -156,14 +159,16 @@ def _as_it_is(row: Row) -> Row:
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """Return why the API does not pass the address on to other routers; None if it does."""
+    """Return why a router's address cannot be passed on to other routers: `name`, `number` or `size`; None if
+    it can.
+    """
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"
     return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"
 
 
 def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
-    """Return whether all rows lie in [first, last] and can be stored unchanged."""
+    """Return whether the times of all rows lie in [first, last] and all rows can be stored unchanged."""
     if not rows:
         return True
     kind = type(next(iter(rows)))
@@ -173,8 +178,8 @@ def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
 
 
 def faultless(rows: Collection[Any]) -> bool:
-    """Return whether `fault` finds nothing in any of these rows, which must be of one kind. Checks field by field,
-    which is faster.
+    """Return whether `fault` returns None for all of these rows, which must be of one type. It checks field by field,
+    which is faster than row by row.
     """
     if not rows:
         return True
@@ -242,7 +247,7 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """Return a check like that of `_check`, but for many values at once."""
+    """Return a function like that of `_check`, which checks many values at once."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

@@ -1,5 +1,5 @@
-"""Endpoints by which routers report (role system-router), and the decoding of their bodies: one Report, or a list of
-them.
+"""Endpoints to which routers send reports (role system-router), and the decoding of their bodies: one Report, or a list
+of Reports.
 """
 
 from collections import Counter
@@ -47,8 +47,8 @@ _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind)
 
 
 def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
-    """Return the reports, whether they were sent as a list, and the number of malformed rows that were left out, by
-    reason.
+    """Return the reports in a body, whether the body was a list, and the number of malformed rows that were left out,
+    by reason.
 
     Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """
@@ -103,10 +103,10 @@ def report_routes(
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
-        """Stores batches of one router, each once however often it is sent.
+        """Stores reports of one router, each once, however often it is sent.
 
-        The body is one batch, or a list of batches of which the first contains the router's state. The answer is a
-        receipt, or a list of receipts in the same order.
+        The body is one report, or a list of reports of which the first contains the router's present state. The
+        response is a receipt, or a list of receipts in the same order.
         """
         reports, several, unreadable = decode_reports(await request.body())
         for router in {report.router for report in reports}:
@@ -125,11 +125,13 @@ def report_routes(
 
 
 def report_ages(retention: Retention) -> Ages:
-    """Return the maximum ages of rows that are still stored: the ages at which retention would delete them."""
+    """Return the maximum age, by field of Report, at which rows are still stored: the age at which retention would
+    delete them.
+    """
     return {name: 86_400.0 * getattr(retention, kind.kept) for name, kind in ROW_KINDS.items() if kind.kept}
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of reports of routers."""
+    """Return the feature that stores routers' reports."""
     ingestion = Ingestion(PostgresReports(infra.reports, infra.partitions), report_ages(infra.settings.retention))
     return Feature(routes=(report_routes(guard, ingestion, infra.telemetry.count_report, infra.clock),))

@@ -1,4 +1,4 @@
-"""The table of the ids of reports that were already stored."""
+"""The table with the ids of reports that were stored."""
 
 from sqlalchemy import Column, Index, Table, Text
 

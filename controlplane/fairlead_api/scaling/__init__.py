@@ -1,5 +1,5 @@
-"""Scaling decisions as people read them, and the signals that the operator uses for scaling.
+"""Scaling decisions as people read them, and the signals with which the operator scales pools.
 
-It must not decide a number of instances, which is the operator's task. The danger here: a signal from a router that is
-gone.
+This package must not decide a number of instances, which is the operator's task. The danger here: a signal from a
+router that is gone.
 """

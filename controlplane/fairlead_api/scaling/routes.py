@@ -1,4 +1,4 @@
-"""Scaling decisions: the recommendation, its reasons, and whether the operator followed it."""
+"""Routes of scaling decisions: the recommendation, its reasons, and whether the operator followed it."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -41,7 +41,7 @@ def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], da
 
     @routes.get("/scaling-decisions/{decision_id}", response_model=ScalingDecisionItem)
     async def get_scaling_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """One recommendation with the signals on which it was based."""
+        """One scaling decision with the signals on which it was based."""
         return answer(seen(caller, await reader.scaling_decision(decision_id), "scaling decision", decision_id))
 
     return routes

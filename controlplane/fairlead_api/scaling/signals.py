@@ -1,8 +1,8 @@
-"""Computes the signals for the operator's scaling from routers' reports about a pool.
+"""Computes the signals with which the operator scales a pool, from routers' reports about the pool.
 
-Pure. Rates and loads cover a window of WINDOW_SECONDS that ended LAG_SECONDS ago, so that every router has reported it.
-Figures that describe requests (cached share, mean output, mean context) cover the same window if enough requests
-finished in it, otherwise the last 5 minutes.
+Pure. Rates and loads cover a window of WINDOW_SECONDS that ended LAG_SECONDS ago, so that every router has reported the
+whole window. Figures that describe requests (cached share, mean output, mean context) cover the same window if enough
+requests finished in it, otherwise the last 5 minutes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, R
 
 WINDOW_SECONDS = 30
 LAG_SECONDS = 2
-"""Seconds within which the samples of a finished second are collected and sent."""
+"""Seconds after the end of a second within which its samples are collected and sent."""
 
 _ENOUGH_BUCKETS = 6
-"""Minimum number of 10-s buckets in which a decode step was measured."""
+"""Minimum number of 10-s buckets with a measured decode step from which the step time is fitted."""
 _LEAST_SPREAD = 0.1
-"""Minimum standard deviation of batch sizes, as a share of their mean. With less variation, the times say nothing about
-larger batches.
+"""Minimum standard deviation of batch sizes, as a share of their mean, for a fit of the step time. With less variation,
+the measured times say nothing about larger batches.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests. `generated_tokens` includes tokens of running requests (0 if a router does not
+    """Sums over finished requests. `generated_tokens` also counts the tokens of running requests (0 if routers do not
     report them).
     """
 
@@ -50,7 +50,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Variation of the arriving prompts' lengths, from routers that report the squares of the prompts' tokens."""
+    """Variation of the lengths of arriving prompts, from those routers that report the sum of squared lengths."""
 
     requests: int = 0
     tokens: int = 0
@@ -58,7 +58,7 @@ class Prompts:
 
     @property
     def variation(self) -> float | None:
-        """The standard deviation divided by the mean; None for too few prompts."""
+        """The standard deviation of the prompts' lengths divided by their mean; None if there are too few prompts."""
         if self.requests < ENOUGH_FINISHED or not self.tokens:
             return None
         return sqrt(max(0.0, self.squares * self.requests / self.tokens**2 - 1))
@@ -66,7 +66,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceMeasures:
-    """Measurements of one instance in the window, over all routers.
+    """Measurements of one instance in the signals' window, over all routers.
 
     `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of the
     instance's newest sample. `pending_mean` and `pending` are the mean and latest number of uncached prompt tokens;
@@ -90,8 +90,9 @@ class InstanceMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSums:
-    """Sums over buckets of one instance. `y` is the time per output token in seconds (95th percentile) of requests that
-    ended in the bucket, `b` the mean number of requests that ran while these requests decoded.
+    """Sums over buckets of one instance, for a fit of the step time. `y` is the time per output token in seconds (95th
+    percentile) of requests that ended in the bucket, `b` the mean number of requests that ran while those requests
+    decoded.
     """
 
     instance: str
@@ -116,7 +117,7 @@ class PoolMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentInstance:
-    """An instance that exists now, and the number of its requests in live routers."""
+    """An instance that exists now, and how many of its requests are in live routers."""
 
     id: str
     role: Role
@@ -126,8 +127,8 @@ class PresentInstance:
 
 
 def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
-    """Return the signals of each role that has instances; None if routers do not report enough to determine
-    the demand.
+    """Return the scaling signals of each role that has instances; None if routers do not report enough to determine the
+    demand.
     """
     if not measured.instances or any(instance.unreported for instance in measured.instances):
         return None
@@ -180,8 +181,8 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
     """Return the prompt tokens per second that an instance computes while it has prompts to compute; None if not
     measured.
 
-    With little work the figure is imprecise, but then it matters little. The busy times of several routers may overlap,
-    so each instance's time is capped at the window.
+    With little work the figure is imprecise, but then it matters little. The busy times that several routers report may
+    overlap, so each instance's busy time is limited to the length of the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)
@@ -189,8 +190,8 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
 
 
 def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
-    """Return the predicted time of the pending prompts divided by the TTFT target. None if prompts are pending and no
-    speed was measured.
+    """Return the predicted duration of the pending prefill divided by the TTFT target. None if prompts are pending and
+    no speed was measured.
     """
     pending = _mean([one.pending_mean for one in samples])
     if not pending:
@@ -199,8 +200,8 @@ def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None,
 
 
 def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, slo_seconds: float) -> float | None:
-    """Return the time per token that the fit predicts for the present batches, divided by the TPOT target. Without a
-    fit, the measured time is used.
+    """Return the time per token that the fitted step time predicts for the present batches, divided by the TPOT target.
+    Without a fit, the measured time per token is used.
     """
     if step is not None:
         return _mean([(step.fixed_seconds + step.seconds_per_request * one.running_mean) / slo_seconds for one in samples])
@@ -211,7 +212,7 @@ def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
     """Fit the step time as a line over the batch size, by least squares; None if too few or too similar batches were
     measured.
 
-    The mean context is part of the slope, because it changes slowly compared with the batch.
+    The slope includes the effect of the mean context, which changes slowly compared with the batch size.
     """
     n = sum(one.n for one in sums)
     if n < _ENOUGH_BUCKETS:

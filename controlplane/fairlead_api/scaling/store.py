@@ -1,4 +1,6 @@
-"""Scaling decisions as the public API shows them, and routers' measurements of a pool in the last half minute."""
+"""Reads scaling decisions for the public API, and routers' measurements of a pool in the last half minute for the
+operator.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -93,15 +95,15 @@ SELECT json_build_object(
 
 
 class Measuring:
-    """Reads measurements with one SQL statement. A pool's measurements are cached for SHARED_SECONDS, because the
-    operator asks every second during changes.
+    """Reads routers' measurements of a pool with one SQL statement. They are cached for SHARED_SECONDS, because the
+    operator reads them every second during changes.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[datetime, PoolMeasures]] = {}
 
     async def read(self, connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
-        """Return the measurements of the pool."""
+        """Return the measurements of the pool, cached or read now."""
         at, known = self._known.get(pool_id, (None, None))
         if at is None or known is None or not 0 <= (now - at).total_seconds() < SHARED_SECONDS:
             known = await _read(connection, pool_id, now)
@@ -109,7 +111,7 @@ class Measuring:
         return known
 
     def forget(self, pool_id: int) -> None:
-        """Remove the measurements of a pool that is gone."""
+        """Remove the cached measurements of a pool that is gone."""
         self._known.pop(pool_id, None)
 
 
@@ -121,7 +123,7 @@ async def _read(connection: AsyncConnection, pool_id: int, now: datetime) -> Poo
 
 
 class PostgresScaling:
-    """Scaling decisions as the public API shows them."""
+    """Reads scaling decisions for the public API."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)

@@ -49,4 +49,4 @@ wanted_replicas = Table(
     Column("before", BigInteger),
     count_column("replicas", None),
 )
-"""Every change of a role's desired number of instances; zero if the role was removed."""
+"""Every change of the desired number of instances of a role; the number is zero if the role was removed."""

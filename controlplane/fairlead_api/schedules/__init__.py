@@ -1,4 +1,5 @@
-"""Schedules of pools: the values in force at an instant, and the outcome of each start.
+"""Schedules of pools: the values in force at a time, and the outcome of each start of a window.
 
-It must not start or end a window, which is the operator's task. The danger here: a start that is recorded twice.
+This package must not start or end a window, which is the operator's task. The danger here: a start that is recorded
+twice.
 """

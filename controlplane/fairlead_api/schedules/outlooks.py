@@ -1,4 +1,4 @@
-"""The public API's view of a pool's schedules, computed from its spec. Pure."""
+"""Computes the public API's view of a pool's schedules from the pool's spec. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,11 +19,11 @@ from fairlead_client.resources.schedules import BoundsAt, InForceAt, NextStart, 
 
 NEXT_STARTS = 10
 _MOST_WINDOWS = 500
-"""Maximum number of windows of a schedule that an outlook lists for a week."""
+"""Maximum number of windows of a schedule that are listed for one week."""
 
 
 def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:
-    """Return a pool's spec in force; None if there is no spec, or if this version cannot read it."""
+    """Return a pool's spec in force; None if there is none, or if this version cannot read it."""
     try:
         return parse_spec(document) if document is not None else None
     except InvalidInput:
@@ -53,14 +53,14 @@ def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: dat
 
 
 def schedule_detail(item: ScheduleItem, schedules: Sequence[ScheduleSpec], start: datetime) -> ScheduleDetail:
-    """Return a schedule with a week of windows and conflicts of all schedules of its pool."""
+    """Return a schedule with the windows and conflicts of all schedules of its pool in the week from `start`."""
     end = start + WEEK
     windows = [window for schedule in schedules for window in islice(windows_between(schedule, start, end), _MOST_WINDOWS)]
     return ScheduleDetail(schedule=item, start=start, windows=windows, conflicts=conflicts(schedules, start, end))
 
 
 def in_force_at(pool: str, spec: PoolSpec, at: datetime) -> InForceAt:
-    """Return the values that the spec has in force at an instant."""
+    """Return the values that a pool's spec and schedules put in force at the time `at`."""
     schedules = spec.scaling.schedules
     found = in_force(schedules, at)
     slo, early_rejection, ratio = found.slo(spec.slo), found.early_rejection(spec.early_rejection), found.ratio(spec.ratio)

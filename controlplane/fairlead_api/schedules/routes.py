@@ -1,4 +1,4 @@
-"""Schedules, their values in force at an instant, and the outcomes of their starts."""
+"""Routes of schedules, of the values in force at a time, and of the outcomes of schedules' starts."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
 
     @routes.get("/schedules/{namespace}/{pool}/{name}", response_model=ScheduleDetail)
     async def get_schedule(namespace: str, pool: str, name: str, caller: Viewer, start: From = None) -> Any:
-        """A schedule, with a week of windows and conflicts of all schedules of its pool.
+        """A schedule, with the windows and conflicts of all schedules of its pool in one week.
 
         The week begins with `from`, by default with the present day in UTC.
         """
@@ -51,8 +51,8 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
 
     @routes.get("/pools/{namespace}/{name}/bounds", response_model=InForceAt)
     async def get_bounds(namespace: str, name: str, caller: Viewer, at: str = "now") -> Any:
-        """The values in force at an instant according to the pool's present spec: bounds per role, SLO, early
-        rejection, windows.
+        """The values in force at a time according to the pool's present spec: bounds per role, SLO, early rejection,
+        windows.
         """
         return answer(await reader.in_force(PoolKey(namespace=namespace, name=name), parse_time("at", at, clock())))
 
@@ -64,5 +64,5 @@ def _midnight(now: datetime) -> datetime:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of schedules and their runs."""
+    """Return the feature of schedules and the outcomes of their starts."""
     return Feature(routes=(schedule_routes(guard, PostgresSchedules(infra.reads), infra.clock),))

@@ -1,5 +1,5 @@
-"""Schedules of existing pools, and the starts of their windows. Each start is recorded once per pool, schedule and
-time, and read as the public API shows it.
+"""Reads the schedules of existing pools, and stores the starts of their windows, each once per pool, schedule and time.
+Reads these starts for the public API.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, Sched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Filter of the runs of schedules; the range selects runs by their start."""
+    """Filter of the runs of schedules; `start` and `end` of the filter are compared with the start of a run."""
 
     pool: str | None = None
     schedule: str | None = None
@@ -49,8 +49,8 @@ runs, pools = tables.schedule_runs, tables.pools
 async def note_runs(
     connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None
 ) -> list[SkippedStart]:
-    """Record windows that opened and closed, and starts without a window, since the previous state. Returns the skipped
-    starts.
+    """Record what changed since the previous state: windows that opened and closed, and starts that opened no window.
+    Returns the newly recorded skipped starts.
 
     `row` is the pool's row before this state. `schedules` is None if the spec is refused. Then only windows are
     recorded; starts without a window are recorded once a spec is accepted again.
@@ -95,7 +95,7 @@ def _times_of(schedule: ScheduleSpec) -> tuple[str, Cron, str]:
 
 
 async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> bool:
-    """Record an open window. Returns True if the window is newly recorded as skipped, because another schedule
+    """Record an open window. Returns True if this call recorded the window as skipped, because another schedule
     overrules it.
     """
     by = told.overruled.get(window.schedule)
@@ -126,24 +126,26 @@ async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce,
 
 
 async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> None:
-    """Close the windows of a pool that is gone, because no later state will report their end."""
+    """Record that the open windows of a deleted pool have ended, because no later state will report that."""
     closed = {"outcome": RunOutcome.CLOSED, "reason": RunReason.REMOVED, "closed_at": now}
     await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
 
 
 async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, start: datetime, values: Mapping[str, Any]) -> bool:
-    """Record a start unless it is recorded already. Returns whether it is new."""
+    """Record the start of a window unless it is already recorded. Returns whether it was recorded now."""
     row = upsert(runs).values(pool_id=pool, uid=uid, schedule=schedule, start=start, **values)
     return (await connection.execute(row.on_conflict_do_nothing().returning(runs.c.id))).scalar_one_or_none() is not None
 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
-"""Columns of a cursor: namespace, pool, schedule."""
+"""Columns by which a cursor of the list orders schedules: namespace, pool, schedule. The name of the schedule is not a
+column, so the last one stands for it.
+"""
 
 
 class PostgresSchedules:
-    """Schedules and their runs. Single reads raise NotFound."""
+    """Reads schedules and their runs. Reads of a single schedule raise NotFound."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
@@ -203,7 +205,9 @@ class PostgresSchedules:
 
 
 def _after(rows: Iterable[Any], last: tuple[Any, ...] | None) -> Iterator[tuple[Any, ScheduleSpec]]:
-    """Yield the schedules after a position, each with its pool's row. A pool's schedules are ordered by name."""
+    """Yield the schedules after the position `last` of the list, each with its pool's row. A pool's schedules are
+    ordered by name.
+    """
     for row in rows:
         spec = spec_of(row.spec_in_force)
         for schedule in sorted(spec.scaling.schedules, key=lambda one: one.name) if spec is not None else ():

@@ -1,4 +1,4 @@
-"""Search: one query for everything that has a page."""
+"""The route of search: one query over every kind of object that has a page."""
 
 from typing import Annotated, Any
 
@@ -29,8 +29,8 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
     ) -> Any:
         """Pools, instances, sessions, requests, plans and audit entries whose name or id contains this text.
 
-        Sessions are found by an index of name parts of three letters or more, and requests by their whole id. Other
-        names are searched in the newest rows; `since` is the time of the oldest searched row.
+        All sessions are searched if the text has three letters or more; a request is found by its whole id, however old
+        it is. Everything else is searched in the newest rows only; `since` is the time of the oldest searched row.
         """
         return answer(await reader.search(q.strip(), limit, caller.sight))
 

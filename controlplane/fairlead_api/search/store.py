@@ -1,4 +1,6 @@
-"""Finds everything that has a page by a part of its name. No statement reads more rows than a page of a list may."""
+"""Finds everything that has a page by a part of its name. No SQL statement reads more rows than a page of a list may
+read.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -25,11 +27,11 @@ SHORTEST_ID = 6
 """Minimum length of a text that may be a request's id."""
 
 Seen = Sequence[int] | None
-"""Ids of the visible pools; None = all."""
+"""Ids of the pools that the caller may see; None means all pools."""
 
 
 class PostgresSearch:
-    """Finds by a part of a name."""
+    """Searches the database by a part of a name."""
 
     def __init__(self, database: Database, sessions: PostgresSessions, decisions: PostgresDecisions, decisions_days: int) -> None:
         self._database = database
@@ -39,7 +41,9 @@ class PostgresSearch:
         self._names = PoolNames()
 
     async def search(self, part: str, most: int, sight: Sight) -> SearchReport:
-        """Return at most `most` visible results of each kind whose name contains `part`; empty for an empty part."""
+        """Return, for each kind of object, at most `most` visible results whose name contains `part`; empty for an
+        empty part.
+        """
         if not part or "\0" in part:  # Postgres has no text with a NUL in it, so no name has one
             return SearchReport(q=part, groups=[])
         sessions = await self._of_sessions(part, most, sight)
@@ -81,7 +85,7 @@ class PostgresSearch:
         return _group(SearchKind.INSTANCE, found, build, most)
 
     async def _of_requests(self, connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
-        """Find requests by their whole id, however old, or by a part of it among the newest decisions."""
+        """Find requests by their whole id among all requests, or by a part of their id among the newest decisions."""
         columns = decisions.c
         chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen, columns.client_request, columns.trace)
         ids = (columns.id, columns.request, columns.client_request, columns.trace)
@@ -165,8 +169,8 @@ async def _newest(
     most: int,
     within: paging.Test,
 ) -> tuple[Sequence[Any], datetime | None]:
-    """Return the matching rows among the newest ones, and one more than `most` if there are more; and the time of the
-    oldest searched row, None if all rows were searched.
+    """Return the matching rows among the newest rows: `most` of them, and one more if there are more. Also return the
+    time of the oldest searched row, None if all rows were searched.
     """
     order = [key.desc() for key in keys]
     newest = RowsWithin(chosen.order_by(*order).limit(paging.SEARCHED))
@@ -189,7 +193,9 @@ def _in(column: "ColumnElement[Any]", seen: Seen) -> "ColumnElement[bool]":
 
 
 def _by_object(column: "ColumnElement[Any]", sight: Sight) -> "ColumnElement[bool]":
-    """Return the condition that entries are about objects in visible namespaces, as in the audit log's list."""
+    """Return the condition that audit entries are about objects in visible namespaces, as in the list of the
+    audit log.
+    """
     return true() if sight is None else column.contains("/") & func.split_part(column, "/", 1).in_(sorted(sight))
 
 

@@ -1,4 +1,5 @@
-"""Time series and the events at those times, for all pools, a pool or an instance.
+"""Time series, and the events to mark in their charts, for all pools, a pool or an instance.
 
-It must not interpolate: a step without a record is empty. The danger here: a range or filter that silently hides rows.
+This package must not interpolate: a step without a record is empty. The danger here: a range or filter that silently
+hides rows.
 """

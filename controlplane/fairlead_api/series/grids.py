@@ -1,4 +1,4 @@
-"""Divides a range into steps, and puts values into them. Pure."""
+"""Divides a range of time into steps, and assigns values to the steps. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fairlead_client.resources.series import Drawn, SeriesLine
 
 MOST_STEPS = 360
 SHORT_KEPT = timedelta(hours=25)
-"""Minimum time for which records of ten seconds are kept. Ranges that begin earlier are in minutes."""
+"""Minimum time for which records of ten seconds are kept. A range that begins earlier is divided into whole minutes."""
 LONGEST = timedelta(days=400)
 
 _FINEST = 10
@@ -18,7 +18,9 @@ _FINEST = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """`count` steps of `seconds`, starting at `start`, which is a whole multiple of the step since 1970."""
+    """Steps of time: `count` steps of `seconds` each, from `start`, which is a multiple of the step's length since
+    1970.
+    """
 
     start: datetime
     seconds: int
@@ -35,19 +37,19 @@ class Steps:
         return timedelta(seconds=self.seconds)
 
     def index(self, at: datetime) -> int | None:
-        """Return the step that contains a moment; None outside the range."""
+        """Return the index of the step that contains a time; None outside the range."""
         found = int((at - self.start) // self.length)
         return found if 0 <= found < self.count else None
 
     def lasted(self, index: int, now: datetime) -> float:
-        """Return the seconds of a step that have passed by `now`."""
+        """Return how many seconds of a step have passed by `now`."""
         begun = self.start + index * self.length
         return min(float(self.seconds), (now - begun).total_seconds())
 
 
 def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
-    """Return the finest steps of at least `least` seconds, at most `most` of them, that exactly form the range that
-    [start, end) covers (`fairlead.range_steps`). If that needs more than `most` steps, return longer steps around the
+    """Return the finest steps of at least `least` seconds that exactly fill the range that [start, end) covers
+    (`fairlead.range_steps`). If these are more than `most` steps, return longer steps, which may extend beyond the
     range.
 
     Raises InvalidInput for a range that is too long.
@@ -68,16 +70,16 @@ def steps(start: datetime, end: datetime, most: int, now: datetime, least: int =
 def line(
     metric: str, unit: str, where: Steps, found: Mapping[int, float | None], part: str | None = None, drawn: Drawn = Drawn.LINE
 ) -> SeriesLine:
-    """Return a line with these values by step."""
+    """Return a line of a chart with the values `found`, by index of the step."""
     values = [found.get(index) for index in range(where.count)]
     return SeriesLine(metric=metric, part=part, unit=unit, drawn=drawn, start=where.start, step_seconds=where.seconds, values=values)
 
 
 def in_force(where: Steps, changes: Iterable[tuple[datetime, float | None]], now: datetime) -> dict[int, float | None]:
-    """Return the value in force at the end of each step, or at `now` for the running step; None before the first
-    change.
+    """Return, by index of the step, the value in force at the end of each step, or at `now` for the step that contains
+    it. None before the first change.
 
-    `changes` are in order of time; None ends a value.
+    `changes` are in order of time; a change to None means that no value is in force.
     """
     found: dict[int, float | None] = {}
     left = sorted(changes, key=lambda one: one[0])

@@ -1,4 +1,4 @@
-"""Time series, each from the coarsest record that is fine enough for the requested steps."""
+"""Reads time series, each from the coarsest records that are fine enough for the requested steps."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,10 +21,12 @@ Found = TypeVar("Found")
 MOST_METRICS = 24
 MINUTE, HOUR = 60, 3600
 BY_TENS = timedelta(hours=2)
-"""Maximum range of an instance in steps below a minute. Longer ranges are in minutes."""
+"""Maximum length of a range of one instance that is shown in steps below a minute. Longer ranges are shown in whole
+minutes.
+"""
 WIDE = timedelta(hours=6)
-"""Maximum range of the fleet's latencies in steps below an hour. Longer ranges are in hours, because there is a
-histogram for each pool and minute.
+"""Maximum length of a range for which latencies of all pools are shown in steps below an hour. Longer ranges are shown
+in whole hours, because there is a histogram for each pool and minute.
 """
 
 LOADS = (
@@ -38,10 +40,10 @@ LOADS = (
     "kv_usage",
 )
 OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
-"""Metrics that an instance's rollups have in addition to LOADS."""
+"""Metrics that are recorded for each instance, in addition to LOADS."""
 KEPT = ("attainment", "ttft_attainment", "refused", "burn")
-"""Metrics from the same counts of judged requests, so that the share that meets both targets never exceeds the share
-that meets one target.
+"""Metrics that are computed from the same counts of judged requests. Therefore the share of requests that meet both
+targets never exceeds the share that meet one target.
 """
 QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
 GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
@@ -66,60 +68,66 @@ Changes = Sequence[tuple[datetime, float | None]]
 
 
 class SeriesStore(Protocol):
-    """The recorded figures. Every method about a pool raises NotFound if the pool does not exist."""
+    """The port to the recorded figures. Every method about a pool raises NotFound if the pool does not exist."""
 
     async def loads(self, subject: Subject, where: Steps, now: datetime) -> Mapping[int, Mapping[str, float | None]]:
-        """Return the figures named in LOADS (for an instance also OF_INSTANCES), by step and name; only steps with a
-        record.
+        """Return the figures named in LOADS (for an instance also OF_INSTANCES), by index of the step and by name.
+        Steps without a record are left out.
         """
 
     async def kept(self, subject: Subject, where: Steps) -> Sequence[Kept]:
-        """Return counts by step, priority class and version of the SLO. Counts of all pools together have version 0."""
+        """Return counts of judged requests by step, priority class and version of the SLO. Counts of all pools together
+        have version 0.
+        """
 
     async def latencies(self, subject: Subject, where: Steps, kind: str) -> Mapping[int, Mapping[int, int]]:
-        """Return requests by step of time, then by latency step. `kind` is `ttft` or `tpot`."""
+        """Return numbers of requests by step of time, then by step of latency. `kind` is `ttft` or `tpot`."""
 
     async def refusals(self, subject: Subject, where: Steps) -> Sequence[tuple[int, str, int]]:
-        """Return the step, cause and number of refused requests."""
+        """Return refused requests as (step, cause, number of requests)."""
 
     async def moves(self, subject: Subject, where: Steps, table: str) -> Sequence[tuple[int, int, float | None]]:
-        """Return the step, the number of moves, and the seconds of TTFT that they saved; `table` is `migrations` or
+        """Return moves as (step, number of moves, seconds of TTFT that they saved); `table` is `migrations` or
         `reroutes`.
         """
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """Return the number of serving instances of each role: the number at `since`, and the changes after it."""
+        """Return the number of serving instances of each role: the number at `since`, and every change of it since
+        then.
+        """
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """Return the desired number of instances of each role: the number in force at `since`, and the changes after
-        it.
+        """Return the desired number of instances of each role: the number in force at `since`, and every change of it
+        since then.
         """
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
-        """Return a column of the SLO's versions that were in force at `since` or later, each with its start."""
+        """Return the values of one column of the SLO in force at `since` and later, each with the time from which it
+        applies.
+        """
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """Return the percentile of each version of the SLO."""
+        """Return the SLO's percentile by version of the SLO."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-        """Return the last decision of each step, by metric of DECISIONS and role."""
+        """Return values of the last scaling decision in each step: by metric of DECISIONS and role, then by step."""
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-        """Return the newest figure of a model in each step, by router."""
+        """Return one figure of the newest prediction model in each step: by router, then by step."""
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
-        """Return the events from `start` to `end`."""
+        """Return the events from `start` to `end` that charts mark."""
 
 
 class SeriesReading:
-    """Use cases of time series. Methods raise InvalidInput naming the query field, and NotFound."""
+    """Use cases of time series. Methods raise InvalidInput, which names the query parameter, and NotFound."""
 
     def __init__(self, store: SeriesStore) -> None:
         self._store = store
 
     async def series(self, subject: Subject, metrics: str, start: str, end: str, buckets: int, now: datetime) -> Series:
-        """Return the lines of these metrics (names separated by commas), over the range that `start` to `end` covers,
-        in at most `buckets` steps.
+        """Return the lines of these metrics (names separated by commas) in at most `buckets` steps, over the range that
+        `start` to `end` covers.
         """
         names = chosen(metrics, subject.scope)
         if not 2 <= buckets <= MOST_STEPS:
@@ -132,12 +140,12 @@ class SeriesReading:
         return Series(pool=pool, instance=subject.instance, start=whole.start, end=min(whole.end, now), lines=lines)
 
     async def annotations(self, subject: Subject, start: str, end: str, now: datetime) -> Annotations:
-        """Return the events from `start` to `end`."""
+        """Return the events from `start` to `end` that charts mark."""
         return await self._store.annotations(subject, *asked_range(start, end, now))
 
 
 def chosen(metrics: str, scope: Scope) -> list[str]:
-    """Return the requested names, each once. Raises InvalidInput."""
+    """Return the requested metric names, each once. Raises InvalidInput."""
     names = list(dict.fromkeys(name.strip() for name in metrics.split(",") if name.strip()))
     known = [name for name, metric in SERIES_METRICS.items() if scope in metric.scopes]
     for name in names:
@@ -149,7 +157,7 @@ def chosen(metrics: str, scope: Scope) -> list[str]:
 
 
 def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """Return the past part of the queried range. Raises InvalidInput."""
+    """Return the requested range without its part in the future. Raises InvalidInput."""
     begun, ended = parse_range(start, end, now)
     begun, ended = begun or now, min(ended or now, now)
     if begun >= ended:
@@ -158,7 +166,7 @@ def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime
 
 
 class _Asked:
-    """One call, in which records that several of its metrics need are read only once."""
+    """One request for series. Records that several of its metrics need are read only once."""
 
     def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
         self._store, self._subject, self._now = store, subject, now
@@ -278,14 +286,14 @@ class _Asked:
         return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
 
     def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
-        """Convert counts to rates per second of each step's elapsed part. The rate is zero if routers reported but had
-        no such event.
+        """Convert counts by step to rates per second, using the elapsed part of each step. The rate is zero in a step
+        for which there are records but no counts.
         """
         rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
         return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
 
     def _slo_least(self) -> int:
-        """Return the length in seconds of the finest steps in which SLO attainment is read."""
+        """Return the minimum length in seconds of the steps in which SLO attainment is read."""
         early = self._start < self._now - SHORT_KEPT
         wide = self._subject.pool is None and self._end - self._start > WIDE
         return HOUR if early or wide else MINUTE
@@ -304,7 +312,7 @@ def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesValue:
-    """A value of a line, for the step of `step_seconds` that begins at `at`. Unknown values are left out."""
+    """A value of a line, for the step of `step_seconds` that begins at `at`. Unknown values have no row."""
 
     metric: str
     part: str | None

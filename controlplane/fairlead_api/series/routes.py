@@ -1,4 +1,4 @@
-"""Series, events and figures over time, of all pools, of a pool and of an instance."""
+"""Routes of series, events and figures over time: of all pools, of a pool and of an instance."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -25,26 +25,28 @@ from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
 class FigureReading:
-    """Reads figures of a range. Simultaneous requests for the same range share one answer."""
+    """Reads figures of a range. Simultaneous requests for the same range share one result."""
 
     def __init__(self, store: PostgresFigures, recent: Recent) -> None:
         self._store = store
         self._recent = recent
 
     async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
-        """Return the figures of the range that `start` to `end` covers. Raises InvalidInput naming the query field,
-        NotFound.
+        """Return the figures of the range that `start` to `end` covers. Raises InvalidInput, which names the query
+        parameter; NotFound.
         """
         where = _covered(start, end, now)
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
     async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """Return the figures of an instance. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of an instance. Raises InvalidInput, which names the query parameter; NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """Return the figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of every instance of a pool. Raises InvalidInput, which names the query parameter;
+        NotFound.
+        """
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 
@@ -67,7 +69,7 @@ class InstanceRow(InstanceFigures, _OfInstance):
 
 
 def instance_rows(found: FiguresByInstance) -> Iterator[InstanceRow]:
-    """The rows, ordered by name."""
+    """Yield the rows of an export, ordered by the instances' names."""
     for name, figures in sorted(found.instances.items()):
         yield InstanceRow(instance=name, **{one.name: getattr(figures, one.name) for one in fields(figures)})
 
@@ -81,7 +83,7 @@ _INSTANCE = _POOL + "/instances/{instance}"
 
 
 def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> Routes:
-    """`series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
+    """Return the routes `series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -123,35 +125,35 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/series", Series, viewer, get_instance_series, SeriesValue, series_values)
 
     async def get_fleet_figures(start: From = "now-1h", end: To = "now") -> Ask:
-        """The outcomes of a range's requests, over all visible pools together."""
+        """The outcomes of the requests in a range of time, over all visible pools together."""
         return lambda sight: figures.figures(Subject(sight=sight), start, end, clock())
 
     document(routes, "/figures", RangeFigures, anywhere, get_fleet_figures, RangeFigures, lambda found: [found])
 
     async def get_pool_figures(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """The outcomes of a range's requests, for one pool."""
+        """The outcomes of the requests in a range of time, for one pool."""
         return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
 
     async def get_instance_figures(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """The figures of an instance over a range."""
+        """Figures of an instance over a range of time: requests, latencies and load."""
         subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
         return lambda sight: figures.instance_figures(subject, start, end, clock())
 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """The figures of each instance of a pool over a range, including instances that existed only for a part of the
-        range.
+        """Figures of each instance of a pool over a range of time, including instances that existed only for a part of
+        the range.
         """
         return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)
 
     async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
-        """Events of all visible pools: changed numbers of instances, changed specs, windows of schedules, lost
-        instances.
+        """Events of all visible pools that charts mark: changed numbers of instances, changed specs, windows of
+        schedules, lost instances.
         """
         return lambda sight: reading.annotations(Subject(sight=sight), start, end, clock())
 
@@ -164,7 +166,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_POOL}/annotations", Annotations, viewer, get_pool_annotations, Annotation, lambda found: found.items)
 
     async def get_instance_annotations(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """Events of an instance, and of its pool as a whole."""
+        """Events of an instance and of its pool as a whole, for the instance's charts."""
         subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
         return lambda sight: reading.annotations(subject, start, end, clock())
 

@@ -1,4 +1,4 @@
-"""Sessions: the instance that holds each session, and the instances that held it earlier."""
+"""Routes of sessions: the instance that holds each session, and the instances that held it earlier."""
 
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ def session_routes(guard: Guard, reader: PostgresSessions) -> Routes:
 
     @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
     async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """A session and every instance that held it, newest first."""
+        """A session and every instance that has held it, newest first."""
         return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
 
     return routes

@@ -1,4 +1,6 @@
-"""Tables of sessions: the present holder of each session, its history, and moves that lost a race."""
+"""Tables of sessions: the present holder of each session, its history, and the session moves that were not stored
+because another router's change came first.
+"""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, DateTime, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -37,8 +39,8 @@ session_names = Table(
 )
 """Every session's name once, for searches by a part of the name.
 
-A trigger on `sessions` fills it. A separate table is used because the rows of `sessions` change with every request, and
-a trigram index there would add thirty entries to each change.
+A trigger on `sessions` fills it. The names are in a separate table because the rows of `sessions` change with every
+request, and a trigram index on `sessions` would add thirty entries at each change.
 """
 
 
@@ -67,4 +69,6 @@ lost_moves = Table(
     Column("minute", DateTime(timezone=True), primary_key=True),
     count_column("moves"),
 )
-"""Session moves by routers that lost the race against an earlier writer."""
+"""Numbers of session moves of routers that were not stored, because an earlier change of the session by another router
+took precedence.
+"""

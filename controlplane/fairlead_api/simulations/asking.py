@@ -1,5 +1,5 @@
-"""Turns a person's request into a simulation and its engine model, and checks all bounds; queues and cancels
-simulations, and plans the best policy. Pure.
+"""Turns a person's request into a simulation with its engine model, and checks all bounds. Queues and cancels
+simulations, and makes plans from their best policy. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ LONGEST_SOURCE = 400
 
 
 def check_fit(fit: EngineFit) -> None:
-    """Raises InvalidInput for a fit that cannot be simulated, or that has unknown fields."""
+    """Raises InvalidInput for a fitted engine model that cannot be simulated, or that has unknown fields."""
     fault = fit.costs.fault()
     if fault is not None:
         raise InvalidInput(f"costs.{fault[0]}", fault[1], fault[2])
@@ -89,8 +89,9 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtPresent:
-    """A pool in its present state: the facts of its spec in force, its instances by role, and the weights of the
-    instances that compute prompts. `simulated` describes the engines' behaviour if they are simulated engines.
+    """A pool in its present state: the facts of its spec in force, the number of instances of each role, and the
+    weights of the instances that compute prompts. `simulated` describes the engines' behaviour if the pool has
+    simulated engines.
     """
 
     facts: TableFacts
@@ -98,14 +99,14 @@ class PoolAtPresent:
     weights: Sequence[float] = ()
     simulated: SimulatedSpec | None = None
     fit: EngineFit | None = None
-    """The engine model fitted to the pool's requests."""
+    """The engine model that was fitted to the pool's requests; None if there is none."""
     capability: EngineCapability = NOTHING_KNOWN
     """The measured capability of the pool's instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A checked request. `window` is None if the requests come from `trace`."""
+    """The checked inputs of a simulation. `window` is None if the requests come from `trace`."""
 
     policies: list[SimulatedPolicy]
     rates: list[float]
@@ -116,7 +117,9 @@ class Inputs:
 
 
 def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
-    """Return the inputs of the simulation. Raises InvalidInput with the field of the request."""
+    """Return the inputs of the simulation that the request describes. Raises InvalidInput, which names the field of the
+    request.
+    """
     target = target_of(request, pool, now)
     roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
     _check_policies(request.policies, roles, policies)
@@ -171,7 +174,7 @@ def _check_rates(rates: Sequence[float]) -> None:
 
 
 def fit_words(fit: EngineFit, now: datetime) -> str:
-    """Return the source, age and error of a fitted engine, in the words of simulations."""
+    """Describe the source, age and error of a fitted engine model, as a note of a simulation."""
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
@@ -181,7 +184,7 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """Return the pool to simulate, with the engine model fitted to its requests, unless its engines are simulated
+    """Return the pool to simulate. Its engine model is the one fitted to its requests, unless its engines are simulated
     engines or the request names another model. Raises InvalidInput for impossible numbers of instances.
     """
     facts = pool.facts
@@ -216,14 +219,14 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """Return the weights of `count` instances. Instances beyond those of the pool have weight 1."""
+    """Return the weights of `count` instances: the present ones, then weight 1 for additional instances."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Return the numbers of instances by field of SimulatedTarget: the requested numbers, otherwise the
-    present ones.
+    """Return the numbers of instances, by field of SimulatedTarget: the requested number or, if none is requested, the
+    present one.
     """
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (
@@ -266,16 +269,16 @@ def _check_trace(trace: Sequence[TraceRequest]) -> None:
 
 
 class SimulationStore(Protocol):
-    """Simulations in the database. All methods raise NotFound for a pool that does not exist."""
+    """Stores simulations in the database. Methods raise NotFound for a pool that does not exist."""
 
     async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
         """Return the pool in its present state. Raises NotFound, also for a pool whose spec was never usable."""
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
-        """Return how many requests were recorded in the window, counted up to `most`."""
+        """Return the number of requests that were recorded from `start` to `end`, but at most `most`."""
 
     async def add(self, pool: PoolKey, simulation_id: str, inputs: Inputs, total: int, draft: AuditDraft, now: datetime) -> Simulation:
-        """Add a simulation. Raises Conflict (simulation-running) while another simulation of the pool is unfinished."""
+        """Add a simulation. Raises Conflict (simulation-running) if another simulation of the pool has not finished."""
 
     async def simulations(self, pool: PoolKey, span: Span) -> Page[SimulationItem]: ...
 
@@ -287,8 +290,8 @@ class SimulationStore(Protocol):
 
 
 class Simulations:
-    """Simulations of pools. Callers' roles must be checked before these methods are called. `enabled` is true if some
-    process runs simulations.
+    """Simulations of pools that people request. The code that uses this class must first check people's roles.
+    `enabled` is True if some process runs simulations.
     """
 
     def __init__(
@@ -334,7 +337,7 @@ class Simulations:
         return await self._store.cancel(pool, simulation_id, draft, now)
 
     async def plan(self, pool: PoolKey, simulation_id: str, request: SimulationPlanRequest, caller: Caller, now: datetime) -> Plan:
-        """Make a plan of kind `policy` for one of the simulation's policies. Raises Conflict (simulation-not-done),
+        """Make a plan of kind `policy` that sets one of the simulated policies. Raises Conflict (simulation-not-done),
         InvalidInput.
         """
         found = await self._store.get(pool, simulation_id)
@@ -350,12 +353,14 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """Return the maximum number of requests per run of a simulation with `runs` runs."""
+    """Return the maximum number of requests in each run of a simulation that has `runs` runs."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 
 def expected_of(found: Simulation, place: int) -> Expected:
-    """Return the simulated effect of a policy at the rate nearest to the recorded one."""
+    """Return the simulated effect of the policy with the index `place`, at the simulated rate nearest to the recorded
+    one.
+    """
     chosen = found.policies[place]
     mine = [one for one in found.results if (one.policy, one.parameters) == (chosen.policy, chosen.parameters)]
     one = min(mine, key=lambda result: abs(result.rate - 1.0))

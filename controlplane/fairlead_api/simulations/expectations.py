@@ -1,5 +1,5 @@
-"""Use cases: simulates a plan's effect on the pool's recorded traffic after the plan was made, and reports the effect,
-or why it is unknown.
+"""Use cases: simulates the effect of a plan, after the plan was made, with the pool's recorded traffic. Reports the
+effect, or why it is unknown.
 """
 
 import logging
@@ -27,11 +27,11 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
-"""Maximum number of simulated requests per window; the newest ones are used."""
+"""Maximum number of recorded requests that a plan's simulation uses; the newest requests of its window are used."""
 LEAST = 200
 LEAST_SECONDS = 120.0
 MOST_WAITING = 20
-"""Maximum number of plans whose simulations wait at once, over all pools."""
+"""Maximum number of plans, over all pools, whose simulations may wait at the same time."""
 USUAL_STARTUP_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrial:
-    """A plan's simulation to be queued. With a `refusal`, only the reason for not simulating is stored. With `found`,
-    the result of the simulation that recommended the plan is stored.
+    """A plan's simulation that is to be queued. With a `refusal`, only the reason for not simulating is stored. With
+    `found`, the result of the simulation that recommended the plan is stored instead.
     """
 
     id: str
@@ -57,22 +57,24 @@ class PlanTrial:
 
 
 def startup_of(present: PoolAtPresent) -> float:
-    """Return the seconds until a new instance of the pool serves: the time that its last instances took, or the usual
-    time if no start was seen.
+    """Return the seconds from the creation of a new instance of the pool until it serves: as measured at the pool's
+    last starts, or the usual time if no start was observed.
     """
     seconds = present.capability.start_seconds.value
     return USUAL_STARTUP_SECONDS if seconds is None else seconds
 
 
 class ExpectationStore(Protocol):
-    """Simulations of plans in the database."""
+    """Stores the simulations of plans in the database."""
 
     async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
-        """Return the seconds from the first to the last of the window's newest `most` recorded requests."""
+        """Return the seconds between the first and the last of the newest `most` requests that were recorded from
+        `start` to `end`.
+        """
 
     async def waiting_plans(self) -> int:
         """Return the number of plans whose simulations have not ended."""
@@ -80,11 +82,11 @@ class ExpectationStore(Protocol):
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """Return the plan's expectation; None if the plan has no simulation."""
+        """Return the plan's simulation as stored; None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
-        """Return the result of a simulation for advice; None if no simulation has this id, or if it has not
-        finished.
+        """Return the result of the simulation for advice with the id `simulation`; None if there is no such simulation,
+        or if it has not finished.
         """
 
 
@@ -129,7 +131,7 @@ class Expectations:
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
         """Queue the simulation of a plan that was just made, or use the result of the simulation that recommended the
-        plan. A failure here is only logged.
+        plan. An error in this is only logged.
         """
         try:
             trial = None if simulation is None else await self._advised(plan, question, simulation)
@@ -138,15 +140,15 @@ class Expectations:
             _log.warning("the effect of a plan could not be simulated", extra={"plan": plan.id}, exc_info=True)
 
     async def of(self, plan: Plan) -> PlanExpectation:
-        """Return the expected effect of a plan, as far as it is known."""
+        """Return the expected effect of a plan, or why it is not known."""
         kept = await self._store.expectation(plan.id)
         if kept is None:
             return PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason="no simulation was asked for when it was planned")
         return expectation_of(plan.id, kept)
 
     async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
-        """Return the result of that simulation; None unless it simulated exactly this change of the pool's present
-        state.
+        """Return a PlanTrial with the result of the simulation that recommended the plan; None unless that simulation
+        was of exactly this change of the pool's present state.
         """
         pool = PoolKey.parse(plan.pool)
         kept = await self._store.advised_by(pool, simulation)
@@ -227,7 +229,7 @@ TOO_LATE = f"its simulation did not begin within the {LIFE // timedelta(minutes=
 
 
 def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
-    """Return the expectation according to a plan's simulation."""
+    """Return the expected effect of a plan according to its stored simulation."""
     states = {"queued": ExpectationState.QUEUED, "running": ExpectationState.RUNNING, "done": ExpectationState.DONE}
     state = states.get(kept.state, ExpectationState.UNKNOWN)
     reason = kept.error or "its simulation was cancelled" if state is ExpectationState.UNKNOWN else None

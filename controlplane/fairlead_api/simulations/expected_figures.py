@@ -1,4 +1,4 @@
-"""Turns the runs of a plan's simulation into its report: figures, or why a figure is unknown. Pure."""
+"""Turns the results of a plan's simulation into a report: the expected figures, or why a figure is unknown. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from fairlead_client.resources.expectations import ExpectedFigure, Quantity
 from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 
 WITHIN = 0.25
-"""Maximum relative difference at which a figure still counts as reliable."""
+"""Maximum relative difference between two values of a figure at which the figure still counts as reliable."""
 FEW_SESSIONS = 3.0
-"""Maximum difference at which two counts of sessions still count as equal."""
+"""Maximum difference at which two numbers of sessions still count as equal."""
 SURE_SESSIONS = 87.0
-"""Mean of two counts at which they differ by at most a quarter in nine of ten cases, if each has a standard deviation
-of its square root.
+"""The smallest mean of two counts of sessions at which they are a reliable figure. If the standard deviation of a count
+is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
 """
 _STUDENT = 2.13
-"""Number of standard errors of the mean of `PARTS` parts within which the true value lies in nine of ten cases
-(Student's t).
+"""A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
+t).
 """
 _NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The recorded results of the pool's requests: the share of served requests in time, the hit rate, and the number
-    of moved sessions; None if not measured.
+    """What was recorded for the pool's requests: the share of served requests within the objectives, the hit rate, and
+    the number of moved sessions; None if not measured.
     """
 
     attainment: float | None = None
@@ -38,8 +38,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trialled:
-    """The figures of a plan's simulation, per run in the order of `plan_changes.Trial.runs`, and the recorded figures
-    of the same requests.
+    """The figures of each run of a plan's simulation, in the order of `plan_changes.Trial.runs`, and what was recorded
+    for the same requests.
     """
 
     figures: list[RunFigures]
@@ -49,7 +49,10 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One quantity in all runs. `parts` are its values over parts of the measured requests, as means over the seeds."""
+    """The values of one quantity in all runs: without the change, with it, and with it at other rates. `parts` are its
+    values over parts of the measured requests divided by time, as means over the seeds; `session_parts` the same for
+    parts divided by session.
+    """
 
     quantity: Quantity
     before: Sequence[float]
@@ -68,11 +71,12 @@ class _Found:
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
-    """Return the expected figures without and with the change, as means over the seeds.
+    """Return the expected figures without and with the planned change, as means over the seeds.
 
-    A figure is unknown in these cases: the unchanged simulated pool differs by more than a quarter from the records of
-    the real one; the seeds or the rates differ by more than a quarter from each other; the parts of the requests differ
-    so much that another sample might give another result; or the figure counts few sessions.
+    A figure is unknown in these cases: without the change, the simulated figure differs by more than a quarter from the
+    recorded one; the results of the two seeds, or at other request rates, differ by more than a quarter; the results of
+    parts of the requests differ so much that another sample might give another result; or the figure is a small number
+    of sessions.
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
@@ -99,8 +103,8 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Return why the unchanged simulated pool differs too much from the real one in the share of served requests in
-    time; None if it does not.
+    """Return why the simulation of the unchanged pool is not reliable: its share of served requests within the
+    objectives differs too much from the recorded one. None if it does not.
     """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
     found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
@@ -108,17 +112,18 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """Return the sampling error of the share in time. In one of twenty cases, the same number of other requests would
-    have a share that is lower by more than this error.
+    """Return the sampling error of the share of requests within the objectives. In one of twenty cases, the same number
+    of other requests would have a share that is lower by more than this error.
 
-    Uses batch means like `_by_part`, by time or by session, whichever gives the larger error.
+    Estimated by batch means as in `_by_part`, from parts divided by time or by session, whichever give the larger
+    error.
     """
     parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
     return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)
 
 
 def alike(one: float, other: float, least: float) -> bool:
-    """Return whether two figures differ by at most a quarter of the larger one, or by at most `least`."""
+    """Return whether two values of a figure differ by at most a quarter of the larger one, or by at most `least`."""
     return abs(one - other) <= max(least, WITHIN * max(one, other))
 
 
@@ -138,8 +143,8 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Return why the figure differs too much between rates; None if it does not. Traffic never repeats exactly, and
-    engines are not exactly as fast as declared; both have the effect of another rate.
+    """Return why the figure depends too much on the request rate; None if it does not. Real traffic never repeats
+    exactly, and engines are not exactly as fast as declared; both have the same effect as another rate.
     """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
@@ -148,11 +153,11 @@ def _by_rate(found: _Found, expected: float) -> str | None:
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
-    """Return why another sample of requests might give another figure; None if that is unlikely. Estimates this by
-    batch means, from the differences between parts of the requests.
+    """Return why another sample of requests might give another figure; None if that is unlikely. It is estimated by
+    batch means, which compare parts of the requests.
 
-    Requests close in time share a burst, and requests of one session are similar, so parts are formed by time and by
-    session.
+    Requests close in time share a burst, and requests of one session are similar, so the requests are divided into
+    parts twice: by time and by session.
     """
     for parts, of_what in ((found.parts, "the time"), (found.session_parts, "the sessions")):
         if len(parts) != PARTS:
@@ -165,7 +170,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
 
 
 def _means(runs: Sequence[Sequence[PartFigures]], quantity: Quantity) -> list[float]:
-    """Return the means over the runs, for each part."""
+    """Return, for each part of the requests, the mean of the quantity over the runs."""
     return [fmean(_share(one, quantity) for one in same) for same in zip(*runs, strict=True)]
 
 

@@ -1,5 +1,5 @@
-"""Turns a planned change into the runs that show its effect: the pool as it is and as planned, under two seeds, and as
-planned at two other rates. Pure.
+"""Turns a planned change into the simulation runs that show its effect: without and with the change, each under two
+seeds, and with the change at two other request rates. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,17 @@ from fairlead_api.plans.questions import CannotSimulate, Present, Question
 from fairlead_client.simulation_jobs import JobRun, PoolChange
 
 SEEDS = (0, 1)
-"""Random seeds, each of which is simulated. If their results differ too much, the effect is unknown."""
+"""The random seeds under which each change is simulated. If the results of the seeds differ too much, the effect is
+unknown.
+"""
 RATES = (0.8, 1.25)
-"""Factors of the request rate at which the planned pool is also simulated."""
+"""Factors of the recorded request rate at which the pool with the change is also simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The simulation of a plan: the starting `instances` of each role, their `weights`, and the change in both
-    versions.
+    """The simulation of a plan: the number of instances of each role at the start, the instances' weights, and what
+    differs from the present pool without (`as_it_is`) and with (`as_planned`) the plan.
     """
 
     facts: TableFacts
@@ -32,8 +34,8 @@ class Trial:
 
     @property
     def runs(self) -> list[JobRun]:
-        """Return the runs of a plan: for each seed without and then with the change; then with the change at other
-        rates.
+        """The runs of the simulation: for each seed first without and then with the change; last, with the change at
+        other request rates.
         """
         routing = self.facts.routing
         changes = [(seed, 1.0, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
@@ -45,8 +47,8 @@ class Trial:
 
 
 def trial_of(question: Question, spec: Mapping[str, Any] | None, use: PoolUse, startup_seconds: float) -> Trial:
-    """Return the simulation of a plan for a pool in use. `spec` is the object's spec before the change if the object is
-    a pool, otherwise None.
+    """Return the simulation of a plan for a pool with the present state `use`. `spec` is the pool's spec before the
+    change, None if the plan changes another object than the pool.
 
     Raises CannotSimulate.
     """

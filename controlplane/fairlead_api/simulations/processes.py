@@ -1,9 +1,9 @@
-"""Runs the queued simulations: claims one at a time and hands its runs to processes of the simulator.
+"""Runs the queued simulations: claims one simulation at a time and gives its runs to simulator processes.
 
 The API knows only the simulator's line protocol (`fairlead_client.simulation_jobs`); the caller passes the simulator's
-command. A free process takes the next run. A process that dies is restarted once, with the same run. When this process
-dies, its children end with it. If it falls silent, another API process, or this one after a restart, begins the
-simulation again.
+command. A free process takes the next run. A simulator process that dies is restarted once, with the same run. When the
+API process dies, its simulator processes end too. If the API process stops reporting, another API process, or the same
+one after a restart, begins the simulation again.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from fairlead_client.resources.simulations import SimulatedPolicy
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
-"""Seconds between two looks for a simulation to claim, and between two progress reports of the running one."""
+"""Seconds between two attempts to claim a simulation, and between two progress reports of the running simulation."""
 MOST_SECONDS = 600.0
-"""Maximum seconds of a simulation. A longer one is stopped."""
+"""Maximum duration of a simulation in seconds. A simulation that takes longer is stopped."""
 NICENESS = 5
-"""Niceness of the simulator's processes, which leaves them a third of the CPU time of a serving process: they yield,
-but finish even on a machine that is never idle.
+"""Niceness of the simulator's processes. With it they get a third of the CPU time that a serving process gets: they
+yield to such processes, but make progress even on a machine that is never idle.
 """
 _STARTS = 2
 _LONGEST_LINE = 1 << 20
@@ -38,11 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 class SimulationFailed(Exception):
-    """The simulation is impossible; `str(error)` is one line for the user."""
+    """The simulation is impossible; `str(error)` is one line of text for users."""
 
 
 class Simulating:
-    """Runs one simulation at a time in at most `processes` processes of `command`, under the name `runner`."""
+    """Runs one simulation at a time, in at most `processes` processes of `command`. `runner` is the name under which it
+    claims simulations.
+    """
 
     def __init__(self, store: RunningStore, runner: str, processes: int, command: Sequence[str]) -> None:
         self._command = command
@@ -51,7 +53,7 @@ class Simulating:
         self._processes = processes
 
     async def run(self) -> None:
-        """Claim and simulate until cancelled. While the database is unreachable, try again."""
+        """Claim and run simulations until cancelled. While the database is unreachable, it tries again."""
         while True:
             claimed = None
             with suppress(StoreUnavailable):
@@ -94,14 +96,14 @@ class Simulating:
         await self._finish_policies(claimed, claimed.policies, progress)
 
     async def _finish_policies(self, claimed: Claimed, policies: Sequence[SimulatedPolicy], progress: "_Progress") -> None:
-        """End the simulation with the results of these policies, whose runs have all ended."""
+        """End the simulation, and store the results of these policies, all runs of which have ended."""
         results = results_of(runs_of_policies(claimed.runs, policies), progress.figures)
         winner = claimed.policies.index(policies[winner_of(policies, results)])
         await self._store.finish(claimed, self._runner, results, winner, progress.notes, progress.done)
 
     async def _stop(self, claimed: Claimed, progress: "_Progress") -> None:
-        """Stop the simulation because its time is over. It ends with the policies whose runs have all ended, and a note
-        names the others.
+        """Stop the simulation because it took too long. The results of those policies are stored all runs of which have
+        ended, and a note names the other policies. Without such policies, the simulation fails.
         """
         ended = [] if claimed.sizing or claimed.plan_runs else ended_policies(claimed, progress.figures)
         if not ended:
@@ -113,7 +115,7 @@ class Simulating:
         await self._finish_policies(claimed, ended, progress)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
-        """Simulate every run. Returns the requests."""
+        """Simulate all runs of the simulation, and return the requests that they simulated."""
         traffic = await self._store.traffic(claimed)
         progress.notes += traffic.notes
         await self._batch(claimed, traffic, claimed.runs, progress)
@@ -128,7 +130,7 @@ class Simulating:
         return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
 
     async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
-        """Simulate these runs, and wait until all have ended."""
+        """Run these runs in simulator processes, and wait until all of them have ended."""
         progress.runs += runs
         # more requests may have come since it was asked for
         await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
@@ -144,7 +146,7 @@ class Simulating:
             raise failed.exceptions[0] from None
 
     async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
-        """Simulate the remaining runs, one after the other, in one process."""
+        """Run the runs in `left` in one simulator process, one after the other, until none is left."""
         job = SimulationJob(
             requests=traffic.requests,
             weight=traffic.weight,
@@ -164,8 +166,8 @@ class Simulating:
 
 
 class RunsLeft:
-    """Runs that no process has begun. The runs of the slowest policies come first, so that no process is left with a
-    slow run at the end. A policy without a finished run counts as possibly the slowest.
+    """Runs that no process has begun. Runs of the slowest policies come first, so that no slow run begins when all
+    others have ended. A policy without a finished run counts as the slowest.
     """
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
@@ -173,7 +175,7 @@ class RunsLeft:
         self._seconds: dict[str, float] = {}
 
     def take(self) -> JobRun | None:
-        """Return the next run for a free process; None if no run is left."""
+        """Remove and return the next run for a free process; None if no run is left."""
         if not self._runs:
             return None
         chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
@@ -181,11 +183,11 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """Record how many seconds the run took."""
+        """Record how many seconds the run took, as a measure of the speed of its policy."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
-        """Take back a run whose process died."""
+        """Add a run again whose process died."""
         self._runs.append(run)
 
 
@@ -194,7 +196,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """The reports of the processes of one simulation."""
+    """What the simulator processes have reported about one simulation: progress and figures."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -202,7 +204,7 @@ class _Progress:
         self.notes: list[str] = []
         self.alone: list[float | None] = []
         self.runs: list[JobRun] = []
-        """The runs that have begun."""
+        """The runs of the simulation that have begun."""
 
     def take(self, line: JobLine) -> None:
         self.done += line.done
@@ -213,10 +215,10 @@ class _Progress:
 
 
 async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
-    """Start a process, give it the job and its runs one by one, and read its lines.
+    """Start a simulator process, send it the job and then one run after the other, and read its output.
 
-    Returns None if no run is left; otherwise a description of how the process ended, after giving back its run. Raises
-    SimulationFailed.
+    Returns None if no run is left. If the process ended before, returns a description of that, after adding its run to
+    `left` again. Raises SimulationFailed.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     process = await asyncio.create_subprocess_exec(
@@ -260,7 +262,9 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
 
 
 async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
-    """Write to a process. Nothing happens if the process is dead, because the reader of its answers notices that."""
+    """Write to the input of a process. A dead process is ignored here; the code that reads its output notices that it
+    died.
+    """
     if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):

@@ -1,5 +1,5 @@
-"""What-if: simulations of a pool with its own traffic, and plans made from them; also the engine model of a pool's
-simulations, and the requests to which the model is fitted.
+"""Routes of what-if: simulations of a pool with recorded traffic, and plans made from them. Also routes of the engine
+model with which a pool is simulated, and of the requests to which that model is fitted.
 """
 
 import secrets
@@ -47,7 +47,7 @@ from fairlead_process.json_documents import decode_json
 
 
 class EngineFits:
-    """Engine fits of pools. Callers' roles must be checked before these methods are called."""
+    """The engine models fitted to pools. The code that uses this class must first check people's roles."""
 
     def __init__(self, store: PostgresEngineFits) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class EngineFits:
         return await self._store.store(pool, fit, draft, now)
 
     async def forget(self, pool: PoolKey, caller: Caller, now: datetime) -> PoolEngine:
-        """Use a preset engine model again."""
+        """Remove the fitted engine model, so that the pool is simulated with a preset again."""
         return await self._store.store(pool, None, caller.draft(AuditAction.ENGINE_FITTED, str(pool)), now)
 
     async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
@@ -71,14 +71,14 @@ class EngineFits:
 
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a request, including its trace."""
+"""Maximum number of bytes of a request for a simulation, including its trace."""
 _PATH = "/pools/{namespace}/{name}/simulations"
 _document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
 
 
 def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[], datetime]) -> Routes:
-    """/v1/pools/{namespace}/{name}/simulations."""
+    """Return the routes of /v1/pools/{namespace}/{name}/simulations."""
     routes = Routes(prefix="/v1", tags=["simulations"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -114,7 +114,9 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     async def create_plan_of_simulation(
         namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
     ) -> Any:
-        """Previews the pool under a policy of a finished simulation, by default the winner. Changes nothing."""
+        """Makes a plan that gives the pool a policy of a finished simulation, by default the best one. The pool itself
+        is not changed.
+        """
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, PlanKind.POLICY.facts.role, str(pool))
         return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)
@@ -123,7 +125,9 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
 
 def decode_request(content: bytes) -> SimulationRequest:
-    """Decode the request. Raises MalformedBody if the body is not JSON, InvalidInput if it is not a valid request."""
+    """Decode a request for a simulation. Raises MalformedBody if the body is not JSON, InvalidInput if it is not a
+    valid request.
+    """
     try:
         document = decode_json(content, _document)
         _check_names("", document, SimulationRequest)
@@ -149,7 +153,7 @@ def _check_names(place: str, document: Any, kind: type[Any]) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body. Raises HTTPException 413 if it is too large."""
+    """Return the body of a request. Raises HTTPException 413 if the body is larger than MOST_BYTES."""
     content = bytearray()
     async for part in request.stream():
         content += part
@@ -163,21 +167,23 @@ _POOL = "/pools/{namespace}/{name}"
 
 
 def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[], datetime]) -> Routes:
-    """/v1/pools/{namespace}/{name}/engine and served-requests."""
+    """Return the routes of /v1/pools/{namespace}/{name}/engine and of served-requests."""
     routes = Routes(prefix="/v1", tags=["simulations"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
     @routes.get(f"{_POOL}/engine", response_model=PoolEngine)
     async def get_engine(namespace: str, name: str, caller: Viewer) -> Any:
-        """The engine model with which what-if and plans simulate the pool: fitted to its requests, or an estimated
-        preset.
+        """The engine model with which the pool is simulated, for what-if and for plans: a model fitted to the pool's
+        requests, or a preset, which is an estimate.
         """
         return answer(await engine_fits.engine(PoolKey(namespace=namespace, name=name)))
 
     @routes.put(f"{_POOL}/engine", response_model=PoolEngine, dependencies=[Depends(known_fields(EngineFit))])
     async def put_engine(namespace: str, name: str, body: EngineFit, caller: Operator) -> Any:
-        """Simulates the pool with this engine model from now on; `fairlead engines fit --pool` computes it."""
+        """Sets the engine model with which the pool is simulated from now on; `fairlead engines fit --pool` computes
+        it.
+        """
         return answer(await engine_fits.store(PoolKey(namespace=namespace, name=name), body, caller, clock()))
 
     @routes.delete(f"{_POOL}/engine", response_model=PoolEngine)
@@ -194,8 +200,8 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
         end: Annotated[str, Query(alias="to")] = "now",
         limit: Annotated[int, Query(ge=1, le=MOST_SERVED)] = 2_000,
     ) -> Any:
-        """The newest recorded requests of a time range, with how an engine served them: lengths and times,
-        but no text.
+        """The newest recorded requests of a time range, with their lengths and how fast an engine served them, but
+        without any text.
         """
         now = clock()
         span = parse_time("from", start, now), parse_time("to", end, now)
@@ -211,7 +217,7 @@ def expectations_of(infra: Infra) -> Expectations:
 
 
 def feature(infra: Infra, guard: Guard, plans: Plans) -> Feature:
-    """Return the feature of simulations and fitted engine models. This process runs all queued simulations."""
+    """Return the feature of simulations and fitted engine models, whose background job runs queued simulations."""
     new_id, enabled = partial(secrets.token_hex, 8), infra.simulates
     simulations = Simulations(PostgresSimulations(infra.control), plans, infra.policies, new_id, enabled=enabled)
     simulating = Simulating(

@@ -1,5 +1,5 @@
-"""A simulation as its runner sees it: its inputs and requests; and, computed from the figures of runs, the results and
-the best policy. Pure.
+"""A simulation for the process that runs it: its inputs and requests. Computes the results and the best policy from the
+figures of its runs. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,15 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
 
 def runs_of(policies: Sequence[SimulatedPolicy], rates: Sequence[float]) -> list[JobRun]:
-    """Return every policy at every rate, rate by rate."""
+    """Return one run for every policy at every request rate, ordered by rate."""
     pairs = [(rate, one) for rate in rates for one in policies]
     return [JobRun(number=number, policy=one.policy, parameters=one.parameters, rate=rate) for number, (rate, one) in enumerate(pairs)]
 
 
 def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> list[SimulationResult]:
-    """Return the results in the runs' order, each compared with the first result at its rate."""
+    """Return the results in the order of the runs. Each result is compared with the first result at the same request
+    rate.
+    """
     results: list[SimulationResult] = []
     first: dict[float, float] = {}
     for run in runs:
@@ -34,8 +36,8 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
 
 
 def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationResult]) -> int:
-    """Return the index of the policy with the highest attainment, averaged over the rates. The lowest mean p90 TTFT
-    decides between equal policies, then the order.
+    """Return the index of the policy with the highest attainment, as a mean over the request rates. Among equal
+    policies, the one with the lowest mean p90 TTFT is chosen; if these are equal too, the first.
     """
 
     def standing(place: int) -> tuple[float, float, int]:
@@ -49,7 +51,9 @@ def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A simulation that this process runs. `window` is None if the simulation uses an uploaded trace."""
+    """A simulation that this process has claimed and runs. `window` is None if the simulation uses an uploaded
+    trace.
+    """
 
     id: str
     pool_id: int
@@ -63,33 +67,35 @@ class Claimed:
     person requested.
     """
     sizing: Asked | None = None
-    """The question of a simulation for advice. Its further runs follow from the first ones."""
+    """What a simulation for advice is to find out; None for other simulations. Its later runs depend on the results of
+    the first ones.
+    """
 
     @property
     def runs(self) -> list[JobRun]:
-        """The runs to simulate."""
+        """The runs of the simulation; for advice, the first ones."""
         return runs_of(self.policies, self.rates) if self.plan_runs is None else self.plan_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Recorded requests in order of time, the number of requests that each represents, and the assumptions made about
-    them, in words.
+    """The requests to simulate in order of time, the number of real requests that each of them represents (`weight`),
+    and notes about the assumptions that were made.
     """
 
     requests: list[TraceRequest]
     weight: float
     notes: list[str]
     begun_at: datetime | None = None
-    """When the first request was recorded."""
+    """When the first request was recorded; None for an uploaded trace."""
     unanswered: list[bool] = field(default_factory=list)
-    """For each request whether it has no recorded answer, for example because it was refused; empty for an uploaded
-    trace.
+    """For each request, True if no response was recorded, for example because the request was refused. Empty for an
+    uploaded trace.
     """
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
-        """The range in which the later half of the requests was recorded."""
+        """The range of time in which the later half of the requests was recorded; None for an uploaded trace."""
         if self.begun_at is None or not self.requests:
             return None
         half, last = (
@@ -99,13 +105,13 @@ class Traffic:
 
     @staticmethod
     def uploaded(trace: list[TraceRequest]) -> "Traffic":
-        """Return the requests of an uploaded trace."""
+        """Return the traffic of an uploaded trace."""
         return Traffic(requests=trace, weight=1.0, notes=[])
 
     @staticmethod
     def recorded(rows: Sequence[Any]) -> "Traffic":
-        """Return the traffic from rows of `recorded_requests`, oldest first. An answer of unknown length gets the mean
-        of the known lengths.
+        """Return the traffic from rows of `recorded_requests`, oldest first. A response of unknown length is assumed to
+        have the mean of the known lengths.
         """
         known = [row.output_tokens for row in rows if row.output_tokens is not None]
         mean = round(sum(known) / len(known)) if known else 1
@@ -139,20 +145,22 @@ def runs_of_policies(runs: Sequence[JobRun], policies: Sequence[SimulatedPolicy]
 
 
 def ended_policies(claimed: Claimed, figures: Mapping[int, RunFigures]) -> list[SimulatedPolicy]:
-    """Return the policies all of whose runs have figures."""
+    """Return those policies all runs of which have figures."""
     return [one for one in claimed.policies if all(run.number in figures for run in runs_of_policies(claimed.runs, [one]))]
 
 
 class RunningStore(Protocol):
-    """The database operations of a runner. A runner that lost its claim changes nothing."""
+    """The port to the database for a runner of simulations. Methods change nothing if the runner's claim of the
+    simulation has been lost.
+    """
 
     async def claim(self, runner: str) -> Claimed | None: ...
 
     async def traffic(self, claimed: Claimed) -> Traffic: ...
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Report that the runner is alive. Returns False if the simulation was cancelled or belongs to
-        another runner.
+        """Record that the runner is alive, with `done` runs finished. Returns False if the simulation was cancelled or
+        is claimed by another runner.
         """
 
     async def finish(
@@ -162,7 +170,7 @@ class RunningStore(Protocol):
     async def finish_trial(
         self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
     ) -> None:
-        """Store the end of a plan's simulation, with the figures of its runs in the runs' order."""
+        """Store the results of a plan's simulation: the figures of its runs, in the order of the runs."""
 
     async def finish_sizing(
         self,
@@ -174,6 +182,6 @@ class RunningStore(Protocol):
         traffic: Traffic,
         notes: Sequence[str],
     ) -> None:
-        """Store the end of a simulation for advice, with the figures of all its runs in the runs' order."""
+        """Store the results of a simulation for advice: the figures of all its runs, in the order of `runs`."""
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None: ...

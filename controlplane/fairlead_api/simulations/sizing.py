@@ -1,9 +1,9 @@
-"""Chooses the simulations that show what would help a pool, and reads their results: numbers of instances and TTFT
-targets. Pure.
+"""Chooses the simulation runs that show what would help a pool, and evaluates them: other numbers of instances, and
+other TTFT targets. Pure.
 
-There are two rounds. The first tries numbers far apart under one seed. The second tries numbers around the smallest
-sufficient one, and TTFT targets, each like a plan (`plan_changes.Trial`): under two seeds, and at two other request
-rates.
+There are two rounds of runs. The first round simulates numbers of instances far apart, under one seed. The second round
+simulates the numbers around the smallest sufficient one, and TTFT targets, in the same way as a plan
+(`plan_changes.Trial`): under two seeds, and at two other request rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,19 +24,19 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, Simu
 MOST_TRIED = 64
 """Largest number of instances that is simulated, because simulating many instances takes long."""
 MOST_SIZED = 5_000
-"""Number of the window's newest requests that are simulated for advice, about thirty times. More are simulated for a
-pool that gets this many in less time than a simulation needs.
+"""Number of recorded requests, the newest of the window, that a simulation for advice simulates, about thirty times. A
+pool that gets this many requests in less time than a simulation needs is simulated with more requests.
 """
 HOST_CACHES = 4
-"""Size of the simulated host cache, in KV caches of an instance."""
+"""Size of the simulated cache in host memory, as a multiple of an instance's KV cache."""
 AS_IT_IS = PoolChange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The question of a simulation for advice: how many instances of a role serve a pool's recorded requests in time?
-    The role has `present` instances and may have `most`. `estimate` is the number according to rates and means; `held`
-    is the number that was offered before.
+    """What a simulation for advice is to find out: how many instances of a role would serve a pool's recorded requests
+    within the objectives? The role has `present` instances and may have at most `most`. `estimate` is the number that
+    follows from rates and means; `held` is the number that the last advice gave.
     """
 
     role: Role
@@ -51,25 +51,25 @@ class Asked:
     estimate: int | None = None
     held: int | None = None
     prefill_tokens_per_second: float | None = None
-    """The measured prefill speed of an instance; None = unknown."""
+    """The measured prefill speed of an instance in tokens per second; None = unknown."""
     requests: int = MOST_SIZED
-    """Maximum number of the newest requests that are simulated."""
+    """Maximum number of recorded requests, the newest ones, that are simulated."""
 
     @property
     def allowed(self) -> int:
-        """The largest number of instances that is simulated."""
+        """The largest number of instances to simulate."""
         return min(self.most, max(MOST_TRIED, self.present), MOST_INSTANCES)
 
     def scaled(self, replicas: int) -> PoolChange:
-        """Return the change to this number of instances. They serve at once, because whether they suffice does not
-        depend on their start time.
+        """Return the change to this number of instances. In the simulation, they serve from the beginning: the time
+        that a start takes does not matter for whether they suffice.
         """
         return PoolChange(role=self.role, replicas=replicas)
 
 
 def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]:
-    """Return the first runs: the pool as it is, under each seed, and numbers of instances far apart. For instances with
-    a KV cache of this size, a further run tries a larger cache in host memory.
+    """Return the runs of the first round: the present pool under each seed, and numbers of instances far apart. If the
+    size of an instance's KV cache is given, one more run simulates an additional cache in host memory.
     """
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
@@ -81,8 +81,8 @@ def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]
 
 
 def further_runs(asked: Asked, runs: Sequence[JobRun], found: Mapping[int, RunFigures], reach: Reach) -> list[JobRun]:
-    """Return the runs of the second round that have not been simulated yet: numbers around the smallest sufficient one,
-    and TTFT targets if the present target is out of reach for some prompts.
+    """Return the runs of the second round, without those that were already in the first: numbers of instances around
+    the smallest sufficient one, and TTFT targets if the present target is out of reach for some prompts.
     """
     first = {one.change.replicas: found[one.number].attainment for one in runs if one.change and one.change.replicas is not None}
     changes = [asked.scaled(number) for number in further_numbers(asked.present, first, asked.goal)]
@@ -101,8 +101,8 @@ def _numbered(asked: Asked, begin: int, wanted: Iterable[tuple[PoolChange, int, 
 
 
 def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[list[JobRun], Trialled] | None:
-    """Return the runs that show the effect of one change, in a plan's order, with their figures; None if a run is
-    missing.
+    """Return those of the runs that show the effect of `change`, in the order of a plan's runs, with their figures.
+    None if such a run is missing.
     """
     wanted = [(one, seed, 1.0) for seed in SEEDS for one in (AS_IT_IS, change)] + [(change, SEEDS[0], rate) for rate in RATES]
     places = {(repr(one.change), one.seed, one.rate): place for place, one in enumerate(runs)}
@@ -117,7 +117,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """Return the combined results of all runs."""
+    """Return what a simulation for advice found, from the figures of all its runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]
@@ -161,7 +161,7 @@ def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled, reach: R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingTrial:
-    """A simulation for advice to be queued. With a `refusal`, only the reason for not simulating is stored."""
+    """A simulation for advice that is to be queued. With a `refusal`, only the reason for not simulating is stored."""
 
     id: str
     pool: PoolKey

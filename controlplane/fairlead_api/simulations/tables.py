@@ -54,10 +54,10 @@ simulations = Table(
     Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
 )
 """Simulations. `trace` is the uploaded trace, as compressed JSON. `runner` is the process that claimed the simulation,
-`heard_at` the time of the process's last sign of life. `plan` is the plan whose effect is simulated, `plan_runs` are
-its runs and `trialled` their results; they are None for a simulation that a person requested. `sizing` is the question
-of a simulation for advice and `sized` its result. The `plan` of such a row is its own id, so that a process of an
-earlier release treats it as a plan's simulation and does no harm.
+`heard_at` the time of its last report. `plan` is the plan whose effect is simulated, `plan_runs` are the runs of that
+simulation and `trialled` their results; all three are None for a simulation that a person requested. `sizing` says what
+a simulation for advice is to find out, and `sized` is its result. The `plan` of a simulation for advice is its own id,
+so that a process of an earlier release treats it as a plan's simulation and does no harm.
 """
 
 engine_fits = Table(
@@ -95,6 +95,6 @@ recorded_requests = Table(
     Index(None, "session", "at"),
     postgresql_partition_by="RANGE (at)",
 )
-"""Recorded requests, for simulations and as turns of `session_trees`: they contain no text and no session's name, but
-lengths and hashes.
+"""Recorded requests, used for simulations and as turns of `session_trees`. They contain lengths and hashes, but no text
+and no session's name.
 """

@@ -1,4 +1,5 @@
-"""Objectives of pools: their versions, attainment, error budgets, and the effect that other targets would have had.
+"""Objectives of pools: their versions, attainment, error budgets, and the attainment under other targets.
 
-It must not mix versions of an objective. The danger here: an attainment that looks certain but covers too few requests.
+This package must not mix versions of an objective. The danger here: an attainment that looks certain but covers too few
+requests.
 """

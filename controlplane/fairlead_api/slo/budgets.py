@@ -1,9 +1,9 @@
-"""Attainment, error budgets and other targets, from counts of requests. Pure.
+"""Computes attainment, the use of error budgets, and the attainment under other targets, from counts of requests. Pure.
 
 The windows and thresholds of the alerts are from Google's SRE workbook ("Alerting on SLOs", its sixth way) for a budget
-of 30 days: 2 % of the budget within an hour, 5 % within six, 10 % within three days. A goal of 90 % cannot burn faster
-than 10 times, so it would never reach a threshold of 14.4. Therefore no threshold is above 80 % (fast) or 40 % (slow)
-of the fastest burn.
+of 30 days: 2 % of the budget within an hour, 5 % within six hours, 10 % within three days. A goal of 90 % cannot burn
+faster than 10 times, so it would never reach a threshold of 14.4. Therefore a threshold is at most 80 % (fast alerts)
+or 40 % (slow alerts) of the fastest possible burn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from fairlead.latency_cells import added, in_time
 from fairlead_client.resources.slo import BurnAlert, BurnWindow, SloShare, WhatIfShare
 
 WINDOWS: Mapping[str, int] = {"5m": 300, "30m": 1800, "1h": 3600, "6h": 21_600, "1d": 86_400, "3d": 259_200, "30d": 2_592_000}
-"""Lengths of the windows in seconds by name, ascending."""
+"""Lengths of the windows of burn rates in seconds, by name, ascending."""
 
 PERIOD = "30d"
 """The period of an error budget."""
@@ -22,8 +22,8 @@ PERIOD = "30d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A rule of alerts. An alert fires if the budget burns faster than `threshold`, which is capped at `part` of the
-    fastest possible burn.
+    """A rule for alerts about an error budget. An alert fires if the budget burns faster than `threshold`, or faster
+    than the share `part` of the fastest possible burn if that is less.
     """
 
     name: str
@@ -42,7 +42,7 @@ ALERTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Requests that ended, by outcome."""
+    """Numbers of requests that ended, by outcome."""
 
     judged: int = 0
     within_slo: int = 0
@@ -55,7 +55,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The counts of one SLO version and one priority class; in a series, of the step of time that begins at `at`."""
+    """The counts for one SLO version and one priority class. In a series, they cover the step of time that begins at
+    `at`.
+    """
 
     version: int
     priority_class: str
@@ -70,7 +72,7 @@ def total(kept: Iterable[Kept]) -> Counts:
 
 
 def share_of(version: int | None, priority_class: str | None, counts: Counts) -> SloShare:
-    """Return the counts as shares."""
+    """Return the shares that follow from the counts."""
     return SloShare(
         version=version,
         priority_class=priority_class,
@@ -86,7 +88,7 @@ def share_of(version: int | None, priority_class: str | None, counts: Counts) ->
 
 
 def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], percentiles: Mapping[int, float]) -> BurnWindow:
-    """Return how much of the budget the window's requests used. `percentiles` are those of the known versions, by
+    """Return how much of the error budget the requests in a window used. `percentiles` gives the SLO's percentile by
     version.
     """
     known = [one for one in kept if one.version in percentiles]
@@ -112,12 +114,14 @@ def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], p
 
 
 def budget_share(percentile: float) -> float:
-    """Return the share of requests that may be late."""
+    """Return the share of requests that may miss the objectives, for a target percentile."""
     return 1 - percentile / 100
 
 
 def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
-    """Return the alerts over the windows of all classes, for a pool whose present goal is `percentile`."""
+    """Return the alerts that follow from the burn rates of all classes and windows, for a pool whose present target is
+    `percentile`.
+    """
     burns = {one.window: one.burn for one in windows if one.priority_class is None}
     fastest = 1 / budget_share(percentile) if percentile < 100 else None
     found = []
@@ -132,8 +136,8 @@ def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
 def what_if(
     cells: Mapping[str, Mapping[int, int]], counts: Mapping[str, Counts], ttft_seconds: float, tpot_seconds: float, percentile: float
 ) -> tuple[WhatIfShare, list[WhatIfShare]]:
-    """Return how many requests other targets would have met, for all classes together and for each class. `cells` are
-    latencies by cell and `counts` counts, both by priority class.
+    """Return how many requests would have met other targets, for all classes together and for each class. `cells` are
+    numbers of requests by latency cell, `counts` are counts by outcome, both by priority class.
     """
     names = sorted({*cells, *counts})
     each = [_against(name, cells.get(name, {}), counts.get(name, Counts()), ttft_seconds, tpot_seconds, percentile) for name in names]

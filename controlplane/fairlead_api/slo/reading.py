@@ -1,8 +1,8 @@
-"""Use cases: how well a pool's objectives were met, how fast its error budget burns, and what other targets would have
-met.
+"""Use cases: how well a pool's objectives were met, how fast its error budget burns, and how many requests would have
+met other targets.
 
-Records are kept by the minute for some days and by the hour for longer. So a range that begins within the last day is
-answered in whole minutes, any other range in whole hours.
+Counts are kept by the minute for some days and by the hour for longer. Therefore a range that begins within the last
+day is widened to whole minutes, and any other range to whole hours.
 """
 
 from collections import defaultdict
@@ -30,21 +30,21 @@ from fairlead_api.slo.budgets import (
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloPoint, SloWhatIf
 
 BY_MINUTES = timedelta(hours=25)
-"""Age of a range's beginning above which the range is in whole hours."""
+"""If a range begins longer ago than this, it is widened to whole hours."""
 MINUTES_ONLY = timedelta(hours=12)
-"""Maximum range that is read by the minute alone. In longer ranges, whole hours are read from the records
-by the hour.
+"""Maximum length of a range that is read only from counts by the minute. For longer ranges, whole hours are read from
+the counts by the hour.
 """
 MOST_POINTS = 200
-"""Maximum number of points of a priority class in a series."""
+"""Maximum number of points of each priority class in a series."""
 LONGEST = timedelta(days=400)
 _STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A range from `start` to `end`, counted in minutes up to `hours_from`, in hours up to `hours_until`, then in
-    minutes again.
+    """A range from `start` to `end`. It is read from counts by the minute up to `hours_from`, from counts by the hour
+    up to `hours_until`, and then from counts by the minute again.
     """
 
     start: datetime
@@ -55,7 +55,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A pool's objectives in force; `version` is 0 before the first version."""
+    """A pool's objectives in force; `version` is 0 before the pool's first version."""
 
     version: int
     ttft_seconds: float
@@ -64,12 +64,12 @@ class Goal:
 
 
 class SloStore(Protocol):
-    """The recorded counts. Each method raises NotFound for a pool that does not exist."""
+    """The port to the recorded counts. Methods raise NotFound for a pool that does not exist."""
 
     async def goal(self, pool: PoolKey) -> Goal: ...
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """Return the percentile of each version of the SLO."""
+        """Return the SLO's percentile by version."""
 
     async def kept(
         self,
@@ -80,15 +80,15 @@ class SloStore(Protocol):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> Sequence[Kept]:
-        """Return counts by version and class, and by step if `step_seconds` is given."""
+        """Return counts of requests by SLO version and priority class, and with `step_seconds` also by step of time."""
 
     async def cells(self, pool: PoolKey, stretch: Stretch, priority_class: str | None = None) -> Mapping[str, Mapping[int, int]]:
-        """Return the number of requests in each latency cell, by priority class."""
+        """Return the number of requests in each latency cell (`fairlead.latency_cells`), by priority class."""
 
 
 class SloReading:
-    """Use cases of objectives. Methods raise InvalidInput naming the query field, and NotFound. The store keeps records
-    for the times in `kept`.
+    """Use cases of objectives. Methods raise InvalidInput, which names the query parameter, and NotFound. `kept` says
+    how long the store keeps counts.
     """
 
     def __init__(self, store: SloStore, kept: timedelta) -> None:
@@ -98,7 +98,7 @@ class SloReading:
     async def attainment(
         self, pool: PoolKey, start: str, end: str, version: int | None, priority_class: str | None, now: datetime
     ) -> SloAttainment:
-        """Return the attainment in a range, by version and class."""
+        """Return the attainment in a range of time, by SLO version and priority class."""
         stretch = _asked(start, end, now)
         step = _step(stretch)
         found = await self._store.kept(pool, stretch, step_seconds=step, version=version, priority_class=priority_class)
@@ -121,7 +121,9 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """Return how fast the error budget is used up, by class, over each window whose records are all kept."""
+        """Return how fast the error budget is used up, by priority class, over each window for whose whole length
+        counts are kept.
+        """
         goal = await self._store.goal(pool)
         percentiles = await self._store.percentiles(pool)
         windows = []
@@ -156,8 +158,8 @@ class SloReading:
         priority_class: str | None,
         now: datetime,
     ) -> SloWhatIf:
-        """Return the attainment that recorded requests would have had under other targets. Targets that are not given
-        stay the same.
+        """Return the attainment that recorded requests would have had under other targets. For a target that is not
+        given, the present one is used.
         """
         stretch = _asked(start, end, now)
         goal = await self._store.goal(pool)
@@ -186,7 +188,9 @@ class SloReading:
 
 
 def stretch_of(start: datetime, end: datetime, now: datetime) -> Stretch:
-    """Return the range, widened to whole minutes, or to whole hours if it begins early; its whole hours are marked."""
+    """Return the range, widened to whole minutes, or to whole hours if it begins longer ago than BY_MINUTES. The result
+    says which part is read from counts by the hour.
+    """
     hour = timedelta(hours=1)
     step = timedelta(minutes=1) if start >= now - BY_MINUTES else hour
     begun, ended = _down(start, step), _up(end, step)
@@ -206,8 +210,8 @@ def _asked(start: str, end: str, now: datetime) -> Stretch:
 
 
 def _step(stretch: Stretch) -> int:
-    """Return the finest step in seconds with at most MOST_POINTS points; at least an hour if the range contains whole
-    hours.
+    """Return the smallest step in seconds with which a series has at most MOST_POINTS points; at least an hour if a
+    part of the range is read from counts by the hour.
     """
     least = 60 if stretch.hours_from == stretch.hours_until else 3600
     seconds = (stretch.end - stretch.start).total_seconds()

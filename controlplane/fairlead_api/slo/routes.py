@@ -1,4 +1,4 @@
-"""Objectives of a pool: versions, attainment, error budget, and other targets."""
+"""Routes of a pool's objectives: their versions, attainment, error budget, and the attainment under other targets."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ Class = Annotated[str | None, Query(max_length=63)]
 
 
 def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: Callable[[], datetime]) -> Routes:
-    """Routes under /v1/pools/{namespace}/{name}/slo."""
+    """Return the routes under /v1/pools/{namespace}/{name}/slo."""
     routes = Routes(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)
 
@@ -65,7 +65,8 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         priority_class: Class = None,
     ) -> Ask:
         """The attainment that recorded requests, with their recorded latencies, would have had under other targets
-        (`5s`, `80ms`). Exact for targets at round numbers; otherwise a lower and an upper bound.
+        (`5s`, `80ms`). The result is exact for targets that are bounds of latency cells, which round numbers are; for
+        other targets it is a lower and an upper bound.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock())

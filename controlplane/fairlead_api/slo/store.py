@@ -1,5 +1,5 @@
-"""Objectives of pools: their versions, the attainment that routers recorded, and its rollups (minutes from samples,
-hours from minutes). Each rollup is recomputed whenever a report adds samples.
+"""Stores pools' objectives: their versions, the attainment that routers reported, and rollups of it (minutes from
+samples, hours from minutes). A rollup is recomputed whenever a report adds samples to it.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -31,7 +31,7 @@ _VERSION_THEN = "(SELECT max(v.version) FROM slo_configs v WHERE v.pool_id = s.p
 
 
 def _rolling(target: str, source: str, at: str, version: str) -> str:
-    """Return SQL that writes a bucket of `target` from the rows of `source` between :start and :end."""
+    """Return SQL that computes one bucket of the table `target` from the rows of `source` between :start and :end."""
     sums = ", ".join(f"sum({name}) AS {name}" for name in tables.SLO_SUMS)
     replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)
     return f"""
@@ -59,7 +59,9 @@ _TO_1H = text(_rolling("slo_rollups_1h", "slo_rollups_1m", "bucket", "s.slo_vers
 
 
 async def roll_up_slo(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Recompute the minutes and hours of these times, by pool."""
+    """Recompute the rollups of the minutes and hours that contain these buckets. Each bucket is a pool's id
+    and a time.
+    """
     minutes = sorted({(pool, at.replace(second=0, microsecond=0)) for pool, at in buckets})
     for pool, minute in minutes:
         await connection.execute(_TO_1M, {"pool": pool, "start": minute, "end": minute + _MINUTE})
@@ -81,13 +83,15 @@ _CHANGED_BY = text("SELECT number, actor FROM pool_revisions WHERE pool_id = :po
 
 
 class PostgresSlo:
-    """Implements `slo.reading.SloStore`, and lists versions."""
+    """Implements `slo.reading.SloStore`, and lists versions of objectives."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def slo_versions(self, pool: PoolKey, span: Span) -> Page[SloVersion]:
-        """Return versions, the newest first, each with its attainment since it began."""
+        """Return versions of the pool's objectives, the newest first, each with the attainment since it came into
+        force.
+        """
         slo = tables.slo_configs
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
@@ -151,7 +155,9 @@ class PostgresSlo:
 
 
 def _rows(columns: Sequence[str], values: dict[str, Any], version: int | None, priority_class: str | None) -> str:
-    """Return SQL for the rows of a range, each time read from the table by minute or by hour."""
+    """Return SQL for the counts in a range: from the table by hour for the part in whole hours, and from the table by
+    minute for the rest.
+    """
     filters = ""
     for name, value in (("slo_version", version), ("priority_class", priority_class)):
         if value is not None:

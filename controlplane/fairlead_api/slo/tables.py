@@ -1,4 +1,6 @@
-"""Requests by outcome, priority class and version of the SLO: samples by UTC day, and rollups of them."""
+"""Tables of requests by outcome, priority class and version of the SLO: samples, partitioned by UTC day, and their
+rollups.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -15,7 +17,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from fairlead_api.infra.columns import class_column, count_column, metadata, pool_column, text_column, time_column
 
 SLO_SUMS = ("judged", "within_slo", "ttft_within_slo", "tpot_within_slo", "tpot_total", "refused", "failed")
-"""Columns that count requests. Rollups of longer times sum them."""
+"""Columns that count requests. Rollups sum these columns."""
 
 
 def _cells() -> "tuple[Column[object], Column[object]]":

@@ -1,4 +1,5 @@
-"""Server push: routing tables for routers, live topics for pages.
+"""Server push: a stream of routing tables for routers, and a stream of live topics for pages.
 
-It must not let one slow reader delay the others. The danger here: a subscriber that misses a change unnoticed.
+This package must not let one slow reader delay other readers. The danger here: a subscriber that misses a change
+without noticing.
 """

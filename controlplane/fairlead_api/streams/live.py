@@ -1,8 +1,8 @@
-"""Live topics. There is one poller per topic, pool and set of visible namespaces while anybody listens; its result is
-rendered once for all listeners.
+"""Live topics. While somebody listens to a topic, there is one poller for each topic, pool and set of visible
+namespaces. Its result is rendered once for all listeners.
 
-Nothing is buffered for a listener that falls behind: it loses its backlog and gets an event `resync`. A fourth stream
-with the same credential gets one event `poll` and ends.
+Nothing is kept for a listener that falls behind: its waiting events are dropped, and it gets an event `resync`. A
+fourth stream with the same credential gets one event `poll` and ends.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ _log = logging.getLogger(__name__)
 MAX_STREAMS = 3
 BACKLOG = 64
 LEAST_SECONDS = 0.4
-"""Minimum seconds between two reads of a state, however often it changes."""
+"""Minimum seconds between two reads of the same state, even if the state changes more often."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""Maximum age of a Last-Event-ID from which a stream is resumed."""
+"""Maximum age of the event named in Last-Event-ID for a stream to continue from there."""
 
 OVERLAP = timedelta(seconds=5)
-"""How far each poll reads back before the newest known row, because a transaction that began earlier may
-commit later.
+"""How far each poll reads back before the newest row that it has already read, because a transaction that began earlier
+may commit later.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic that shows the whole present state, and sends it when it has changed. `read` takes the pool, the sight
-    and the present time.
+    """A topic whose events contain the whole present state, sent when the state has changed. `read` takes the pool, the
+    visible namespaces (`Sight`) and the present time.
     """
 
     seconds: float
@@ -49,9 +49,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """A topic that shows new items.
+    """A topic whose events contain new items.
 
-    `read` takes pool, sight, since and limit, and returns (recorded at, item with `id`), oldest first.
+    `read` takes the pool, the visible namespaces (`Sight`), the time since which items are wanted, and a limit. It
+    returns pairs (recorded at, item with an `id`), oldest first.
     """
 
     seconds: float
@@ -68,13 +69,13 @@ def event(topic: str, at: datetime, content: bytes) -> bytes:
 
 
 class Listener:
-    """One stream's queue."""
+    """The queue of events of one stream."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[bytes] = asyncio.Queue(BACKLOG)
 
     def offer(self, content: bytes) -> None:
-        """Queue an event. If the queue is full, everything queued is replaced by one `resync`."""
+        """Queue an event. If the queue is full, all waiting events are replaced by one event `resync`."""
         try:
             self.events.put_nowait(content)
         except asyncio.QueueFull:
@@ -92,7 +93,7 @@ class _Feed:
 
 
 _Name = tuple[str, str | None, Sight]
-"""The topic, the pool, and the namespaces that the topic's listeners may see."""
+"""What identifies a poller: the topic, the pool, and the namespaces that the listeners may see."""
 
 
 class Live:
@@ -106,17 +107,19 @@ class Live:
 
     @property
     def streams(self) -> int:
-        """The number of open streams."""
+        """The number of streams that are open now."""
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """Read the topics that show the pool soon, before their next poll, because the pool's state has changed."""
+        """Read the topics that show the pool soon, instead of at their next poll, because the pool's state has
+        changed.
+        """
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()
 
     def check(self, topics: list[str], pool: str | None) -> None:
-        """Check that topics and pool can be followed. Raises InvalidInput."""
+        """Raises InvalidInput unless a stream can follow these topics and this pool."""
         if pool is not None and (pool.count("/") != 1 or not all(pool.split("/"))):
             raise InvalidInput("pool", pool, "write namespace/name")
         for topic in topics:
@@ -126,8 +129,8 @@ class Live:
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield events of visible pools, without end. `key` identifies the credential whose streams are limited to
-        MAX_STREAMS.
+        """Yield events about visible pools, without end. `key` identifies the credential, which may have at most
+        MAX_STREAMS streams.
         """
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
@@ -213,11 +216,11 @@ class Live:
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:
-    """Return the time from which a stream continues after an event with this id, at most RESUME ago; None without a
-    usable id.
+    """Return the time from which a stream continues after the event with the id `last_event_id`, at most RESUME ago;
+    None without a usable id.
 
-    The time is OVERLAP before the event, because the event lacked rows of open transactions, and the id may come from
-    another process with another clock. So an item may be sent twice.
+    The time is OVERLAP before the event: the event lacked rows of transactions that were still open, and its id may be
+    from another process whose clock differs. Therefore an item may be sent twice.
     """
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None

@@ -1,4 +1,4 @@
-"""Server-sent events."""
+"""Routes of streams: server-sent events for pages, and the routers' stream."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from fairlead_client.resources.access import AccessRole
 
 
 def live_routes(guard: Guard, live: Live) -> Routes:
-    """GET /v1/live."""
+    """Return the route GET /v1/live."""
     routes = Routes(prefix="/v1", tags=["live"])
 
     @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
@@ -34,9 +34,9 @@ def live_routes(guard: Guard, live: Live) -> Routes:
         pool: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Any:
-        """Events named by topic; their data are lists of the resources.
+        """Server-sent events. An event is named like its topic, and its data are a list of resources.
 
-        At most 3 streams per credential: a further stream gets one event `poll` and ends.
+        A credential can have at most 3 streams: a further stream gets one event `poll` and ends.
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)
@@ -53,9 +53,9 @@ def stream_routes(guard: Guard, stream: TableStream) -> Routes:
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
     async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
-        """Tables and bindings as NDJSON: a snapshot, `synced`, then changes; a heartbeat every 2 s.
+        """Routing tables and bindings as NDJSON: a snapshot, `synced`, then changes; a heartbeat every 2 s.
 
-        The token must speak for the router.
+        The token must allow its bearer to report as the router.
         """
         await guard.require_router(request, caller, router)
         lines = while_known(await stream.open(router), lambda: guard.still_knows(request, caller))

@@ -1,4 +1,4 @@
-"""Reads tables, bindings and gateway keys from Postgres for the routers' stream."""
+"""Reads routing tables, bindings and gateway keys from Postgres for the routers' stream."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ _CURRENT = (
 
 
 def _facts_of(row: Any) -> list[GatewayKeyFacts]:
-    """Return a key in the form that routers use, once for each of its secrets. The former secret of a rotated key ends
-    before the key does.
+    """Return a gateway key in the form that routers use: one entry for each secret of the key. The former secret of a
+    rotated key expires before the key does.
     """
     secrets = [(row.digest, row.expires_at)]
     if row.former_until is not None:

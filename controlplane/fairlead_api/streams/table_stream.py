@@ -1,8 +1,9 @@
-"""The routers' stream: a snapshot of gateway keys, tables and bindings, then every change, to any number of routers.
+"""The routers' stream: sends a snapshot of gateway keys, routing tables and bindings, and then every change, to any
+number of routers.
 
 Each line is encoded once. A reader that does not keep up is disconnected, and its backlog is dropped: it reconnects and
-gets a snapshot, which is smaller than the backlog. Around a snapshot, lines may be repeated or late; readers keep the
-right ones by their versions.
+gets a snapshot, which is smaller than the backlog. Around a snapshot, lines may be repeated or late; readers recognize
+the newest lines by their versions.
 """
 
 import asyncio
@@ -42,38 +43,38 @@ _HEARTBEAT = encode_line(HeartbeatLine())
 _SYNCED = encode_line(SyncedLine())
 BATCH = 500
 OTHERS_SECONDS = 1.0
-"""Seconds between two deliveries of load reports, which routers send once a second."""
+"""Seconds between two deliveries of other routers' load reports. Each router sends such a report once a second."""
 
 
 class StreamStore(Protocol):
-    """The source of tables and bindings for the stream."""
+    """The source of routing tables, bindings and gateway keys for the routers' stream."""
 
     async def tables(self) -> list[TableLine]:
-        """Return the newest table of every existing pool, with the known figures of its engines."""
+        """Return the newest routing table of every existing pool, with the known figures of the pool's engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
-        """Return the newest table of one pool. Raises NotFound."""
+        """Return the newest routing table of one pool, with the known figures of its engines. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         """Return all gateway keys that are not revoked."""
 
     async def kept_sessions(self) -> list[KeptSession]:
-        """Return the sessions for which all decisions must still be kept."""
+        """Return the sessions for which every decision is kept now."""
 
     async def deleted_pools(self) -> list[PoolKey]:
         """Return the pools that were deleted and not created again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """Return, for each pool and router, the live router's load report and its age in seconds."""
+        """Return the load reports of live routers, each with its age in seconds: by pool, then by router."""
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
-        """Return up to `limit` bound sessions of existing pools after a position, and the next position (None at the
-        end).
+        """Return up to `limit` bound sessions of existing pools after the position `after`, and the position for the
+        next call (None at the end).
         """
 
 
 class Subscriber:
-    """One router's queue. `cut` is set when the router has fallen behind."""
+    """The queue of lines for one router. `cut` is set when the router has fallen behind."""
 
     def __init__(self, router: str, backlog: int) -> None:
         self.router = router
@@ -81,7 +82,7 @@ class Subscriber:
         self.cut = False
 
     def offer(self, content: bytes | None) -> None:
-        """Queue a line; None requests a new snapshot."""
+        """Queue a line; None means that a new snapshot must be sent."""
         if self.cut:
             return
         try:
@@ -91,9 +92,10 @@ class Subscriber:
 
 
 class TableStream:
-    """Sends notices to all subscribers.
+    """Sends routing tables, bindings and changes to all connected routers.
 
-    `heartbeat_seconds` is the maximum silence; `backlog` is the number of lines that one reader may be behind.
+    `heartbeat_seconds` is the maximum time without a line; `backlog` is the maximum number of lines that may wait for
+    one router.
     """
 
     def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
@@ -108,7 +110,7 @@ class TableStream:
         return len(self._subscribers)
 
     async def on_notice(self, notice: Notice) -> None:
-        """Handle a change that an API process committed."""
+        """Send subscribers the change about which an API process sent this notice."""
         if not self._subscribers:
             return
         if isinstance(notice, TableChanged):
@@ -135,14 +137,16 @@ class TableStream:
             subscriber.offer(content)
 
     async def tell_others_forever(self) -> None:
-        """Every second, send each router that decides alone the load reports of the other routers."""
+        """Send each router the load reports of the other routers, every OTHERS_SECONDS, until cancelled. Routers that
+        decide separately need these reports.
+        """
         while True:
             await asyncio.sleep(OTHERS_SECONDS)
             with suppress(StoreUnavailable):  # the last shares grow old at the routers
                 await self.tell_others()
 
     async def tell_others(self) -> None:
-        """Send each subscriber that shares a pool's work the load reports of the other routers."""
+        """Send each subscriber, for each pool that it shares with other routers, the load reports of those routers."""
         if not self._subscribers:
             return
         for pool, shares in (await self._store.shares()).items():
@@ -151,15 +155,15 @@ class TableStream:
                     subscriber.offer(encode_line(OthersLine(share=share_of_others(subscriber.router, pool, shares))))
 
     def on_gap(self) -> None:
-        """Give every subscriber a new snapshot, because notices, and therefore changes, may have been missed."""
+        """Send every subscriber a new snapshot, because some notices, and therefore changes, may have been missed."""
         for subscriber in self._subscribers:
             subscriber.offer(None)
 
     async def open(self, router: str) -> AsyncGenerator[bytes, None]:
         """Yield lines for one router, without end.
 
-        The first snapshot begins before this returns, so that an unreachable database is an error and not an empty
-        stream. Raises StoreUnavailable.
+        Reading the first snapshot begins before this function returns, so that an unreachable database causes an error
+        and not an empty stream. Raises StoreUnavailable.
         """
         subscriber = Subscriber(router, self._backlog)
         self._subscribers.add(subscriber)

@@ -1,4 +1,4 @@
-"""The topics of `/v1/live`, and how often each is read."""
+"""The topics of `/v1/live`, each with the seconds between two reads."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 POOLS_AT_ONCE = 100
-"""Number of pools per page when all pools are read."""
+"""Number of pools per page when all pools are read page by page."""
 
 
 class Pools(Protocol):
@@ -27,10 +27,10 @@ class Pools(Protocol):
 
 
 class Recent(Protocol):
-    """The source of the newest items of one history."""
+    """The source of the newest items of a history, such as migrations."""
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> Sequence[tuple[datetime, Any]]:
-        """Return (recorded at, item with an id) of the newest visible items, oldest first."""
+        """Return the newest visible items as pairs (recorded at, item with an id), oldest first."""
 
 
 class Rejections(Protocol):
@@ -40,10 +40,10 @@ class Rejections(Protocol):
 
 
 def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
-    """Return the topics of `/v1/live`."""
+    """Return the topics of `/v1/live` by name."""
 
     async def details(key: PoolKey, sight: Sight, now: datetime, *, instances: bool) -> list[PoolDetail]:
-        """Return the pool in a list; empty if the pool does not exist or is not visible."""
+        """Return a list with the pool; empty if the pool does not exist or is not visible."""
         if sight is not None and key.namespace not in sight:
             return []
         try:

@@ -1,5 +1,5 @@
 """Session trees, the figures of tasks, and how long sessions wait between turns.
 
-Rows of recorded requests are the turns. This subject stores the parent of each session, and sums. The danger here: a
-sum that depends on the order in which reports arrive.
+The turns of a session are its recorded requests. This package stores the parent of each session, and sums over turns.
+The danger here: a sum that depends on the order in which reports arrive.
 """

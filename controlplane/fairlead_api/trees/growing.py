@@ -1,4 +1,6 @@
-"""Computes how a report's requests change trees and sums. Pure: it gets the stored rows, and returns the new ones."""
+"""Computes how the requests in a report change session trees and sums. Pure: its functions get the stored rows, and
+return the new ones.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +16,8 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A session's place in its tree, and how far its conversation reaches. `root` is the session's own name until it
-    has a parent.
+    """A session's position in its tree, and how far its conversation extends. `root` is the session's own name while it
+    has no parent.
     """
 
     session: str
@@ -31,7 +33,8 @@ class Grown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """The turns of a session for one task: when the first turn arrived and the last one ended, and their figures.
+    """Sums over the turns of a session for one task: when the first turn arrived, when the last one ended, and the
+    turns' figures.
 
     `priority_class` is the class of the first turn. `answered` says whether the last turn was answered, that is neither
     refused nor failed. If turns tie, the first class by name counts, and a turn without an answer.
@@ -57,8 +60,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The changes by the requests of one pool: the sessions, their sums by session and task, and the sessions that got
-    a parent. Each of these sessions, and each session below it, is listed with its present root.
+    """What the requests of one pool change: `sessions`, the sums by session and task, and `joined`, the present root of
+    each session that got a parent and of each session below it.
     """
 
     sessions: Mapping[str, Grown]
@@ -67,8 +70,8 @@ class Growth:
 
 
 def figures_of(turn: RecordedRequest) -> Figures:
-    """Return what one request adds to the sums of its session. Prompt tokens count only if the request reached an
-    engine.
+    """Return the figures that one request adds to the sums of its session. Prompt tokens count only if the request
+    reached an engine.
     """
     ended = turn.ended_seconds or 0.0
     sent = ended if turn.sent_seconds is None else min(turn.sent_seconds, ended)
@@ -86,7 +89,7 @@ def figures_of(turn: RecordedRequest) -> Figures:
 
 
 def sums_of(turn: RecordedRequest) -> Sums:
-    """Return the sums of one request."""
+    """Return the sums over one request alone."""
     return Sums(
         first_at=turn.at,
         ended_at=turn.at + (turn.ended_seconds or 0.0),
@@ -97,15 +100,16 @@ def sums_of(turn: RecordedRequest) -> Sums:
 
 
 def wants_place(turn: RecordedRequest, known: Grown | None) -> bool:
-    """Return whether this request may decide the session's place in a tree: the session is new, or the request is the
-    first in which its client names a parent.
+    """Return whether this request may determine the session's position in a tree: the session is new, or it has no
+    parent and the client names one with this request.
     """
     return known is None or (known.parent is None and turn.parent is not None)
 
 
 def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> Growth:
-    """Return the changes by requests of one pool, which must all have a name. `known` are the stored sessions among
-    them and their parents. `forked` are the sessions whose conversation ends with a block, by the block's id.
+    """Return what requests of one pool change; all of them must have a session's name. `known` holds the stored
+    sessions of these requests and their parents. `forked` holds, by the id of a block, the sessions whose conversation
+    ends with that block.
     """
     growing = _Growing(known, forked)
     for turn in sorted(turns, key=lambda one: one.at):
@@ -114,13 +118,15 @@ def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: 
 
 
 class _Growing:
-    """Trees and sums while requests are added in the order of their arrival."""
+    """The session trees and sums while requests are added in the order of their arrival."""
 
     def __init__(self, known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> None:
         self._sessions = dict(known)
         self._forked = forked
         self._ends: dict[int, Grown] = {}
-        """Sessions that these requests extended beyond their beginning, by the block with which they end."""
+        """The sessions that these requests extended beyond their first turn, by the block with which their conversation
+        now ends.
+        """
         self._roots = {name: one.root for name, one in known.items()}
         self._members: dict[str, list[str]] = {}
         for name, root in self._roots.items():
@@ -166,8 +172,8 @@ class _Growing:
         return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
 
     def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
-        """Return the session with the longest conversation that the prompt continues; None if the prompt continues
-        none.
+        """Return the session with the longest conversation with which the prompt begins; None if there is no such
+        session.
         """
         for block in reversed(turn.blocks):
             near = (self._ends[block],) if block in self._ends else ()

@@ -1,4 +1,4 @@
-"""Trees of sessions, the figures of tasks, and think times."""
+"""Routes of session trees, the figures of tasks, and think times."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -29,8 +29,8 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_tasks(pool: str | None = None) -> Ask:
-        """The 100 tasks with the newest turns, each with the sums of all its turns; only of one pool if `pool` is
-        given.
+        """The 100 tasks with the newest turns, each with the sums over all its turns; with `pool`, only tasks of that
+        pool.
         """
         return lambda sight: reader.tasks(pool, sight, clock())
 
@@ -38,14 +38,14 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
 
     @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
     async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """The tree that a session belongs to: its sessions, tasks and turns. At most 200 sessions, the first ones, and
-        their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
+        """The tree of sessions that contains a session: its sessions, tasks and turns. At most the first 200 sessions,
+        and their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
         """
         return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session, clock()))
 
     @routes.get("/pools/{namespace}/{name}/think-times", response_model=ThinkTimes)
     async def get_think_times(namespace: str, name: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """The times that sessions waited between an answer and the next turn, by tenant and tool, from the pool's
+        """The times that sessions waited between a response and their next turn, by tenant and tool, from the pool's
         20,000 newest recorded requests.
         """
         return answer(await reader.think_times(PoolKey(namespace=namespace, name=name)))

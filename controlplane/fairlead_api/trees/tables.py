@@ -1,4 +1,4 @@
-"""Tables of session trees, and of the turns of each session for each task."""
+"""Tables of session trees, and of sums over each session's turns for each task."""
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -24,7 +24,7 @@ session_trees = Table(
     Index(None, "pool_id", "last_block"),
     Index(None, "last_at"),
 )
-"""Every session with recorded requests: its place in a tree, and how far its conversation reaches
+"""Every session with recorded requests: its position in a tree, and how far its conversation extends
 (`fairlead.session_trees.Reach`). `number` identifies the session in `recorded_requests`; `last_at` is the arrival of
 its newest request.
 """
@@ -44,6 +44,6 @@ task_turns = Table(
     Index(None, "pool_id", "task"),
     Index(None, "pool_id", "ended_at"),
 )
-"""The sums of a session's turns for one task; the task is "" for turns that name no task. See `growing.Sums` for
+"""Sums over a session's turns for one task; the task is "" for turns that name no task. See `growing.Sums` for
 `priority_class` and `answered`.
 """

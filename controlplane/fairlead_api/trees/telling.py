@@ -1,5 +1,5 @@
-"""Prepares the rows of a tree for answers: its sessions in order, their turns with gaps and compactions, and think
-times. Pure.
+"""Prepares the rows of a session tree for responses: the tree's sessions in order, their turns with gaps and
+compactions, and think times. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from typing import Any
 from fairlead.session_trees import Evidence, compactions, gaps
 
 MOST_DEPTH = 64
-"""Maximum depth that is shown in a tree."""
+"""Maximum depth of sessions that is shown in a tree."""
 MOST_TIMES = 100
-"""Maximum number of rows of think times. Tools with fewer turns are combined by tenant."""
+"""Maximum number of rows of think times. For each tenant, the tools with the fewest turns are combined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """A recorded request, with times in Unix seconds, as the rules need them."""
+    """A recorded request of a session, with times in Unix seconds."""
 
     session: str
     at: float
@@ -33,8 +33,8 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Facts about a turn that follow from the earlier turns of its session: the gap before it, whether the conversation
-    was compacted, and the instance that it left.
+    """What follows for a turn from the earlier turns of its session: the gap before it, evidence that the conversation
+    was compacted, and the instance from which the session moved; each None if it does not apply.
     """
 
     gap_seconds: float | None
@@ -43,7 +43,7 @@ class Told:
 
 
 def told(turns: Sequence[StoredTurn]) -> list[Told]:
-    """Return these facts for each turn of one session. `turns` are in order of arrival."""
+    """Return, for each turn of one session, what follows from the earlier turns. `turns` are in order of arrival."""
     compacted = compactions(turns)
     moved = [None, *(_left(before, after) for before, after in pairwise(turns))]
     return [Told(gap, compacted.get(place), left) for place, (gap, left) in enumerate(zip(gaps(turns), moved, strict=False))]
@@ -55,13 +55,13 @@ def _left(before: StoredTurn, after: StoredTurn) -> str | None:
 
 
 def tool_seconds(found: Iterable[Told]) -> float:
-    """Return the total time between turns in seconds."""
+    """Return the total of the gaps between turns in seconds."""
     return sum(one.gap_seconds or 0.0 for one in found)
 
 
 def in_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
-    """Return sessions with their depths, each after its parent. Siblings keep the order of `parents`. A session whose
-    parent is missing in `parents` is a root.
+    """Return the sessions of a tree with their depths, each after its parent. Siblings keep the order of `parents`. A
+    session whose parent is missing in `parents` is a root.
     """
     children: dict[str | None, list[str]] = {}
     for session, parent in parents.items():
@@ -77,7 +77,7 @@ def in_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The gap before a turn."""
+    """The gap in seconds before a turn, with the turn's tenant and tool."""
 
     tenant: str
     tool: str
@@ -87,7 +87,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A distribution of gaps: quantiles by nearest rank."""
+    """The distribution of gaps of one tenant and tool. Quantiles are nearest-rank."""
 
     tenant: str
     tool: str
@@ -101,8 +101,8 @@ class Spread:
 
 
 def waited(rows: Iterable[Any]) -> list[Waited]:
-    """Return the gaps between turns. Rows have `session`, `at`, `ended_seconds`, `tenant` and `tool`, in order of
-    arrival.
+    """Return the gaps between turns. The rows must have `session`, `at`, `ended_seconds`, `tenant` and `tool`, in order
+    of arrival.
     """
     ends: dict[int, datetime] = {}
     found: list[Waited] = []
@@ -116,8 +116,8 @@ def waited(rows: Iterable[Any]) -> list[Waited]:
 
 
 def spreads(found: Iterable[Waited]) -> list[Spread]:
-    """Return one distribution for each tenant and tool, with the most turns first: at most MOST_TIMES, and one more for
-    each tenant with further tools.
+    """Return one distribution of gaps for each tenant and tool, those with the most turns first. At most MOST_TIMES are
+    returned, and one more for each tenant that has further tools.
     """
     by_place: dict[tuple[str, str], list[Waited]] = {}
     for one in found:

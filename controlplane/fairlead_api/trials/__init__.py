@@ -1,6 +1,6 @@
-"""Test requests of people to a pool. They are sent to a router like any client's requests, and nothing of them is
-stored here.
+"""Test requests that people send to a pool. They go to a router like any client's requests, and the control API stores
+nothing of them.
 
-The danger here: the control API becomes a client. It sends only what a person with the role operator typed, only to the
-address of `FAIRLEAD_GATEWAY_URL`, and follows no redirect.
+The danger here: the control API becomes a client. Therefore it sends only what a person with the role operator typed,
+only to the address of `FAIRLEAD_GATEWAY_URL`, and follows no redirect.
 """

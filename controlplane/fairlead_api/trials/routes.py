@@ -1,4 +1,4 @@
-"""POST /v1/pools/{namespace}/{name}/test-request."""
+"""The route POST /v1/pools/{namespace}/{name}/test-request."""
 
 import secrets
 from functools import partial
@@ -26,8 +26,8 @@ def trial_routes(infra: Infra, guard: Guard, trials: Trials) -> Routes:
 
     @routes.post("/pools/{namespace}/{name}/test-request", response_model=TrialAnswer, dependencies=[Depends(known_fields(Trial))])
     async def send_test_request(namespace: str, name: str, body: Trial, caller: Operator) -> Any:
-        """Sends one request to a pool through a router, and returns the answer with its headers and its decision,
-        whatever its status. The request counts like any client's. The prompt and the key are not stored.
+        """Sends one request to a pool through a router. Returns the response, whatever its status, with its headers and
+        the routing decision. The request counts like any client's. The prompt and the key are not stored.
         """
         key = PoolKey(namespace=namespace, name=name)
         async with infra.reads.reading() as connection:

@@ -1,4 +1,4 @@
-"""Sends one request to a router, and reads its answer."""
+"""Sends one test request to a router, and reads the response."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ LONGEST_PROMPT = 100_000
 MOST_TOKENS = 4096
 LONGEST_BODY = 64 * 1024
 PATIENCE_SECONDS = 8.0
-"""Maximum seconds for the whole answer: less than a client of this API waits."""
+"""Maximum seconds for the whole response: less than a client of this API waits."""
 _WITHHELD = frozenset({"set-cookie", "connection", "keep-alive", "transfer-encoding"})
 
 
 class Trials:
-    """Sends test requests to the router at `gateway_url`. Without a URL, requests are refused. `new_trace` makes 32
-    hexadecimal digits; `transport` replaces the network in tests.
+    """Sends test requests to the router at `gateway_url`. If the URL is missing, requests are refused. `new_trace`
+    makes 32 hexadecimal digits; `transport` replaces the network in tests.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Trials:
         self._monotonic = monotonic
 
     async def send(self, pool: str, model: str, trial: Trial) -> TrialAnswer:
-        """Send a request and return the answer, whatever its status. Raises InvalidInput, Conflict (no-gateway),
+        """Send a request and return the response, whatever its status. Raises InvalidInput, Conflict (no-gateway),
         Unavailable.
         """
         check(trial)
@@ -65,7 +65,7 @@ class Trials:
 
 
 def check(trial: Trial) -> None:
-    """Raises InvalidInput for a request that is refused without asking a router."""
+    """Raises InvalidInput for a test request that is refused before anything is sent to a router."""
     if not trial.prompt.strip() or len(trial.prompt) > LONGEST_PROMPT:
         raise InvalidInput("prompt", f"{len(trial.prompt)} characters", f"write 1 to {LONGEST_PROMPT:,} characters")
     if not 1 <= trial.max_tokens <= MOST_TOKENS:
@@ -76,7 +76,9 @@ def check(trial: Trial) -> None:
 
 
 def headers_of(pool: str, trace: str, trial: Trial) -> dict[str, str]:
-    """Return the headers of the request, which name the pool, let its decision be kept, and start a separate trace."""
+    """Return the headers of the test request. They name the pool, make the router keep the decision, and start a
+    separate trace.
+    """
     found = {"x-fairlead-pool": pool, "x-fairlead-explain": "1", "traceparent": f"00-{trace}-{trace[:16]}-01"}
     if trial.session:
         found["x-session-id"] = trial.session
@@ -86,13 +88,13 @@ def headers_of(pool: str, trace: str, trial: Trial) -> dict[str, str]:
 
 
 def body_of(model: str, trial: Trial) -> dict[str, Any]:
-    """Return the body of the request."""
+    """Return the JSON body of the test request."""
     messages = [{"role": "user", "content": trial.prompt}]
     return {"model": trial.model or model, "messages": messages, "max_tokens": trial.max_tokens}
 
 
 async def _beginning(answer: httpx.Response) -> bytes:
-    """Return the beginning of the body that is shown."""
+    """Return the first part of the response's body, which is all that is shown."""
     found = b""
     async for chunk in answer.aiter_bytes():
         found += chunk
@@ -103,7 +105,7 @@ async def _beginning(answer: httpx.Response) -> bytes:
 
 
 def answer_of(pool: str, status: int, headers: list[tuple[str, str]], content: bytes, seconds: float, trace: str) -> TrialAnswer:
-    """Return the parts of an answer that are shown to the person."""
+    """Return the parts of a router's response that are shown to the person."""
     named = {name.lower(): value for name, value in headers}
     body = content.decode(errors="replace")
     return TrialAnswer(
@@ -120,7 +122,7 @@ def answer_of(pool: str, status: int, headers: list[tuple[str, str]], content: b
 
 
 def _text(body: str) -> str | None:
-    """Return the text of a chat completion; None for another body."""
+    """Return the text of a chat completion; None for any other body."""
     try:
         found = decoded(body.encode(), dict[str, Any])["choices"][0]["message"]["content"]
     except (NotReadable, LookupError, TypeError):

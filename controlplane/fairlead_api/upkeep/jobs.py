@@ -1,7 +1,7 @@
 """Runs the background jobs on their schedules.
 
 A run that fails is logged and counted, and the next run tries again. If a job is still running when it is due again, no
-second run starts. Each run does everything that is due, so nothing is missed.
+second run starts. Each run does everything that is due, so a missed run loses nothing.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ async def scheduled(
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
-    """Run the jobs and `others` (with their intervals in seconds) while the context is open: each once at the start,
-    then at its interval.
+    """Run the jobs and `others` (with their intervals in seconds) while the context is open: each job once at the
+    start, then at its interval.
     """
 
     async def tell_audit_head(_: datetime) -> None:
-        """Write the head to the process's log. The log is kept outside the database, and can later prove the content of
-        the audit log.
+        """Write the audit log's head to the process's log, which is kept outside the database and can later prove the
+        content of the audit log.
         """
         head = await audit_head()
         if head is not None:
@@ -82,7 +82,7 @@ async def scheduled(
 
 async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
     """Make all jobs due at once if the wall clock was set back. Otherwise the scheduler would wait until the clock
-    shows the time of the next run again, possibly for hours.
+    reaches the planned time of the next run, possibly for hours.
     """
     before = datetime.now(scheduler.timezone)
     while True:
@@ -96,7 +96,7 @@ async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
 
 
 class Alone:
-    """Runs a job with at most one run in progress."""
+    """Runs a job; never starts a run while another run of the job is in progress."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self._run = run
@@ -109,7 +109,7 @@ class Alone:
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Cancel a run in progress. No other run starts afterwards."""
+        """Cancel a run that is in progress. No other run starts afterwards."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -117,7 +117,9 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """Return a run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
+    """Return a function that runs the job and never raises: it counts every outcome, and logs a problem when the
+    problem first occurs.
+    """
     told = ""
 
     async def run() -> None:

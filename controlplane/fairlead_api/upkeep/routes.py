@@ -34,15 +34,15 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 
     @routes.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:
-        """Answers that the process is alive."""
+        """Responds if the process is alive."""
         return {"status": "ok"}
 
     @routes.get("/readyz", tags=["health"])
     async def readyz() -> dict[str, str]:
-        """Answers whether the database is reachable.
+        """Returns whether the database is reachable.
 
-        The reply is immediate, because the database is checked continuously and not by this request. The request also
-        succeeds while the database is read-only, because reads still work.
+        The response is immediate, because the database is checked continuously and not by this request. A read-only
+        database counts as reachable, because reads still work.
         """
         pulse.require_heard()
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
@@ -64,13 +64,13 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 
 
 def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
-    """Return the regular work that exactly one process does."""
+    """Return the periodic jobs of this subject, each of which runs in one process at a time."""
     store = PostgresUpkeep(infra.background, infra.jobs, infra.partitions)
     return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
 
 
 def keep(retention: Retention) -> Keep:
-    """Return the number of days for which rows are kept, by table or setting."""
+    """Return the numbers of days for which rows are kept: by table for partitioned tables, by setting for others."""
     return Keep(
         partitioned={kind.table: getattr(retention, kind.kept) for kind in ROW_KINDS.values() if kind.table},
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
@@ -85,8 +85,9 @@ def feature(
     jobs: Mapping[str, tuple[Job, int]],
     latest: LatestFigures,
 ) -> Feature:
-    """Return the feature of health and the background jobs: those of upkeep, and `jobs` of other subjects with their
-    intervals in seconds. `document` returns the OpenAPI document; `latest` receives the figures for autoscalers.
+    """Return the feature of health and the background jobs: the jobs of `upkeep`, and `jobs`, those of other subjects
+    with their intervals in seconds. `document` returns the OpenAPI document; `latest` receives the figures for
+    autoscalers.
     """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(
@@ -105,7 +106,7 @@ def feature(
 
 
 async def _told(read: Callable[[datetime], Awaitable[ScalingFigures]], latest: LatestFigures, telemetry: Telemetry, now: datetime) -> None:
-    """Read the figures for autoscalers, and pass them to the autoscalers' ports and to the metrics."""
+    """Read the scaling figures, and pass them to the autoscalers' ports and to the metrics."""
     figures = await read(now)
     telemetry.tell_scaling(figures.wanted, figures.headroom, figures.task_headroom)
     latest.take(figures, now)

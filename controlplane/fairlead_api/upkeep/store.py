@@ -1,5 +1,5 @@
-"""Regular work that exactly one process must do: rollups, partitions ahead, retention, ended sessions. Rows older than
-their setting are deleted, except rows that others still refer to.
+"""Periodic jobs that exactly one process must do: rollups, partitions ahead of time, retention, sessions that ended.
+Rows older than their retention setting are deleted, except rows to which other rows still refer.
 """
 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
@@ -21,15 +21,15 @@ from fairlead_api.infra.partitions import Partitions
 from fairlead_api.tables import PARTITIONED
 
 BATCH = 5000
-"""Rows per transaction, few enough that no other transaction waits long."""
+"""Number of rows that one transaction deletes, few enough that no other transaction waits long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Rows `r` of `table` to delete: `where` compares with `:before`.
+    """Which rows `r` of `table` are deleted: the SQL condition `where` compares with the time `:before`.
 
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
-    otherwise Postgres before 18 would read such tables completely.
+    Postgres before version 18 would otherwise read such tables completely.
     """
 
     table: str
@@ -139,11 +139,11 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="login_links", where="r.expires_at < :before"),
     ),
 }
-"""Sweeps by setting of `settings.Retention`, in the order of deletion."""
+"""The rows that each setting of `settings.Retention` deletes, in the order of deletion."""
 
 
 async def sweep(database: Database, one: Sweep, before: datetime) -> int:
-    """Delete one batch; return the number of deleted rows."""
+    """Delete one batch of rows older than `before`; return the number of deleted rows."""
     locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
     chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"
     if one.by_pool:
@@ -161,12 +161,12 @@ _LOCKS = 0x7570_6B70
 """Advisory lock space (the letters `upkp`); the second key names the job."""
 
 TELL_SECONDS = 2.0
-"""Seconds between two statements by which the holder of a job's lock shows Postgres that it is alive."""
+"""Seconds between two statements with which the holder of a job's lock keeps its transaction alive in Postgres."""
 
 
 class PostgresUpkeep:
-    """Implements `upkeep.upkeep.UpkeepStore`. Locks of jobs are held in `locks`, whose connections the jobs' own work
-    does not use.
+    """Implements `upkeep.upkeep.UpkeepStore`. Locks of jobs are held on connections of `locks`, which the jobs' other
+    statements do not use.
     """
 
     def __init__(self, database: Database, locks: Database, partitions: Partitions) -> None:
@@ -175,10 +175,10 @@ class PostgresUpkeep:
         self._partitions = partitions
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run `work` unless another process is running this job. Returns whether it ran.
+        """Run `work` unless another process is running this job. Returns whether `work` was run.
 
         The lock ends with its connection, so a crash releases it. A suspended process also loses the lock, because
-        Postgres ends its silent transaction; when the process wakes up, it stops its work.
+        Postgres ends its idle transaction; when that process continues, it stops its work.
         """
         async with self._locks.holding() as connection:
             key = {"space": _LOCKS, "job": job}
@@ -196,18 +196,18 @@ class PostgresUpkeep:
         return True
 
     async def make_days(self, first: date, last: date) -> None:
-        """Makes partitions for every day from `first` to `last`."""
+        """Make the partitions for every day from `first` to `last`."""
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
         for table in PARTITIONED:
             await self._partitions.ensure(table, days)
 
     async def drop_days(self, table: str, before: date) -> list[str]:
-        """Drops the partitions of one table before a day."""
+        """Drop the partitions of one table for the days before `before`; return their names."""
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Delete older rows that a retention setting covers, in batches, so that other transactions wait
-        only briefly.
+        """Delete rows older than `before` to which a retention setting applies, in batches, so that other transactions
+        wait only briefly. Returns the number of deleted rows.
         """
         deleted = 0
         for one in SWEEPS[setting]:
@@ -218,7 +218,7 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbind sessions without any report for twice their pool's TTL, and notify the routers.
+        """Unbind sessions about which nothing was reported for twice their pool's TTL, and notify the routers.
 
         Routers forget a session after one TTL without a request; the second TTL allows for requests that were served
         but not sampled.

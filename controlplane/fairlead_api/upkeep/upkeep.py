@@ -1,7 +1,7 @@
-"""Jobs that run in one API process at a time, the process that gets the lock.
+"""Jobs that run in one API process at a time: the process that gets the job's lock.
 
-The jobs are rollups, making partitions ahead, retention, ending sessions and closing plans that were left open. Each
-run does everything that is due by `now`, so the next run makes up for a missed one.
+The jobs are rollups, making partitions ahead of time, retention, ending sessions, and closing plans that were left
+open. Each run does everything that is due by `now`, so the next run makes up for a missed one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,17 +16,19 @@ AHEAD_DAYS = 2
 
 
 class UpkeepStore(Protocol):
-    """The database operations of the jobs."""
+    """The port to the database for the periodic jobs."""
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run `work` unless another process is running this job. Returns whether it ran."""
+        """Run `work` unless another process is running this job. Returns whether `work` was run."""
 
     async def make_days(self, first: date, last: date) -> None: ...
 
     async def drop_days(self, table: str, before: date) -> list[str]: ...
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Delete older rows that the setting covers, except rows that others still refer to."""
+        """Delete rows older than `before` to which the retention setting applies, except rows to which other rows still
+        refer.
+        """
 
     async def end_sessions(self, now: datetime) -> int: ...
 
@@ -38,19 +40,19 @@ class Rollups(Protocol):
         """Recompute some of the buckets that are due; return their number."""
 
     async def lag(self, now: datetime) -> float:
-        """Return the seconds by which the rollups of the pool that lags most are overdue."""
+        """Return the seconds by which the rollups of that pool are overdue that lags most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Number of days to keep rows: by table for partitioned tables, by setting for the others."""
+    """Numbers of days for which rows are kept: by table for partitioned tables, by setting for all others."""
 
     partitioned: Mapping[str, int]
     plain: Mapping[str, int]
 
 
 class Upkeep:
-    """The jobs, one method each."""
+    """The periodic jobs, one method each."""
 
     def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
         self._store = store
@@ -59,7 +61,7 @@ class Upkeep:
         self._close_plans = close_plans
 
     async def roll_up(self, now: datetime) -> None:
-        """Roll up all buckets that are due, a few at a time."""
+        """Roll up all buckets that are due, a few in each transaction."""
 
         async def work() -> None:
             while await self._rollups.roll_up(now) > 0:
@@ -72,10 +74,10 @@ class Upkeep:
         return await self._rollups.lag(now)
 
     async def keep_days(self, now: datetime) -> None:
-        """Make partitions from yesterday to two days ahead, and delete rows older than their retention.
+        """Make the partitions from yesterday to two days ahead, and delete rows older than their retention.
 
-        If a long reader prevents the clearing of a table, the other tables are cleared nevertheless. After all tries,
-        raises StoreUnavailable for the first such table.
+        If a long read prevents the deletion in one table, the other tables are cleared nevertheless. At the end, raises
+        StoreUnavailable for the first such table.
         """
         today = now.date()
         steps: list[Callable[[], Awaitable[object]]] = [
@@ -97,7 +99,7 @@ class Upkeep:
         await self._store.alone("retention", work)
 
     async def end_sessions(self, now: datetime) -> None:
-        """Unbinds sessions that ended."""
+        """Unbind the sessions that ended."""
 
         async def work() -> None:
             while await self._store.end_sessions(now) >= 2000:
@@ -106,9 +108,9 @@ class Upkeep:
         await self._store.alone("sessions", work)
 
     async def alone(self, name: str, job: Callable[[datetime], Awaitable[None]], now: datetime) -> None:
-        """Run another subject's job, unless another process is running it."""
+        """Run the job of another subject, unless another process is running that job."""
         await self._store.alone(name, partial(job, now))
 
     async def close_plans(self, now: datetime) -> None:
-        """Close plans that were applied but not recorded, because their process ended in between."""
+        """Close plans that were applied without a record of it, because the process ended in between."""
         await self._store.alone("plans", partial(self._close_plans, now))

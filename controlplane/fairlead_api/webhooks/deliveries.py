@@ -1,4 +1,4 @@
-"""Delivers notices: claims the due notices, posts each, and records the outcome.
+"""Delivers the notices of webhooks: claims the due notices, posts each, and records the outcome.
 
 A claim hides a notice from other processes for `LEASE`. If the process ends before it records the outcome, the notice
 is due again after that time, with the same id: delivery is at least once. A receiver that fails gets later attempts,
@@ -21,19 +21,21 @@ FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 4 * 3600.0
 PAUSE_FACTOR = 4.0
 TIMEOUT_SECONDS = 10.0
-"""Maximum seconds of a whole attempt."""
+"""Maximum duration in seconds of one attempt to deliver a notice."""
 LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
-"""Maximum number of notices claimed together: in total, and for one webhook, so that a failing webhook leaves room for
-the others.
+"""Maximum number of notices that are claimed together: in total (AT_ONCE), and for one webhook (OF_ONE_WEBHOOK).
+Therefore a failing webhook does not delay all others.
 """
 UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A notice to deliver now. `number` counts its attempts, including this one."""
+    """A notice that this process has claimed, to deliver now. `number` is the number of its attempts, including this
+    one.
+    """
 
     message: Message
     url: str
@@ -42,7 +44,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of an attempt. `due_at` is the time of the next attempt, None if there is none."""
+    """The outcome of an attempt to deliver a notice. `due_at` is the time of the next attempt, None if there will be
+    none.
+    """
 
     notice: str
     number: int
@@ -51,36 +55,37 @@ class Outcome:
 
 
 class DeliveryStore(Protocol):
-    """The database operations for notices."""
+    """The port to the database for delivering notices."""
 
     async def claim(self, now: datetime) -> Sequence[Claimed]:
-        """Claim due notices, those due longest of each webhook first. Each gets an attempt with a beginning
-        and no end.
+        """Claim due notices; of each webhook, first the notices that have been due longest. An attempt without an end
+        is recorded for each claimed notice.
         """
 
     async def record(self, outcome: Outcome, now: datetime) -> None:
-        """Complete the attempt, unless another attempt began in the meantime."""
+        """Record the outcome of the attempt, unless another attempt to deliver the notice has begun meanwhile."""
 
 
 class Post(Protocol):
     """Posts a body to a receiver."""
 
     async def __call__(self, receiver: Receiver, content: bytes, sent: dict[str, str]) -> tuple[int | None, str | None]:
-        """Post the body, and return the receiver's status (None without an answer) and why the attempt failed (None if
-        it did not). Never raises.
+        """Post the body, and return the status of the receiver's response (None without a response) and why the attempt
+        failed (None if it did not fail). Never raises.
         """
 
 
 def pause_seconds(number: int, notice: str) -> float:
-    """Return the seconds from a failed attempt to the next. They increase fourfold each time, up to four hours. The
-    notice's id adds up to a fifth, so that notices that failed together are not repeated together. Pure.
+    """Return the seconds from a failed attempt to the next. They increase fourfold with each attempt, up to four hours.
+    Up to a fifth is added, depending on the notice's id, so that notices that failed together are not repeated
+    together. Pure.
     """
     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * PAUSE_FACTOR ** (number - 1))
     return pause * (1 + zlib.crc32(f"{notice} {number}".encode()) % 1000 / 5000)
 
 
 def outcome_of(claimed: Claimed, attempt: NoticeAttempt, now: datetime) -> Outcome:
-    """Return the outcome of an attempt. Pure."""
+    """Return the outcome of an attempt to deliver a claimed notice, with the time of the next attempt. Pure."""
     again = attempt.problem is not None and claimed.number < MOST_ATTEMPTS
     notice = claimed.message.id
     due_at = now + timedelta(seconds=pause_seconds(claimed.number, notice)) if again else None
@@ -88,7 +93,7 @@ def outcome_of(claimed: Claimed, attempt: NoticeAttempt, now: datetime) -> Outco
 
 
 class Deliveries:
-    """Delivers due notices. `monotonic` returns seconds, by which attempts are timed."""
+    """Delivers due notices. `monotonic` returns seconds; it measures how long attempts take."""
 
     def __init__(self, store: DeliveryStore, post: Post, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._store = store
@@ -97,7 +102,7 @@ class Deliveries:
         self._monotonic = monotonic
 
     async def deliver(self, now: datetime) -> None:
-        """Deliver each due notice once. A receiver that does not answer delays the next round by at most
+        """Attempt to deliver each due notice once. A receiver that does not respond delays the next round by at most
         `TIMEOUT_SECONDS`.
         """
         claimed = await self._store.claim(now)

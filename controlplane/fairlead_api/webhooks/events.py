@@ -1,4 +1,4 @@
-"""Decides which changes of a pool cause a notice. Pure."""
+"""Decides which changes of a pool cause notices to webhooks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,14 @@ from fairlead_client.resources.webhooks import NoticeKind
 
 HALTED = frozenset(RolloutTrouble)
 COMES_AND_GOES = frozenset({NoticeKind.OUT_OF_SLO, NoticeKind.FORECAST_LEFT, NoticeKind.INSTANCE_LOST, NoticeKind.INSTANCE_STALLED})
-"""Kinds that may occur every few seconds in a pool at its limit."""
+"""Kinds of notices that may be caused every few seconds in a pool at its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """The event that a notice reports: about `subject` of a pool, in words, with the facts for programs."""
+    """Something that happened to `subject` of a pool and causes notices: described in words for people, and with facts
+    for programs.
+    """
 
     kind: NoticeKind
     pool: str
@@ -33,12 +35,12 @@ class Event:
 
 
 Conditions = Sequence[Mapping[str, Any]]
-"""A pool's conditions as the operator reports them."""
+"""A pool's Kubernetes conditions as the operator reports them."""
 
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
-    """Yield an event if the pool begins to miss its objectives or its targets of tasks, and if its rollout stops, or
-    stops for another reason.
+    """Yield an event if the pool begins to miss its objectives or its targets of tasks. Also yield an event if its
+    rollout stops, or if the reason changes for which it is stopped.
     """
     for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
         missed = _condition(after, kind)
@@ -65,18 +67,18 @@ def of_lost(pool: PoolKey, instance: str, reason: str) -> Event:
 
 
 VANISHED = "InstanceVanished"
-"""The operator's event for an instance that served and has disappeared although nobody drained it."""
+"""The name of the operator's event for an instance that served and has disappeared although nobody drained it."""
 
 
 def of_operator(pool: PoolKey, event: PoolEvent) -> Iterator[Event]:
-    """Yield the event that only the operator can report: an instance that vanished."""
+    """Yield an event if the operator's event is about an instance that vanished, which only the operator can report."""
     if event.reason == VANISHED and event.instance is not None:
         yield of_lost(pool, event.instance, event.message)
 
 
 def of_stalled(pool: PoolKey, before: Iterable[str], after: Mapping[str, str]) -> Iterator[Event]:
-    """Yield an event for each instance whose engine has stalled and is not in `before`. `after` has the routers' words
-    about each stalled instance.
+    """Yield an event for each instance whose engine has stalled and that is not in `before`. `after` has, for each
+    instance with a stalled engine, the description by a router.
     """
     for instance in sorted(after.keys() - set(before)):
         words = f"The engine of instance {instance} of {pool} makes no progress: {after[instance]}"
@@ -92,7 +94,7 @@ _SKIPPED = {
 
 
 def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
-    """Return the event of a schedule's start without a window in force."""
+    """Return the event of a schedule's window that did not open at its start."""
     start = skipped.start.isoformat()
     words = f"Schedule {skipped.schedule} of {pool} did not open its window of {start}: {_SKIPPED[skipped.reason]}"
     facts = {"start": start, "reason": skipped.reason.value}
@@ -106,7 +108,9 @@ def of_departure(pool: PoolKey, words: str) -> Event:
 
 
 def of_proposal(plan: Plan) -> Iterator[Event]:
-    """Yield the event of a plan that waits for somebody to apply it; nothing for a plan that a person made."""
+    """Yield an event for a plan that is a proposal and waits for somebody to apply it; nothing for a plan that a person
+    made.
+    """
     if plan.proposal is not None:
         words = f"Plan {plan.id} ({plan.kind}) of {plan.pool} waits to be applied: {plan.proposal.because}"
         facts = {"kind": plan.kind.value, "until": plan.expires_at.isoformat(), "message": plan.proposal.because}

@@ -1,4 +1,5 @@
-"""A notice as its receiver gets it: body and signed headers, according to the Standard Webhooks specification. Pure.
+"""Makes a notice in the form in which it is sent: body and signed headers, according to the Standard Webhooks
+specification. Pure.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -18,7 +19,7 @@ from fairlead_client.resources.webhooks import NoticeForm, NoticeKind
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, no secret
 SECRET_BYTES = 32
 _SLACKS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""Characters that Slack requires to be escaped in a text:
+"""Characters that must be escaped in a text for Slack, each with its escaped form:
 https://docs.slack.dev/messaging/formatting-message-text#escaping
 """
 _LONGEST_WORDS = 3000
@@ -27,7 +28,7 @@ _LONGEST_WORDS = 3000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A notice to send. `facts` are for programs, `words` for people."""
+    """A notice that is to be sent. `facts` are for programs, `words` for people."""
 
     id: str
     kind: NoticeKind
@@ -41,12 +42,12 @@ class Message:
 
 
 def new_secret(random: bytes) -> str:
-    """Return the text of a new secret, with which a receiver verifies signatures."""
+    """Return a new secret as text, made from random bytes. A receiver verifies signatures with it."""
     return SECRET_PREFIX + base64.b64encode(random).decode()
 
 
 def body(message: Message) -> bytes:
-    """Return the body, which is the same in each attempt."""
+    """Return the body of a notice, which is the same in each attempt."""
     if message.form is NoticeForm.SLACK:
         return msgspec.json.encode({"text": message.words[:_LONGEST_WORDS].translate(_SLACKS)})
     at = message.at.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -55,7 +56,7 @@ def body(message: Message) -> bytes:
 
 
 def headers(message: Message, content: bytes, now: datetime) -> dict[str, str]:
-    """Return the headers of an attempt at `now`."""
+    """Return the headers of an attempt that is made at `now`, with the signature."""
     seconds = str(int(now.timestamp()))
     return {
         "content-type": "application/json",
@@ -67,7 +68,7 @@ def headers(message: Message, content: bytes, now: datetime) -> dict[str, str]:
 
 
 def signature(secret: str, message_id: str, seconds: str, content: bytes) -> str:
-    """Return the HMAC-SHA256 of id, time and body in the form of the header."""
+    """Return the HMAC-SHA256 of the message's id, time and body, in the form of the signature header."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = b".".join((message_id.encode(), seconds.encode(), content))
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

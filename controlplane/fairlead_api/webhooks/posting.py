@@ -1,8 +1,9 @@
 """Posts notices over HTTP, to addresses that were checked just before (`receivers`).
 
-A name is resolved once, and the request goes to the checked IP address; TLS still checks the name. Redirects are not
-followed, and only the status of the answer is read. If the environment names a proxy, the proxy resolves names, and its
-rules decide where requests may go. Errors name a kind of failure, never the address.
+A host name is resolved once, and the request is sent to the IP address that was checked; TLS still verifies the host
+name. Redirects are not followed, and only the status of the response is read. If the environment names a proxy, the
+proxy resolves names, and its rules decide to which addresses requests may be sent. Error messages name a kind of
+failure, never the address.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from fairlead_client.tls import client_context
 from fairlead_process.proxies import proxy_for
 
 UNREAD = 0
-"""Maximum number of bytes of an answer's body that are read."""
+"""Maximum number of bytes that are read of a response's body."""
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, f"no answer within {TIMEOUT_SECONDS:g} s"),
     (httpx.TimeoutException, f"no answer within {TIMEOUT_SECONDS:g} s"),
@@ -36,7 +37,7 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class HttpPost:
-    """Implements `deliveries.Post`. `transport` replaces the network."""
+    """Implements `deliveries.Post`. `transport` replaces the network in tests."""
 
     def __init__(
         self, networks: Networks, environment: Mapping[str, str] = os.environ, transport: httpx.AsyncBaseTransport | None = None
@@ -75,13 +76,15 @@ class HttpPost:
 
 
 async def resolved(receiver: Receiver) -> list[IpAddress]:
-    """Return the host's addresses, in the system's order. Raises socket.gaierror."""
+    """Return the IP addresses of the receiver's host, in the order of the system's resolver. Raises socket.gaierror."""
     found = await asyncio.get_running_loop().getaddrinfo(receiver.host, receiver.port, type=socket.SOCK_STREAM)
     return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
 
 
 def words_of(error: Exception) -> str:
-    """Describe a failure in Fairlead's words, because the libraries' words may contain the address."""
+    """Return a description of a failure for people. It does not contain the library's message, which may contain the
+    receiver's address.
+    """
     if isinstance(error.__cause__, ssl.SSLError) or "certificate" in str(error).lower():
         return "the receiver's certificate is not trusted"
     return next((words for kind, words in _WORDS if isinstance(error, kind)), "the request failed")

@@ -1,10 +1,10 @@
-"""Makes webhooks from people's input, and checks their receivers' addresses: at that time, and again before each use.
-Pure.
+"""Makes webhooks from people's input, and checks their receivers' addresses: when a webhook is made, and again before
+each use. Pure.
 
-A webhook makes this process send a request for a person, so the request must not reach addresses that only this process
-can reach. Allowed are public addresses, and addresses in the networks that a setting names. http, which anybody on the
-way can read, is allowed only inside these networks. The checked IP address is the one to which the request then goes,
-so a name cannot change its meaning in between.
+For a webhook, this process sends requests to an address that a person chose. The requests must not reach addresses that
+only this process can reach. Allowed are public addresses, and addresses in the networks that a setting names. http,
+which anybody on the network path can read, is allowed only inside these networks. A request is sent to exactly the IP
+address that was checked, so that a host name cannot resolve to another address in between.
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
 
@@ -29,7 +29,7 @@ REMEDY = "write https://host/path without user, password and fragment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """The destination of a notice. `url` is as confidential as a password, so it is not in the representation."""
+    """The destination of a webhook's notices. `url` is as confidential as a password, so `repr` does not show it."""
 
     url: str = field(repr=False)
     scheme: str
@@ -38,18 +38,20 @@ class Receiver:
 
     @property
     def origin(self) -> str:
-        """The part of the address before its path, which may be shown."""
+        """The origin of the URL (the part before its path), which may be shown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
 
 
 class NotAllowed(Exception):
-    """Requests to this address are refused. The text gives the reason, and names no more than the host."""
+    """Requests to this address are not allowed. The text gives the reason; of the address, it names at most
+    the host.
+    """
 
 
 def receiver_of(url: str) -> Receiver:
-    """Return the parts of a URL. Raises InvalidInput, which shows nothing of the URL, because it may contain a password
-    anywhere.
+    """Return the receiver with this URL. Raises InvalidInput, which shows nothing of the URL, because any part of it
+    may contain a password.
     """
     try:
         parts = urlsplit(url)
@@ -63,8 +65,8 @@ def receiver_of(url: str) -> Receiver:
 
 
 def judged(receiver: Receiver, networks: Networks) -> None:
-    """Raises InvalidInput for a receiver that can never be allowed: an IP address that is neither public nor in the
-    networks, or http if no network is named.
+    """Raises InvalidInput for a receiver that can never be allowed: its host is an IP address that is neither public
+    nor in `networks`, or it uses http although `networks` is empty.
     """
     try:
         if receiver.scheme == "http" and not networks:
@@ -76,7 +78,9 @@ def judged(receiver: Receiver, networks: Networks) -> None:
 
 
 def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) -> IpAddress:
-    """Return the first of the host's addresses to which the request may go. Raises NotAllowed."""
+    """Return the first of the host's addresses `found` to which the request may be sent. Raises NotAllowed if there is
+    none.
+    """
     for address in found:
         inside = any(address in network for network in networks)
         if inside or (receiver.scheme == "https" and _is_public(address)):
@@ -87,7 +91,7 @@ def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) 
 
 
 def literal_of(host: str) -> IpAddress | None:
-    """Return the host as an IP address; None if it is a name."""
+    """Return the IP address that the host's text is; None if the text is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -95,8 +99,8 @@ def literal_of(host: str) -> IpAddress | None:
 
 
 def _is_public(address: IpAddress) -> bool:
-    """Return whether everybody on the internet can reach the address. This must also hold for an IPv4 address within an
-    IPv6 address.
+    """Return whether everybody on the internet can reach the address. If it is an IPv6 address that contains an IPv4
+    address, that one must be public too.
     """
     inner = _embedded(address)
     return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
@@ -115,7 +119,9 @@ MOST_POOLS = 100
 
 
 def new_webhook(request: WebhookRequest, secret: str, networks: Networks, caller: Caller, now: datetime) -> Webhook:
-    """Return the webhook that a person wants to make; only this answer contains its secret. Raises InvalidInput."""
+    """Return the webhook that a person wants to make. Only this response contains the webhook's secret. Raises
+    InvalidInput.
+    """
     if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
         raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
     receiver = receiver_of(request.url)

@@ -1,4 +1,4 @@
-"""Webhooks and their notices."""
+"""Routes of webhooks and of their notices."""
 
 import secrets
 import time
@@ -25,7 +25,7 @@ from fairlead_client.resources.webhooks import Webhook, WebhookNotice, WebhookRe
 
 
 def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, clock: Callable[[], datetime]) -> Routes:
-    """Return the routes of /v1/webhooks and /v1/notices. Receivers must be public or in `networks`."""
+    """Return the routes of /v1/webhooks and /v1/notices. Receivers' addresses must be public or in `networks`."""
     routes = Routes(prefix="/v1", tags=["webhooks"])
     viewer = guard.needs(AccessRole.VIEWER)
     Admin = Annotated[Caller, Depends(guard.needs(AccessRole.ADMIN))]  # noqa: N806 - it is a type
@@ -42,13 +42,13 @@ def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, c
 
     @routes.get("/notices/{notice_id}", response_model=WebhookNotice, dependencies=[Depends(viewer)])
     async def get_notice(notice_id: str) -> Any:
-        """One notice, with its attempts."""
+        """One notice, with the attempts to deliver it."""
         return answer(await stored.notice(notice_id))
 
     @routes.post("/webhooks", status_code=201, dependencies=[Depends(known_fields(WebhookRequest))])
     async def create_webhook(body: WebhookRequest, caller: Admin) -> Webhook:
-        """Makes a webhook. Only this answer contains the secret that signs its notices; no answer contains
-        its address.
+        """Makes a webhook. Only this response contains the secret that signs the webhook's notices; no response
+        contains its address.
         """
         now = clock()
         made = new_webhook(body, new_secret(secrets.token_bytes(SECRET_BYTES)), networks, caller, now)
@@ -56,12 +56,12 @@ def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, c
 
     @routes.post("/webhooks/{webhook_id}/test", status_code=201)
     async def test_webhook(webhook_id: str, caller: Admin) -> WebhookNotice:
-        """Sends a test notice; its attempts are at /v1/notices/{notice_id}."""
+        """Sends a test notice to the webhook. The attempts to deliver it are at /v1/notices/{notice_id}."""
         return await stored.test(webhook_id, f"msg_{secrets.token_hex(16)}", caller, clock())
 
     @routes.delete("/webhooks/{webhook_id}", status_code=204)
     async def delete_webhook(webhook_id: str, caller: Admin) -> None:
-        """Deletes a webhook with its notices. Waiting notices are not sent."""
+        """Deletes a webhook with its notices. Notices that have not been delivered are not sent any more."""
         await stored.delete(webhook_id, caller, clock())
 
     return routes
@@ -73,5 +73,5 @@ def deliveries_of(infra: Infra) -> Deliveries:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Return the feature of webhooks and notices; `deliveries_of` returns the job that sends them."""
+    """Return the feature of webhooks and notices."""
     return Feature(routes=(webhook_routes(guard, PostgresWebhooks(infra.control), infra.settings.webhook_networks, infra.clock),))

@@ -1,6 +1,4 @@
-"""Tables of webhooks and of the notices to them. A webhook's secret is stored unhashed, because it is needed for
-signing.
-"""
+"""Tables of webhooks and of their notices. A webhook's secret is stored unhashed, because it is needed for signing."""
 
 from sqlalchemy import Column, ForeignKey, Index, Table, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -40,4 +38,6 @@ notices = Table(
     Index(None, "at", "id"),
     Index("ix_notices_waiting", "webhook", "due_at", "id", postgresql_where=text("state = 'waiting'")),
 )
-"""The outbox, with a row for each event and webhook. `attempts` has at most `deliveries.MOST_ATTEMPTS` entries."""
+"""The notices to deliver and delivered, with a row for each event and webhook. `attempts` has at most
+`deliveries.MOST_ATTEMPTS` entries.
+"""

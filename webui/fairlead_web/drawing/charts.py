@@ -1,4 +1,4 @@
-"""Computes the geometry of small pictures: sparklines, stacked timelines, and a week of windows.
+"""Computes the geometry of small pictures: sparklines, stacked timelines, and a week of schedule windows.
 
 Pure: it turns numbers into coordinates; templates draw the SVG.
 """
@@ -17,7 +17,7 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparkline:
-    """`line` and `area` are SVG paths in a `width` x `height` box; gaps in the data are gaps in the line.
+    """A sparkline: `line` and `area` are SVG paths in a `width` x `height` box. Gaps in the data are gaps in the line.
 
     `label` describes the line in words.
     """
@@ -30,7 +30,7 @@ class Sparkline:
 
 
 def sparkline(values: Sequence[float | None], label: str, width: int = 120, height: int = 28) -> Sparkline:
-    """Spread values evenly over the width, scaled from zero to their maximum."""
+    """Return the sparkline of values, which are spread evenly over the width and scaled from zero to their maximum."""
     top = max((value for value in values if value is not None), default=0.0) or 1.0
     step = width / max(1, len(values) - 1)
     runs: list[list[tuple[float, float]]] = [[]]
@@ -47,7 +47,7 @@ def sparkline(values: Sequence[float | None], label: str, width: int = 120, heig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One rectangle; `series` is the index of its colour class."""
+    """One rectangle of a picture; `series` is the index of its colour class."""
 
     x: float
     y: float
@@ -76,18 +76,18 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""Triggers that share the colour class of a similar trigger, because there are only eight colours."""
+"""Triggers of moves that have the colour class of a similar trigger, because there are only eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:
-    """Return the colour class of a trigger, which is the same whichever other triggers are shown."""
+    """Return the colour class of a trigger, which does not depend on which other triggers are shown."""
     named = _AS.get(trigger, trigger)
     return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A label below a time axis, at `x`."""
+    """A label below a time axis, at the horizontal position `x`."""
 
     x: float
     words: str
@@ -95,7 +95,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackedTimeline:
-    """Bars of counts per time bucket, stacked by name; the most frequent of `names` is at the bottom."""
+    """Bars of counts per time bucket, stacked by name; the most frequent name, the first of `names`, is at the
+    bottom.
+    """
 
     width: int
     height: int
@@ -108,7 +110,7 @@ class StackedTimeline:
 def stacked_timeline(
     buckets: Sequence[TimelineBucket], start: datetime, end: datetime, width: int = 1080, height: int = 96
 ) -> StackedTimeline:
-    """Stack the counts per bucket over [start, end). Names are in order of their totals."""
+    """Stack the counts of each bucket over [start, end). Names are ordered by their totals."""
     totals: Counter[BindingReason] = Counter()
     for bucket in buckets:
         for name, amount in bucket.counts.items():
@@ -144,7 +146,7 @@ def bucket_seconds(buckets: Sequence[TimelineBucket], start: datetime, end: date
 
 
 def time_ticks(start: datetime, end: datetime, width: int, most: int = 8) -> tuple[Tick, ...]:
-    """Return round times on an axis of `width` pixels."""
+    """Return labels at round times, at most `most`, for an axis of `width` pixels."""
     total = (end - start).total_seconds()
     steps = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
     step = next((step for step in steps if total / step <= most), 1209600)
@@ -160,14 +162,16 @@ def time_ticks(start: datetime, end: datetime, width: int, most: int = 8) -> tup
 
 
 def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...]:
-    """Return times at equal distances including both ends, for an axis that stretches with its picture."""
+    """Return `count` times at equal distances, including both ends, as labels of an axis that is as wide as its
+    picture.
+    """
     total = (end - start).total_seconds()
     pattern = "%H:%M:%S" if total < 600 else "%H:%M" if total < 172800 else "%d %b"
     return tuple((start + timedelta(seconds=total * step / (count - 1))).strftime(pattern) for step in range(count))
 
 
 WIDTH = 720
-"""Width of a day in drawing units; one unit is two minutes."""
+"""Width of a day in drawing units; a unit is two minutes."""
 LANE = 12
 _MARGIN = 4
 _DAY = timedelta(days=1)
@@ -175,7 +179,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridBar:
-    """The part of a window that lies in one day; `series` is the index of its colour class."""
+    """The part of a schedule window that lies within one day; `series` is the index of its colour class."""
 
     x: float
     y: int
@@ -186,7 +190,7 @@ class GridBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridDay:
-    """One row: its day in words, its top edge, and its bars."""
+    """One row of a week's picture: its day as text, the position of its top edge, and its bars."""
 
     words: str
     y: int
@@ -195,8 +199,8 @@ class GridDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekGrid:
-    """A week from `start`. The windows of `names[i]` have colour class i. `now` is the position of the present, None
-    outside the week.
+    """A picture of the schedule windows in the week from `start`. The windows of the schedule `names[i]` have colour
+    class i. `now` is the position of the present, None if the present is not in the week.
     """
 
     height: int
@@ -207,7 +211,7 @@ class WeekGrid:
 
 
 def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime, zone: str = "UTC") -> WeekGrid:
-    """Draw the windows of a week, cut at midnights in the time zone of `start`, which is named `zone`."""
+    """Draw the schedule windows of a week, divided at midnights in the time zone of `start`, which is named `zone`."""
     day_height = LANE * max(1, len(names)) + 2 * _MARGIN
     days = []
     for number in range(7):
@@ -230,7 +234,9 @@ def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, 
 
 
 def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
-    """Draw the week from `start`, a midnight in its time zone, in local time."""
+    """Draw the schedule windows of the week from `start`, a midnight in its time zone, in the local time of
+    that zone.
+    """
     zone = start.tzinfo
 
     def wall(moment: datetime) -> datetime:

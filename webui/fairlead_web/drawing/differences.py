@@ -11,8 +11,8 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One changed field with its text before and after. `step` is the signed difference of two numbers, otherwise
-    empty.
+    """One changed field with its text before and after. `step` is the signed difference if both values are numbers,
+    otherwise empty.
     """
 
     path: str
@@ -43,7 +43,7 @@ def changes_between(before: Mapping[str, Any], after: Mapping[str, Any], path: s
 
 
 def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Convert the API's difference (`path` as a JSON pointer, `before`, `after`) to rows with dotted paths."""
+    """Convert a diff from the API (`path` as a JSON pointer, `before`, `after`) to rows with dotted paths."""
     return [
         Change(
             path=str(item.get("path", "")).strip("/").replace("/", ".").replace("~1", "/").replace("~0", "~"),
@@ -56,7 +56,7 @@ def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
 
 
 def _text(value: Any) -> str:
-    """Format lists and objects as YAML with several lines, and other values in a word."""
+    """Format a value as text: lists and objects as YAML with several lines, and other values on one line."""
     return yaml_text(value).strip() if value and isinstance(value, dict | list) else plain(value)
 
 

@@ -1,7 +1,7 @@
-"""The figures that explain a load and a decision.
+"""The figures that explain an instance's load, and those that explain a routing decision.
 
 A load's figures are rows of text: for this instance, for the other instances, and for the time before. A decision's
-figures are its margin, its prediction next to the observed figure, and the sum of its score. Pure.
+figures are the margin, the prediction next to the observed figure, and the terms of the score with their sum. Pure.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,9 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric with its limit, which is empty if the metric has none. `over` and `others_over` are true if this
-    instance or the others exceeded the limit; `asked` is true if the question is about this metric.
+    """One metric of an explained load, with the metric's limit, which is empty if it has none. `over` is True if this
+    instance exceeded the limit, `others_over` if the other instances did. `asked` is True for the metric whose
+    explanation was requested.
     """
 
     words: str
@@ -74,7 +75,7 @@ def _text(value: float | None, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number with the words above and next to it; `level` is empty or `warn`."""
+    """A number with the text above it and the text next to it; `level` is empty or `warn`."""
 
     words: str
     value: str
@@ -83,8 +84,8 @@ class Figure:
 
 
 def margin_figure(margin: Margin) -> Figure:
-    """Describe the chosen candidate's margin: by how much it was ahead or behind, in which term, and against which
-    candidate.
+    """Describe the chosen candidate's margin: how much better or worse than another candidate it was, in which term of
+    the score.
     """
     term, other = margin.term, margin.other
     mine, theirs = pair_in_words(margin.chosen_value, margin.other_value, term.unit)
@@ -100,7 +101,7 @@ def margin_figure(margin: Margin) -> Figure:
 
 
 def _digits(margin: Margin) -> int:
-    """Return the number of digits that show that the margin is not zero."""
+    """Return the smallest number of digits with which the margin does not look like zero."""
     zero = {digits: in_words(0.0, margin.term.unit, digits) for digits in (2, 4, 6, 9)}
     return next((digits for digits, none in zero.items() if in_words(margin.size, margin.term.unit, digits) != none), 9)
 
@@ -119,7 +120,9 @@ def forecast_remark(found: Forecast | None) -> str:
 
 
 def sum_of_parts(decision: RoutingDecision, one: CandidateScore) -> str:
-    """Return `1.20 s wait + 400 ms prefill = 1.60 s cost`; empty if the score is not a sum, or was not recorded."""
+    """Return the terms of a score and their sum, such as `1.20 s wait + 400 ms prefill = 1.60 s cost`; empty if the
+    score is not a sum, or was not recorded.
+    """
     total = term_of(decision, TOTAL)
     if total is None or one.total is None or not decision.parts:
         return ""

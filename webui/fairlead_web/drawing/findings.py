@@ -1,5 +1,5 @@
-"""The findings of advice as the API ranks them: sentences, links to the evidence, and the plan that would
-help. Pure.
+"""The findings of advice for pages, in the API's order: sentences, links to the evidence, and the plan that would help.
+Pure.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from fairlead_web.text.addresses import instance_path, pool_path, with_query
 from fairlead_web.text.time_ranges import stamp
 
 MOST = 3
-"""Maximum number of findings at the top of a page; the advice page lists all findings."""
+"""Maximum number of findings at the top of a page; the advice page lists all of them."""
 
 _TABS = {
     EvidenceKind.HEATMAP: "/heatmap",
@@ -34,11 +34,11 @@ _RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding. `level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its
-    time range.
+    """One finding of advice. `level` is `bad` (out of the objectives), `warn` or `note`. `path` is the path of the page
+    that shows the evidence, with the evidence's time range.
 
-    `plan` is the request for a plan that would help, as JSON for a form sent to `plan_path` by people with the role
-    `needed`; it is empty if no plan helps. `plan_words` names the change.
+    `plan` is the request for a plan that would help, as JSON; it is empty if no plan helps. A form sends it to
+    `plan_path`; people need the role `needed` for that. `plan_words` names the plan's change.
     """
 
     level: str
@@ -48,8 +48,8 @@ class Finding:
     harm: str
     path: str
     when: str
-    """The time that the sentence is about: now, the last minutes or the last hour. It is independent of the page's
-    range.
+    """The time that the finding is about, as words: now, the last minutes or the last hour. It does not depend on the
+    page's time range.
     """
     plan: str = ""
     plan_path: str = ""
@@ -95,7 +95,9 @@ def _when(one: Advice) -> str:
 
 
 def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
-    """Return the page with the figures. A page that depends on a time range shows the evidence's range."""
+    """Return the path of the page that shows the evidence. If that page depends on a time range, the path includes the
+    evidence's range.
+    """
     path = pool_path(pool) + _TABS.get(evidence.kind, "")
     if evidence.kind is EvidenceKind.INSTANCE and evidence.instance is not None:
         path = instance_path(pool, evidence.instance)
@@ -104,7 +106,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
 
 
 def harm_words(one: Advice) -> str:
-    """Return the harm as a number with its unit."""
+    """Return the finding's harm as a number with its unit."""
     match one.unit:
         case HarmUnit.REQUESTS:
             return wording.missed(one.harm) if one.harm else formats.NONE

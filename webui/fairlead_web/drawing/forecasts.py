@@ -1,4 +1,6 @@
-"""Computes the geometry of a week's forecast: demand with its band, and the instances according to schedules. Pure."""
+"""Computes the geometry of a week's forecast: demand with its uncertainty band, and the number of instances according
+to schedules. Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _TOP = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A day's left edge and its label."""
+    """A day in a forecast's picture: the position of its left edge, and its label."""
 
     x: float
     words: str
@@ -22,7 +24,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a picture: its colour class, its SVG path, and its words in the legend."""
+    """A line of a forecast's picture: its colour class, its SVG path, and its text in the legend."""
 
     name: str
     path: str
@@ -31,7 +33,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture of the week: the value at its top, its lines from back to front, and the same content in words."""
+    """A picture of a forecast's week: the value at its top, its lines from back to front, and the same content in
+    words.
+    """
 
     title: str
     top: str
@@ -41,14 +45,14 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastDrawing:
-    """Demand and instances over the same week."""
+    """Two pictures of the same week of a forecast: demand, and instances."""
 
     days: tuple[Day, ...]
     pictures: tuple[Picture, ...]
 
 
 def drawn(found: PoolForecast) -> ForecastDrawing | None:
-    """Return the pictures of a forecast; None without a forecast."""
+    """Return the pictures of a forecast; None if the pool has no forecast."""
     if not found.quarters:
         return None
     roles = sorted(found.quarters[0].proposed)
@@ -102,7 +106,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _line(values: Sequence[float | None], top: float) -> str:
-    """Return a path through the values; missing values are gaps."""
+    """Return an SVG path through the values on a scale from 0 to `top`. Missing values are gaps."""
     path, pen = [], "M"
     for place, value in enumerate(values):
         if value is not None:

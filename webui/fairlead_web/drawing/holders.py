@@ -1,4 +1,4 @@
-"""A session's homes over time: a lane for each instance, and the same content in a sentence. Pure."""
+"""The instances that held a session over time: a lane for each instance, and the same content in a sentence. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,12 +11,14 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Maximum number of instances and of homes that are drawn (the newest). The sentence counts all."""
+"""Maximum number of instances, and of stays on an instance, that are drawn; the newest are drawn. The sentence counts
+all.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartLane:
-    """The times at which one instance held a session's KV cache."""
+    """A lane of the picture: when the instance `name` held the session's KV cache."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -24,9 +26,10 @@ class ChartLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderBand:
-    """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis.
+    """A picture of the instances that held a session's KV cache: a lane for each, ordered by the time at which the
+    instance first held the session, above a time axis.
 
-    `homes` is the number of drawn homes; if not all are drawn, the newest are.
+    `homes` is the number of drawn stays on an instance; if not all are drawn, the newest are.
     """
 
     width: int
@@ -36,7 +39,9 @@ class HolderBand:
 
 
 def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
-    """Draw bars from the first binding shown to the last release, or to `now` if the session is still held."""
+    """Draw when instances held the session, from the first drawn binding to the last release, or to `now` if an
+    instance still holds the session.
+    """
     newest = sorted(history, key=lambda item: (item.bound_at, item.version), reverse=True)[:DRAWN]
     instances = list(dict.fromkeys(item.instance for item in newest))[: LANES + 1]
     cut = next((place for place, item in enumerate(newest) if item.instance in instances[LANES:]), len(newest))
@@ -60,8 +65,8 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
 
 
 def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
-    """Return a sentence: how many instances held the session, which one the longest, why the session moved, and how
-    long no instance held it. `ever` is the total number of homes.
+    """Return a sentence about the instances that held a session: how many, which one the longest, why the session
+    moved, and how long no instance held it. `ever` is the total number of the session's bindings.
     """
     if not history:
         return ""

@@ -1,4 +1,4 @@
-"""Describes routers' measurements of engines: a row for each figure and router, and a sentence for each figure."""
+"""Describes routers' measurements of engines: a row for each quantity and router, and a sentence for each quantity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TIMES = {Role.BOTH: (Quantity.PREFILL, Quantity.DECODE), Role.PREFILL: (Quantity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A quantity's name, its display unit, and the source from which routers measure it."""
+    """The words for a measured quantity: its name, its unit on the page, and how routers measure it."""
 
     name: str
     unit: str
@@ -34,10 +34,11 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntRow:
-    """One figure of one router; values are text in `unit`.
+    """One quantity as one router measured it; values are text in `unit`.
 
-    `learnt` is measured from `samples` observations. The sentence above the rows has the mean over routers, weighted by
-    samples. A router with too few observations shows the mean of these instead of its own figure.
+    `learnt` is the value measured in `samples` observations. The sentence above the rows has the mean over routers,
+    weighted by samples. For a router with too few observations for a figure, `learnt` is the plain mean of its
+    observations.
     """
 
     name: str
@@ -53,8 +54,8 @@ class LearntRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """The measured figures. `sentences` are made from `rows`; there is one sentence for each figure that could be
-    measured.
+    """The measurements of engines for a page. `sentences` summarize `rows`; there is one sentence for each quantity
+    that could be measured.
     """
 
     sentences: list[str]
@@ -62,7 +63,9 @@ class Learnt:
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """Return the measured figures of these quantities, in this order. `known` is the assumed capability of the pool."""
+    """Return the measurements of these quantities, in this order. `known` is the capability that is in use for the
+    pool.
+    """
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(
@@ -86,8 +89,8 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
 
 
 def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: FigureWords) -> str:
-    """Return a sentence with the figure and its source, followed by the prediction errors as means over routers,
-    weighted by samples.
+    """Return a sentence with the quantity's value in use and its source, followed by the errors of predictions as means
+    over routers, weighted by samples.
     """
     words = WORDS[quantity]
     if not known.value:

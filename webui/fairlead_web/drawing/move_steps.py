@@ -1,6 +1,6 @@
-"""The steps of a session's migration, as far as they are recorded, and its net effect. Pure.
+"""The steps of a session's migration, as far as they are recorded, and the migration's net effect. Pure.
 
-A step has a time only if a record has one. The page says so for a step that nobody measures.
+A step has a time only if some record contains one. For a step that nobody measures, the page says so.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ from fairlead_web.text.addresses import segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
-    """One step: `at` is None if no time is recorded; `path` is a link to the details, with the text `link_words`.
+    """One step of a migration. `at` is None if no time is recorded. `path` and `link_words` make a link to details of
+    the step.
 
     `state` is `done`, `none` (there was nothing to do), or `unknown` (not recorded).
     """
@@ -33,8 +34,8 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """The effect of a move: `value` is a number with its direction, `told` explains the number, `level` is
-    its colour.
+    """The effect of a move: `value` is a number with the direction of the effect, `told` explains the number, and
+    `level` is its colour.
     """
 
     value: str
@@ -43,7 +44,9 @@ class NetEffect:
 
 
 def steps_of(move: Migration, decision: RoutingDecision | None, history: list[BindingHistoryItem] | None) -> list[MoveStep]:
-    """Return the steps plan, transfer, cutover and release. `history` is None if it could not be read."""
+    """Return the steps plan, transfer, cutover and release of a migration. `history` is None if the session's history
+    could not be read.
+    """
     return [_plan(move, decision), _transfer(move), *_homes(move, history)]
 
 

@@ -1,7 +1,7 @@
-"""The figures over a page's range, with their texts.
+"""The figures over a page's time range, with their texts.
 
-A page reads the figures once, and its tiles, the legends of its charts and its sentences all use them. So each quantity
-has one number on a page, for one range and the same requests.
+A page reads the figures once, and uses them in its tiles, the legends of its charts and its sentences. Therefore each
+quantity has the same value everywhere on a page.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,20 +15,22 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFigures:
-    """The text of each figure, by the name of the chart metric that draws the figure, or by its own name. Unknown
-    figures are an en dash.
+    """The text of each figure. The key is the name of the chart metric that shows the figure, or the figure's own name.
+    Unknown figures are an en dash.
     """
 
     figures: RangeFigures
     texts: Mapping[str, str]
 
     def below(self, goal: float) -> bool:
-        """Return whether the percentage of requests in time is below `goal`; False if it is unknown."""
+        """Return whether the percentage of requests within the objectives is below `goal`; False if it is unknown."""
         share = self.figures.attainment if self.figures.known else None
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Return whether the TTFT at the percentile exceeds its limit by enough to show in its digits."""
+        """Return whether the TTFT at the objective's percentile exceeds its limit so far that the shown digits
+        differ.
+        """
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
@@ -42,7 +44,7 @@ class ShownInstance:
 
 
 def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
-    """Return the figures with their texts, and the texts for `more` charts."""
+    """Return the figures with their texts, and with `more`, the texts of further charts by metric."""
     texts = _texts(found) if found.known else dict.fromkeys(_texts(found), formats.NONE)
     return ShownFigures(figures=found, texts={**texts, **(more or {})})
 
@@ -86,8 +88,8 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
 
 
 def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
-    """Return each priority class's attainment over the range, by the name of the class's line in the
-    attainment chart.
+    """Return the attainment of each priority class over the range, as text, by the name of its line in the attainment
+    chart.
     """
     counts: dict[str, tuple[int, int]] = {}
     for one in shares:
@@ -97,7 +99,7 @@ def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
 
 
 def by_cause(report: RejectionReport) -> dict[str, str]:
-    """Return the number of refusals by cause, by the name of the cause's line in the chart of refusals."""
+    """Return the number of refusals of each cause, as text, by the name of its line in the chart of refusals."""
     counts: dict[str, int] = {}
     for group in report.groups:
         counts[group.reason.value] = counts.get(group.reason.value, 0) + group.count

@@ -1,5 +1,5 @@
-"""The results of simulations as tables: each policy compared with the first at the same rate, and two simulations
-compared. Pure.
+"""The results of simulations as tables: each policy compared with the first policy at the same request rate, and two
+simulations compared. Pure.
 """
 
 import shlex
@@ -14,8 +14,8 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """A difference in words with its sign, and whether the difference is an improvement (None: no visible
-    difference).
+    """A difference as text with its sign, and whether it is an improvement (None: the difference is too small
+    to show).
     """
 
     words: str
@@ -24,7 +24,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A figure, and its difference from the reference figure; None for the reference itself."""
+    """A figure, and its difference from the reference figure; None in the row of the reference."""
 
     words: str
     delta: Delta | None
@@ -32,7 +32,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """A policy at a rate. `place` is the policy's index in the simulation; `cells` correspond to FIGURES."""
+    """A policy at one request rate. `place` is the policy's index in the simulation; `cells` are in the order of
+    FIGURES.
+    """
 
     place: int
     policy: str
@@ -43,8 +45,8 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTable:
-    """All policies at one rate. For each name in CHARTS, `charts` has each policy with its bar length in % of the
-    longest bar, and words.
+    """All policies at one request rate. For each name in CHARTS, `charts` has the policies, each with the length of its
+    bar in % of the longest bar, and its text.
     """
 
     rate: float
@@ -77,7 +79,7 @@ _CHARTS = (FIGURES[0], FIGURES[3], FIGURES[6])
 
 
 def rate_tables(found: Simulation) -> list[RateTable]:
-    """Return a table for each rate. Differences are from the first policy at that rate."""
+    """Return a table for each request rate. Differences are from the first policy at the same rate."""
     tables = []
     for rate in found.rates:
         results = [one for one in found.results if one.rate == rate]
@@ -90,8 +92,8 @@ def rate_tables(found: Simulation) -> list[RateTable]:
 
 
 def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tuple[Cell, ...]]]:
-    """Return the policy, rate and figures of runs that both simulations have. Differences are this simulation's figures
-    minus the other's.
+    """Return the results that both simulations have, each as policy, request rate and figures. Differences are the
+    figures of `mine` minus those of `other`.
     """
     known = {_key(one): one for one in other.results}
     return [
@@ -102,13 +104,15 @@ def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tupl
 
 
 def conditions(mine: Simulation, other: Simulation) -> list[tuple[str, str, str]]:
-    """Return the conditions in which two simulations differ: a name, and the words for each simulation."""
+    """Return the conditions in which two simulations differ, each as a name and the text for each simulation."""
     pairs = [(name, one, two) for (name, one), (_, two) in zip(_inputs(mine), _inputs(other), strict=True)]
     return [(name, one, two) for name, one, two in pairs if one != two]
 
 
 def command_of(found: Simulation) -> str:
-    """Return the command that reproduces the results. For an uploaded trace, the file name must be filled in."""
+    """Return the command that reproduces the simulation's results. For an uploaded trace, the person must fill in the
+    file name.
+    """
     words = ["fairlead", "what-if", "run", found.pool]
     for policy in found.policies:
         words += ["--policy", policy_text(policy)]
@@ -127,14 +131,14 @@ def command_of(found: Simulation) -> str:
 
 
 def size_words(found: Simulation) -> str:
-    """Describe the instances that were simulated."""
+    """Describe the instances that were simulated: their number and roles."""
     if found.replicas is not None:
         return f"{formats.count(found.replicas)} instances"
     return f"{formats.count(found.prefill_replicas)} prefill and {formats.count(found.decode_replicas)} decode instances"
 
 
 def window_words(found: Simulation) -> str:
-    """Describe the source of the simulated requests: an uploaded trace, or a recorded time."""
+    """Describe the source of the simulated requests: an uploaded trace, or the time in which they were recorded."""
     if found.start is None or found.end is None:
         return "an uploaded trace"
     return f"recorded {formats.clock(found.start)} to {formats.clock(found.end)} UTC"

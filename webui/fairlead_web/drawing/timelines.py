@@ -1,5 +1,5 @@
-"""A tree's turns over time: a lane for each session, with the turns of its holders; and the same content in a sentence.
-Pure.
+"""The turns of a session tree over time: a lane for each session, with colours for the instances that served the turns;
+and the same content in a sentence. Pure.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from fairlead_web.text import formats
 
 LANES = 24
 DRAWN = 250
-"""Maximum number of sessions and of turns that are drawn (the newest turns). Tables list more."""
+"""Maximum number of sessions, and of turns, that are drawn; of turns, the newest. Tables list more."""
 WIDTH = 1000
 _NARROWEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A rectangle in a lane; `kind` is its class."""
+    """A rectangle in a lane; `kind` is its CSS class."""
 
     x: float
     y: int
@@ -32,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLane:
-    """One session, at a depth below its root."""
+    """The lane of one session; `depth` counts the sessions above it in the tree."""
 
     session: str
     depth: int
@@ -41,8 +41,8 @@ class TimelineLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Lanes above a time axis. `holders` are the instances by their colour class; `turns` is the number of
-    drawn turns.
+    """Lanes of sessions above a time axis. `holders` are the instances, in the order of their colour classes; `turns`
+    is the number of turns that are drawn.
     """
 
     width: int
@@ -53,7 +53,7 @@ class Timeline:
 
 
 def timeline(tree: SessionTree) -> Timeline:
-    """Draw the newest turns of the tree's first sessions."""
+    """Draw the newest turns of the first sessions of the tree."""
     named = {one.session: one for one in tree.sessions[:LANES]}
     drawn = [turn for turn in tree.turns if turn.session in named][-DRAWN:]
     if not drawn:
@@ -71,8 +71,8 @@ def timeline(tree: SessionTree) -> Timeline:
 
 
 def _marks(turn: TreeTurn, start: datetime, scale: float, classes: dict[str, str]) -> list[Mark]:
-    """Return the marks of a turn: low until its first token, high after it. Refused turns, failed turns and moves have
-    marks of a different shape.
+    """Return the marks of a turn: a low rectangle until the turn's first token, and a high one after it. Refused turns,
+    failed turns and moves have differently shaped marks.
     """
     label = turn_in_words(turn)
     begun, ended = (turn.at - start).total_seconds(), (turn.ended_at - start).total_seconds()
@@ -109,14 +109,16 @@ def turn_in_words(turn: TreeTurn) -> str:
 
 
 def hit_share(turn: TreeTurn) -> float | None:
-    """Return the share of the prompt that was cached; None if it was not counted."""
+    """Return the cached share of the turn's prompt; None if it was not reported."""
     if turn.cached_tokens is None or not turn.prompt_tokens:
         return None
     return min(1.0, turn.cached_tokens / turn.prompt_tokens)
 
 
 def tree_in_words(tree: SessionTree) -> str:
-    """Return a sentence: how many sessions and turns, how long, and how much of the time was spent in the model."""
+    """Return a sentence about the tree: the number of sessions and turns, how long they took, and how much of that time
+    was spent in the model.
+    """
     turns = sum(one.turns for one in tree.sessions)
     if not tree.sessions or not turns:
         return ""

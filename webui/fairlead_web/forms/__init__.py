@@ -1,5 +1,7 @@
-"""Forms in both directions: their fields, at first or after a refusal, and the typed text as a request for the API.
+"""Forms in both directions: makes their fields, at first or after a refusal, and turns the typed text into a request to
+the API.
 
-Pure. A refused form keeps the typed text and shows the problem next to it. It must not repeat checks of the API: the
-API decides, and its answer names the field. Its danger is typed text that means something else to the API.
+Pure. A refused form keeps the typed text and shows the problem next to it. This package must not repeat checks of the
+API: the API decides, and its response names the field. The danger here: typed text that means something else to the
+API.
 """

@@ -1,6 +1,6 @@
-"""The forms by which people change a pool: their fields, and the typed text as a plan's request.
+"""The forms with which people change a pool: their fields, and the typed text as a plan's request.
 
-Fields are filled in from the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
+Fields show the present values of the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested), yaml, or rows (for
-    a list of objects, a line of fields per object). `help` is the schema's description, `problem` the reason for a
-    refusal.
+    """One field of a form. `kind` is number, text, choice (one of `options`), names (`options` are suggested), yaml, or
+    rows (a list of objects, with one line of fields for each object). `help` is the schema's description, `problem` the
+    reason why the field was refused.
     """
 
     name: str
@@ -44,8 +44,8 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeForm:
-    """One form; `id` is unique on the page. `now` shows the present values. `problem` is the reason of the last
-    refusal, if the reason concerns no single field.
+    """One form for a change of a pool; `id` is unique on the page. `now` shows the present values. `problem` is why the
+    form was refused, if that does not concern a single field.
     """
 
     id: str
@@ -62,11 +62,11 @@ class ChangeForm:
 def change_forms(
     pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
-    """Return all forms of a pool; `wanted` are its desired instances, by role.
+    """Return all forms of a pool; `wanted` is its desired number of instances, by role.
 
     A pool of running engines has only the forms that create or remove no instance. If the pool is defined in a file, it
     also has a form for its engines; if it scales the workload of its pods, it also has the forms for their number.
-    `typed` is the refused form, and `problem` the reason.
+    `typed` are the values of a form that was refused, and `problem` is the reason.
     """
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     forms: list[ChangeForm] = []
@@ -83,12 +83,14 @@ def change_forms(
 
 
 def offered(pool: PoolSummary) -> list[PlanKind]:
-    """Return the kinds of change whose forms the pool's page has, whatever the pool's roles."""
+    """Return the kinds of change for which the pool's page has forms, whatever roles the pool has."""
     return [kind for kind in PLAN_KINDS if _is_offered(kind.facts, pool, several=False)]
 
 
 def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
-    """Return whether a pool, with `several` roles or one, has the form of this kind."""
+    """Return whether a pool has the form of this kind of change. `several` is True for a pool with more than
+    one role.
+    """
     if not facts.title:
         return False
     if pool.runs_already and pool.scale_target is None:
@@ -107,10 +109,10 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
 def _scale_form(
     spec: Mapping[str, Any], role: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> ChangeForm:
-    """Return the form for a role's declared number, which a plan changes.
+    """Return the form for the declared number of a role's instances, which a plan changes.
 
-    A window, the load or the ratio may require another number now. If the spec leaves the number out, the role's
-    InferencePoolRole declares it, and the form shows the number desired now.
+    A schedule's window, the load or the ratio between roles may require another number now. If the spec has no number,
+    the role's InferencePoolRole declares it, and the form shows the number that is desired now.
     """
     name = str(role.get("name", Role.BOTH))
     alone = name == Role.BOTH
@@ -138,8 +140,8 @@ def _scale_form(
 
 
 def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None, role: str = "") -> ChangeForm:
-    """Return the form with a kind's inputs, with values from their `section` of the spec, or from a `role` in that
-    section.
+    """Return the form with the inputs of a kind of change. Values are from `section` of the spec, or from the `role` in
+    that section.
     """
     facts, alone = kind.facts, role in {"", Role.BOTH}
     mine = typed.get("kind") == kind and (alone or typed.get("role") == role)
@@ -161,7 +163,7 @@ def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], 
 
 
 def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | None) -> FormField:
-    """Return the field of a kind's input, with its present value, or as it was `typed`."""
+    """Return the field for one input of a kind of change, with its present value, or with the value in `typed`."""
     shape = schema_of(kind, one.name)
     rows = () if one.kind is not InputKind.ROWS or shape is None else _rows(one.name, shape, present or [], typed)
     return FormField(
@@ -177,11 +179,15 @@ def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | 
 
 
 _SECTIONS = {PlanKind.BOUNDS: "roles"}
-"""Sections of the spec that contain the fields of a kind, for kinds that change more than the fields of one section."""
+"""The section of the spec that contains the fields of a kind of change, for kinds that change more than the fields of
+one section.
+"""
 
 
 def schema_of(kind: PlanKind, name: str) -> Shape | None:
-    """Return the schema of a kind's input in the spec of a pool; None if the spec has no such field."""
+    """Return the schema of the input `name` of a kind of change, from the schema of a pool's spec; None if the spec has
+    no such field.
+    """
     section = kind.facts.section or _SECTIONS.get(kind, "")
     return shape_at(PoolSpec, f"{section}.{name}".removeprefix("."))
 
@@ -194,14 +200,16 @@ def help_of(shape: Shape) -> str:
 
 
 NEW_ROWS = 2
-"""Number of empty lines of a list in a form, for new entries."""
+"""Number of empty lines that a list in a form has for new entries."""
 REMOVED = "remove"
 
 
 def _rows(
     name: str, shape: Shape, present: Sequence[Mapping[str, Any]], typed: Mapping[str, str] | None
 ) -> tuple[tuple[FormField, ...], ...]:
-    """Return the lines of a list: its entries and empty lines. `typed` has the values of a form that was sent."""
+    """Return the lines of a list in a form: one for each entry, and empty ones. `typed` has the values of a submitted
+    form.
+    """
     count = min(len(present) + NEW_ROWS, shape.max_items) if typed is None else _row_count(name, typed)
     return tuple(
         tuple(
@@ -233,8 +241,8 @@ def _row_count(name: str, form: Mapping[str, str]) -> int:
 
 
 def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
-    """Return the form with the problem at the field that it names, or at the form if the problem names none of its
-    fields.
+    """Return the form with the problem shown at the field that the problem names, or at the whole form if it names none
+    of its fields.
     """
     if problem is None:
         return form
@@ -259,7 +267,7 @@ REPLICAS_MOST = 100_000
 
 
 def asked(form: Mapping[str, str]) -> PlanRequest:
-    """Return the plan request that a form describes. Raises InvalidInput for text that cannot be sent."""
+    """Return the plan request that a submitted form describes. Raises InvalidInput for text that cannot be sent."""
     kind = _kind(form)
     given: dict[str, Any] = {name: _READ[name](kind, form) for name in kind.facts.takes}
     return PlanRequest(kind=kind, **given)
@@ -294,8 +302,8 @@ def _revision(_kind: PlanKind, form: Mapping[str, str]) -> int:
 
 
 def _fields(kind: PlanKind, form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields by path, as the kind defines them: `zero.holdFor` becomes `holdFor` in `zero`. An empty field
-    of a section is reset to its default; other empty fields are left out.
+    """Return the values of a form by path, as the kind of change defines the paths: `zero.holdFor` becomes `holdFor` in
+    `zero`. An empty field of a section is reset to its default; other empty fields are left out.
     """
     facts = kind.facts
     found: dict[str, Any] = dict(facts.says)
@@ -319,11 +327,11 @@ _READ: Mapping[str, Callable[[PlanKind, Mapping[str, str]], Any]] = {
     "revision": _revision,
     "fields": _fields,
 }
-"""For each type of field, the function that reads the field's value from a form."""
+"""For each input with a special type, the function that reads the input's value from a form."""
 
 
 def _listed(kind: PlanKind, name: str, form: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the list that the lines of a form describe, without empty and removed lines."""
+    """Return the list that the lines of a form describe, without empty lines and lines marked for removal."""
     shape = schema_of(kind, name)
     lines = [] if shape is None else [_line(f"{name}.{row}", _columns(shape), form) for row in range(_row_count(name, form))]
     return [line for line in lines if line]

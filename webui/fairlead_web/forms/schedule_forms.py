@@ -1,4 +1,6 @@
-"""The schedule builder converts days, times, a zone and bounds to a schedule of a manifest, and back. Pure."""
+"""Converts the form of the schedule builder (days, times, a zone and bounds) to a schedule of a manifest, and back.
+Pure.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +26,9 @@ MODES = EARLY_REJECTION_MODES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBounds:
-    """A role that a schedule may bound: the role's own `least` and `most`, and the typed bounds."""
+    """A role whose number of instances a schedule may bound: the role's bounds in the spec, `least` and `most`, and the
+    typed bounds.
+    """
 
     name: str
     least: int
@@ -35,8 +39,8 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleForm:
-    """The builder's form, as typed. `days` are the numbers of `DAYS`, from 1. `problem` is shown at the field named
-    `at`.
+    """The schedule builder's form, as typed. `days` are numbers of `DAYS`, from 1. `problem` is shown at the field
+    named `at`.
     """
 
     pool: str
@@ -52,8 +56,8 @@ class ScheduleForm:
     at: str = ""
 
     def refused(self, field: str, words: str) -> "ScheduleForm":
-        """Return the form with a problem at the form's field for `field` of a schedule, or at the form if it has no
-        such field.
+        """Return the form with a problem. It is shown at the form's field that corresponds to `field` of a schedule, or
+        at the whole form if there is no such field.
         """
         at = _place(field)
         return replace(self, problem=words, at=at if at in self.fields else "")
@@ -77,7 +81,7 @@ def _place(path: str) -> str:
 
 
 def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
-    """Return the roles of a pool, with their own bounds."""
+    """Return the roles of a pool, each with the bounds in the pool's spec."""
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     return tuple(
         RoleBounds(name=str(one["name"]), least=one.get("minReplicas", 0), most=one.get("maxReplicas", MOST_BY_DEFAULT)) for one in roles
@@ -85,15 +89,15 @@ def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
 
 
 def form_of(pool: str, roles: tuple[RoleBounds, ...], schedule: Mapping[str, Any]) -> ScheduleForm | None:
-    """Return the form of a schedule of a manifest. None if the form cannot express the whole schedule, for example days
-    of the month.
+    """Return the form that describes a schedule of a manifest. None if the form cannot express the whole schedule, for
+    example days of the month.
     """
     found = _form_of(pool, roles, schedule)
     return found if found is not None and _means(schedule_of(found), schedule) else None
 
 
 def _means(built: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
-    """Return whether both are the same schedule, however they are written."""
+    """Return whether both manifests describe the same schedule, however they are written."""
     try:
         one, other = (read(ScheduleSpec, {**each, "name": "same"}, "spec") for each in (built, written))
     except InvalidInput:
@@ -147,7 +151,7 @@ def _clock(minutes: int) -> str:
 
 
 def typed(pool: str, roles: tuple[RoleBounds, ...], form: Mapping[str, str], days: Iterable[str]) -> ScheduleForm:
-    """Return the form as it was sent."""
+    """Return the form with the values that were submitted."""
 
     def text(name: str) -> str:
         return form.get(name, "").strip()
@@ -168,7 +172,7 @@ def typed(pool: str, roles: tuple[RoleBounds, ...], form: Mapping[str, str], day
 
 
 def schedule_of(form: ScheduleForm) -> dict[str, Any]:
-    """Return the schedule that the form describes, as in a manifest, without its name. Raises InvalidInput."""
+    """Return the schedule that the form describes, as in a manifest, without a name. Raises InvalidInput."""
     days = sorted(one for one in form.days if one in set("1234567"))
     if not days:
         raise InvalidInput("days", None, "choose at least one day")
@@ -195,7 +199,7 @@ def _minutes(name: str, text: str) -> int:
 
 
 def _of_week(days: Sequence[str]) -> str:
-    """Format days of the week for cron, in which Sunday is 0."""
+    """Return days of the week in cron's notation, in which Sunday is 0."""
     if len(days) == len(DAYS):
         return "*"
     numbers = sorted(int(day) % 7 for day in days)

@@ -1,4 +1,4 @@
-"""The simulator's form: typed text as a request for a simulation, and an earlier simulation as a form.
+"""The simulator's form: turns typed text into a request for a simulation, and an earlier simulation into a form.
 
 Pure. A refused form keeps the typed text and shows the reason.
 """
@@ -18,15 +18,15 @@ from fairlead_process.yaml_documents import read_yaml
 from fairlead_web.text.typed_text import whole_number
 
 NOW = "now"
-"""Name of the checkbox for the pool's present policy."""
+"""Name of the form's checkbox for the pool's present policy."""
 SUGGESTED = "fairlead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationForm:
-    """The form as last submitted. `present` is the pool's present policy; `boxes` are the other policies with a
-    checkbox, and `ticked` the chosen ones. `lines` are policies with parameters, one per line. `split` is true if the
-    pool has prefill and decode instances.
+    """The simulator's form as last submitted. `present` is the pool's present policy; `boxes` are the other policies
+    with a checkbox, and `ticked` the chosen ones. `lines` are policies with parameters, one per line. `split` is True
+    if the pool has prefill and decode instances.
     """
 
     present: SimulatedPolicy
@@ -59,7 +59,7 @@ _TYPED = ("lines", "rates", "start", "end", "replicas", "prefill_replicas", "dec
 
 
 def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> SimulationForm:
-    """Return the form for a pool with this spec. `policies` are ticked in addition to the present policy."""
+    """Return the form for a pool with this spec. The present policy is ticked, and also `policies`."""
     routing = spec.get("routing") or {}
     parameters = dict(routing.get("parameters") or {})
     present = SimulatedPolicy(policy=str(routing.get("policy", SUGGESTED)), parameters=parameters)
@@ -75,7 +75,7 @@ def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> Simulation
 
 
 def again(form: SimulationForm, found: Simulation) -> SimulationForm:
-    """Return the form of an earlier simulation. If it is submitted unchanged, it gives the same numbers."""
+    """Return the form with the values of an earlier simulation. Submitted unchanged, it gives the same results."""
     window: dict[str, Any] = {"start": found.start.isoformat(), "end": found.end.isoformat()} if found.start and found.end else {}
     numbers: dict[str, Any] = {name: str(getattr(found, name) or "") for name in ("replicas", "prefill_replicas", "decode_replicas")}
     return replace(
@@ -97,7 +97,8 @@ def typed(form: SimulationForm, given: Mapping[str, str], ticked: Sequence[str])
 
 
 def asked(form: SimulationForm, trace: list[TraceRequest] | None) -> SimulationRequest:
-    """Return the request of a form: the present policy first, then the ticked policies, then the policies of the lines.
+    """Return the simulation that a form requests: the present policy first, then the ticked policies, then the policies
+    typed in lines.
 
     Raises InvalidInput for text that cannot be sent.
     """

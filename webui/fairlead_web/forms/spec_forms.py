@@ -1,8 +1,8 @@
-"""The editor of a pool's spec: the typed text as a spec, faults at their lines, the schema's fields, and the examples
-that a new pool starts from.
+"""The editor of a pool's spec: reads the typed text as a spec, shows faults at their lines, lists the fields of the
+schema, and offers examples for a new pool.
 
-The danger here: text is checked by the schema before it is sent, and the API checks it again. Both name a field by its
-path, from which the faulty line is found.
+The danger here: the schema checks the text before it is sent, and the API checks it again, and both must be shown
+alike. Each names a field by its path, with which the faulty line is found.
 """
 
 import re
@@ -29,8 +29,8 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """The reason why a text is refused: `words`, the `line` (from 1; 0 = no line), and the lines around it with their
-    numbers.
+    """Why a text was refused: `words`, the number of the `line` (from 1; 0 = no line), and the lines around it with
+    their numbers.
     """
 
     words: str
@@ -40,7 +40,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaField:
-    """A field that a spec may have: its `path`, its permitted values, its meaning, and the fields of an object."""
+    """A field that a spec may have: its `path`, its permitted values, its meaning, and for an object the fields inside
+    it.
+    """
 
     name: str
     path: str
@@ -51,7 +53,7 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """An example to start from: its file name, its description, and its spec as text."""
+    """An example of a spec: its file name, its description, and the spec as text."""
 
     name: str
     words: str
@@ -59,7 +61,7 @@ class Example:
 
 
 class Faulty(Exception):
-    """The text is not a valid spec; `fault` gives the reason."""
+    """A text is not a valid spec; `fault` says why."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.words)
@@ -67,7 +69,7 @@ class Faulty(Exception):
 
 
 def read_spec(text: str) -> dict[str, Any]:
-    """Return the spec in a text, which is a spec or a whole InferencePool. Raises Faulty."""
+    """Return the spec that a text contains: the text is a spec or a whole InferencePool. Raises Faulty."""
     try:
         found = read_yaml(text)
     except yaml.YAMLError as error:
@@ -80,7 +82,7 @@ def read_spec(text: str) -> dict[str, Any]:
 
 
 def check_spec(text: str, spec: Mapping[str, Any]) -> None:
-    """Raises Faulty for a spec that the schema refuses."""
+    """Raises Faulty if the schema refuses the spec; `text` is needed to find the faulty line."""
     try:
         parse_spec(spec)
     except InvalidInput as error:
@@ -88,7 +90,7 @@ def check_spec(text: str, spec: Mapping[str, Any]) -> None:
 
 
 def fault_of(text: str, problem: Problem) -> Fault:
-    """Return the fault for the API's problem with a text."""
+    """Return the fault that describes the API's problem with a text."""
     told = formats.told(problem.detail, problem.remedy)
     return _fault(told, text, _line(text, problem.field)) if problem.field else Fault(words=told)
 
@@ -125,7 +127,7 @@ def _schema_field(name: str, shape: Shape, path: str) -> SchemaField:
 
 @cache
 def examples() -> Sequence[Example]:
-    """Return the examples with one pool each, the examples with a simulated engine first."""
+    """Return the examples that define one pool each. Examples with a simulated engine come first."""
     packaged, repository = Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples"
     folder = packaged if packaged.is_dir() else repository
     found = [one for path in sorted(folder.glob("*.yaml")) if (one := _example(path)) is not None]

@@ -1,4 +1,4 @@
-"""Reads an uploaded trace. Rows that cannot be used are left out and named. Pure."""
+"""Reads an uploaded trace. Rows that cannot be used are left out and reported. Pure."""
 
 import io
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from fairlead_process.json_documents import decode_json
 from fairlead_process.text_files import TextUnreadable, text_lines
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of an upload with its form, and of the unpacked trace."""
+"""Maximum number of bytes of an upload with its form, and also of the trace after decompression."""
 MOST_NAMED = 12
-"""Maximum number of left-out rows that are named individually."""
+"""Maximum number of left-out rows that are reported individually."""
 _ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63
@@ -29,7 +29,7 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A line of an upload that was left out: its number from 1, and a key of CAUSES."""
+    """A line of an upload that was left out: its number, from 1, and the cause, a key of CAUSES."""
 
     line: int
     cause: str
@@ -40,8 +40,8 @@ class LeftOut:
 
 
 def read_upload(content: bytes) -> tuple[list[TraceRequest], list[LeftOut]]:
-    """Return the rows of a JSONL file that can be simulated, and the rows that were left out. The file may be packed by
-    gzip.
+    """Return the rows of a JSONL file that can be simulated, and the rows that were left out. The file may be
+    compressed with gzip.
 
     Raises InvalidInput for a file with fewer than two usable rows, or with too many rows.
     """
@@ -84,13 +84,17 @@ def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
 
 
 def told(left_out: Iterable[LeftOut]) -> str:
-    """Encode left-out lines for an address: the first ones, then their total number: `3-json.17-time.2041`."""
+    """Encode left-out lines for a URL: the first ones, each as number and cause, then the total number:
+    `3-json.17-time.2041`.
+    """
     found = list(left_out)
     return ".".join([*(f"{one.line}-{one.cause}" for one in found[:MOST_NAMED]), str(len(found))]) if found else ""
 
 
 def heard(text: str) -> tuple[list[LeftOut], int]:
-    """Decode the text that `told` wrote: the named lines, and the total number; nothing for any other text."""
+    """Decode text that `told` encoded: the reported lines, and the total number of left-out lines. Returns no lines and
+    0 for any other text.
+    """
     *named, total = text.split(".")[: MOST_NAMED + 1]
     pairs = [one.partition("-") for one in named]
     if not (_number(total) and all(_number(line) and cause in CAUSES for line, _, cause in pairs)):

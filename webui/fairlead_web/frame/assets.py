@@ -1,13 +1,13 @@
-"""Serves static files under one content-hashed address: `/static/<hash>/js/main.js`.
+"""Serves static files below one path that contains a hash of their content: `/static/<hash>/js/main.js`.
 
 Browsers may cache the files forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists
-third-party files with version, licence and SHA-256; `verify_vendor` compares.
+third-party files with version, licence and SHA-256; `verify_vendor` compares them with the files.
 
-Scripts are joined: the scripts that every page loads become one file, and so does each part that is loaded later. As
-separate modules they would be two dozen answers, whose headers are a third as large as their content, and a browser
-would find each only after reading the module that imports it. Each joined script still has its own scope and runs once.
-Only the forms of import and export that our scripts use are supported; any other form is an error when the process
-starts.
+Scripts are joined: the scripts that every page loads become one file, and so does each group of scripts that is loaded
+later. Separate modules would be two dozen responses, whose headers are a third as large as their content, and a browser
+would discover each only after reading the module that imports it. Each joined script still has its own scope and runs
+once. Only the forms of import and export that these scripts use are supported; any other form is an error when the
+process starts.
 """
 
 import gzip
@@ -23,16 +23,16 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent.parent / "static"
 HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
 HTMX = "vendor/htmx-with-sse.js"
-"""The file that contains both htmx and its extension: htmx starts soon after it is loaded, and would miss an extension
-that is still loading.
+"""The file that contains both htmx and its SSE extension. htmx starts soon after it is loaded, and would miss an
+extension that is loaded later.
 """
 CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tables", "forms", "pictures", "print"))
 CSS = "css/fairlead.css"
-"""The file with the style sheets that every page needs. Pages that need other style sheets name them in their head
-block.
+"""The file that contains the style sheets that every page needs. A page that needs further style sheets names them in
+its head block.
 """
 SCRIPTS = "js/"
-"""The folder of our own scripts. They are joined (`joined_scripts`), and only the joined files are served."""
+"""The folder of the web UI's own scripts. They are joined (`joined_scripts`), and only the joined files are served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -49,7 +49,7 @@ _INDENTATION = re.compile(rb"^[ \t]+|^\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """One file: its plain and compressed bodies and its content type."""
+    """One static file: its body, plain and compressed, and its content type."""
 
     body: bytes
     packed: bytes
@@ -58,18 +58,20 @@ class Asset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assets:
-    """Every static file in memory; `version` is the hash of all files."""
+    """All static files in memory; `version` is a hash of all of them."""
 
     version: str
     files: dict[str, Asset]
 
     def path(self, name: str) -> str:
-        """Return the address of a file, below the base path. Raises KeyError for a name that does not exist."""
+        """Return the path of a static file, including the base path. Raises KeyError for a name that does not exist."""
         _ = self.files[name]
         return f"/static/{self.version}/{name}"
 
     async def serve(self, request: Request) -> Response:
-        """Answer `/static/{version}/{name}`. An old version gets 404, so that one page never mixes two releases."""
+        """Respond to a request for `/static/{version}/{name}`. Another version than the present one gets 404, so that
+        no page mixes two releases.
+        """
         asset = self.files.get(request.path_params["name"])
         if asset is None or request.path_params["version"] != self.version:
             return Response("No such file.\n", 404, media_type="text/plain")
@@ -106,8 +108,8 @@ def load_assets(folder: Path = STATIC) -> Assets:
 
 def _shortened(body: bytes) -> bytes:
     """Return a script or style sheet without indentation, without comments on lines of their own, and without comments
-    at the end of a line that quote nothing: a sixth of its packed bytes. The rest of a line is not changed, because
-    that would need a parser.
+    at the end of a line that contain no quotes. This saves a sixth of the compressed bytes. The rest of a line is not
+    changed, because that would need a parser.
     """
     return _INDENTATION.sub(b"", _TRAILING.sub(b"", _COMMENTS.sub(b"", body)))
 
@@ -117,8 +119,8 @@ def _asset(body: bytes, suffix: str) -> Asset:
 
 
 def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:
-    """Return vendored files that do not match `CHECKSUMS` (lines of `sha256 file`, comments with #), or are not listed
-    there.
+    """Return the vendored files that do not match `CHECKSUMS`, or are not listed there. Lines of that file are `sha256
+    file`, or comments with #.
     """
     listed = {
         line.split()[1]: line.split()[0]
@@ -138,9 +140,9 @@ _OTHER = re.compile(r"^(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
 def joined(scripts: Mapping[str, str]) -> dict[str, str]:
-    """Return joined scripts by name: the script of every page, and the scripts that are loaded later, each with
-    everything it imports except what every page already has. Raises ValueError for an unsupported form of import or
-    export.
+    """Return the joined scripts by name: first the script of every page, with all its imports; then the scripts that
+    are loaded later, each with all imports that are not in the first. Raises ValueError for an unsupported form of
+    import or export.
     """
     later = {name for script in scripts.values() for name in _LATER.findall(script)}
     shared = _order(scripts, ENTRY)[:-1]
@@ -158,7 +160,7 @@ def joined(scripts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _order(scripts: Mapping[str, str], entry: str) -> list[str]:
-    """Return a script and everything that it imports, in the order in which they must run."""
+    """Return the names of a script and of everything that it imports, in the order in which they must run."""
     found: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -183,13 +185,15 @@ def _scope(name: str) -> str:
 
 
 def _scoped(name: str, script: str) -> str:
-    """Return the script wrapped in its own scope, which returns its exports."""
+    """Return the script wrapped in a function, so that it has its own scope. The function returns the script's
+    exports.
+    """
     names = _EXPORT.findall(script)
     return f"const {_scope(name)} = (() => {{\n{_EXPORT.sub('', _linked(name, script))}return {{ {', '.join(names)} }};\n}})();\n"
 
 
 def _linked(name: str, script: str) -> str:
-    """Return the script with its imports replaced by names of earlier scopes."""
+    """Return the script with its import statements replaced by references to scripts that ran before."""
 
     def link(match: re.Match[str]) -> str:
         return f"const {match[2] or '{ ' + match[1].replace(' as ', ': ') + ' }'} = {_scope(match[3])};\n"

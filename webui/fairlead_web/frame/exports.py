@@ -1,5 +1,5 @@
-"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's exports, which are streamed
-through.
+"""Writes lists as files: CSV whose cells a spreadsheet cannot run as formulas, and exports of the API, which are passed
+on as streams.
 """
 
 import csv
@@ -13,11 +13,11 @@ from fairlead_web.heatmaps.cells import resolution_of, step_of
 from fairlead_web.text.time_ranges import stamp
 
 BOM = "\ufeff"
-"""The mark at the start of a file without which spreadsheets read UTF-8 in an old national encoding."""
+"""The byte order mark at the start of a CSV file. Without it, spreadsheets read UTF-8 in an old national encoding."""
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield CSV text line by line, with all cells made harmless."""
+    """Yield CSV text line by line. Every cell is protected from being run as a formula."""
     for row in rows:
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\r\n").writerow([harmless(cell) for cell in row])
@@ -25,13 +25,14 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def csv_file(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a file that spreadsheets open as UTF-8."""
+    """Yield the lines of a CSV file that spreadsheets recognize as UTF-8."""
     yield BOM
     yield from csv_lines(rows)
 
 
 async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a CSV stream with every cell made harmless. Keeps one record in memory at a time.
+    """Yield a CSV stream in which every cell is protected from being run as a formula. Keeps one record in memory at a
+    time.
 
     A record ends at a newline outside quotes.
     """
@@ -48,7 +49,7 @@ async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _last_record_end(data: bytes) -> int:
-    """Return the index after the last newline that ends a record; 0 if no record has ended."""
+    """Return the index in `data` after the last newline that ends a record; 0 if no record ends in `data`."""
     end = len(data)
     while (newline := data.rfind(b"\n", 0, end)) >= 0:
         if data.count(b'"', 0, newline) % 2 == 0:
@@ -62,8 +63,8 @@ def _rewritten(data: bytes) -> bytes:
 
 
 def heatmap_rows(heatmap: Heatmap) -> Iterator[list[str]]:
-    """Yield the heatmap as a table: one line per instance, one column per bucket, named by the bucket's start; empty =
-    no data.
+    """Yield the heatmap as a table: one line per instance, and one column per bucket, whose heading is the bucket's
+    start. An empty cell means no data.
     """
     starts = [stamp(heatmap.start + timedelta(seconds=column * heatmap.step_seconds)) for column in range(heatmap.columns)]
     yield ["instance", "state", "role", *starts]

@@ -1,6 +1,6 @@
-"""Describes a pool's health by its own objective, in one word and one level.
+"""Describes a pool's health with one word and one level, judged by the pool's own objectives.
 
-A ready pool that answers too late is not healthy. Pure.
+A ready pool that responds too late is not healthy. Pure.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never raise an alarm: in any state of them, the desired instances still serve the
-routers' clients.
+"""Conditions that never raise an alarm: whatever their status, the desired instances still serve the routers'
+clients.
 """
 
 _ROUNDING = 1e-9
@@ -20,28 +20,30 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """A pool's health. `level` is good, warn or bad; `words` fit a badge."""
+    """A pool's health. `level` is good, warn or bad; `words` are the text of a badge."""
 
     level: str
     words: str
 
 
 def in_time(pool: PoolSummary) -> float | None:
-    """Return the share of requests in time, as the pool's objective counts them: by TTFT and TPOT, or by TTFT alone as
-    long as no request has been judged. None without traffic.
+    """Return the share of requests within the pool's objectives: by TTFT and TPOT, or by TTFT alone if no request has
+    been judged yet. None without traffic.
     """
     return pool.attainment if pool.slo_attainment is None else pool.slo_attainment
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Return whether fewer requests were in time than the pool's percentile requires; False without traffic."""
+    """Return whether the share of requests within the objectives is below the pool's percentile; False without
+    traffic.
+    """
     share = in_time(pool)
     return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
 
 
 def health_of(pool: PoolSummary) -> Health:
-    """Return the pool's health. A ready pool within its SLO is good. Starting instances alone, or a ready pool without
-    current figures, are a warning.
+    """Return the pool's health. A ready pool within its SLO is good. A pool whose only problem is that instances are
+    starting, or a ready pool without current figures, gets a warning.
     """
     late = out_of_slo(pool)
     if pool.ready and pool.figures_behind_seconds:
@@ -58,9 +60,9 @@ def health_of(pool: PoolSummary) -> Health:
 
 
 def condition_level(condition: PoolCondition) -> str:
-    """Return the level of a condition's mark.
+    """Return the level of the mark beside a condition.
 
-    An unknown condition, and disabled scaling, are neither good nor bad; a condition in progress is a notice.
+    An unknown condition, and disabled scaling, count as neither good nor bad; a condition in progress is a notice.
     """
     if condition.status not in ("True", "False") or condition.reason == "ScalingDisabled":
         return "plain"
@@ -73,7 +75,8 @@ def condition_level(condition: PoolCondition) -> str:
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
     """Return a sort key that puts the worst pool first.
 
-    The order: cannot serve, out of its SLO (furthest first), refusing or unknown, starting, the rest by name.
+    The order is: pools that cannot serve; pools out of their SLO, those furthest below it first; pools that refuse
+    requests or whose figures are unknown; pools whose instances are starting; and all other pools by name.
     """
     gap = pool.slo_percentile / 100 - (in_time(pool) or 0.0) if out_of_slo(pool) else 0.0
     if not pool.ready and pool.ready_reason != INSTANCES_STARTING:

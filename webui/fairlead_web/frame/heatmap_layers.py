@@ -1,5 +1,5 @@
-"""The choices in a heatmap's address: the metrics drawn above each other, their common rows, and the earlier time for a
-comparison.
+"""The choices in the address of a heatmap page: the metrics whose heatmaps are shown one above the other, their common
+rows, and the earlier time for a comparison.
 """
 
 import asyncio
@@ -15,13 +15,15 @@ USUAL = "pending_prefill_tokens"
 MOST_COLUMNS, COLUMNS = 360, 120
 MOST_LAYERS = 3
 COMPARED = {"previous": "the same time before", "day": "a day before", "week": "a week before"}
-"""Earlier times with which a range can be compared. Days and weeks are multiples of every column width."""
+"""Earlier times with which a heatmap's range can be compared, each with its text. Days and weeks are multiples of every
+column width.
+"""
 _SECONDS = {"day": 86_400, "week": 7 * 86_400}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The choices in the address. Unknown values become the default; the API checks the rest."""
+    """The choices in the address of a heatmap page. Unknown values become the default; the API checks all others."""
 
     metrics: tuple[str, ...]
     columns: int
@@ -33,14 +35,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One metric of the pool, and its earlier values if it is compared."""
+    """The heatmap of one metric of the pool, and its earlier values if it is compared."""
 
     heatmap: Heatmap
     earlier: Earlier | None
 
 
 def asked_of(visit: Visit) -> Asked:
-    """Read the address: `metric` is the first metric, `stack` names up to two more, separated by commas."""
+    """Return the choices in the page's address: `metric` is the first metric, `stack` names up to two more, separated
+    by commas.
+    """
     first = visit.param("metric") or ""
     named = [first if first in METRICS else USUAL, *(visit.param("stack") or "").split(",")]
     metrics = tuple(dict.fromkeys(one for one in named if one in METRICS))[:MOST_LAYERS]
@@ -56,7 +60,7 @@ def asked_of(visit: Visit) -> Asked:
 
 
 async def layers(visit: Visit, asked: Asked) -> list[Layer]:
-    """Return all metrics that the address names, with their rows in the order of the first metric."""
+    """Return the heatmaps of all metrics that the address names. All have the rows of the first one, in its order."""
     found = await asyncio.gather(*(fetch(visit, asked, metric) for metric in asked.metrics))
     first = found[0]
     ordered = [first, *(in_order(other, first) for other in found[1:])]
@@ -64,7 +68,9 @@ async def layers(visit: Visit, asked: Asked) -> list[Layer]:
 
 
 async def layer(visit: Visit, asked: Asked) -> Layer:
-    """Return one metric as a layer. If `by` is another metric, rows are in the order of that metric."""
+    """Return the heatmap of one metric. If the parameter `by` is another metric, the rows are ordered by that
+    metric.
+    """
     by = visit.param("by")
     if by in METRICS and by != asked.metrics[0] and asked.sort != "name":
         heatmap, first = await asyncio.gather(fetch(visit, asked, asked.metrics[0]), fetch(visit, asked, by))
@@ -73,7 +79,9 @@ async def layer(visit: Visit, asked: Asked) -> Layer:
 
 
 async def fetch(visit: Visit, asked: Asked, metric: str) -> Heatmap:
-    """Read one metric over the address's range, shifted back by the seconds of `earlier`."""
+    """Read the heatmap of one metric over the address's range, which is shifted into the past if the request compares
+    with `earlier`.
+    """
     back = timedelta(seconds=whole(visit.param("earlier")))
     start, end = visit.range.start_text, visit.range.end_text
     if back:
@@ -110,7 +118,9 @@ async def _compared(visit: Visit, asked: Asked, heatmap: Heatmap) -> Layer:
 
 
 def in_order(heatmap: Heatmap, first: Heatmap) -> Heatmap:
-    """Return the map with exactly the rows of `first`, in their order. A row that the map lacks has no data."""
+    """Return the heatmap with exactly the rows of `first`, in their order. A row that the heatmap does not have is
+    without data.
+    """
     rows = {row.instance: row for row in heatmap.rows}
     columns = len(heatmap.rows[0].values) if heatmap.rows else first.columns
     return replace(heatmap, columns=columns, rows=[rows.get(row.instance) or _without_data(row, columns) for row in first.rows])
@@ -121,5 +131,5 @@ def _without_data(row: HeatmapRow, columns: int) -> HeatmapRow:
 
 
 def whole(text: str | None) -> int:
-    """Return a whole number of a query; 0 if it is missing or invalid."""
+    """Return a query parameter's text as an integer; 0 if it is missing or invalid."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0

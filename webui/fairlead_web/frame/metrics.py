@@ -1,4 +1,4 @@
-"""The web UI's metrics: its requests, failed calls of the API, and open live pages."""
+"""The web UI's metrics: its requests, failed calls of the control API, and open live pages."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,9 @@ class WebMetrics:
 
 
 class Measured:
-    """Outermost middleware of the web UI. It reads a request's route from `state`, where the handler stored it."""
+    """Outermost middleware of the web UI, which counts requests by route. The handler has stored the route in the
+    request's `state`.
+    """
 
     def __init__(self, app: ASGIApp, metrics: WebMetrics, now: Callable[[], float] = time.perf_counter) -> None:
         self._app = app

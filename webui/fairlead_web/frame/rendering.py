@@ -1,7 +1,7 @@
 """Renders contexts as HTML.
 
-There is one Jinja environment, strict about undefined names, and one frozen dataclass per template, whose fields are
-exactly its variables.
+There is one Jinja environment, in which undefined names are errors, and one frozen dataclass for each template, whose
+fields are exactly the template's variables.
 """
 
 import re
@@ -24,7 +24,9 @@ from fairlead_web.text.time_ranges import stamp
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 FRAME = ("layouts/page.html", "partials/_sidebar.html")
-"""Templates that frame every page. Their blocks can be rendered alone, like the blocks of the page itself."""
+"""Templates of the frame around every page. Their blocks can be rendered separately, like the blocks of the page
+itself.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,8 @@ class Context:
 class _Unindented(Extension):
     """Removes the indentation of templates, which saves a fifth of the bytes to send and to keep.
 
-    A Jinja tag removes the newline after it, so one space is kept at that place: it may be the only separator between
-    two attributes or words.
+    A Jinja tag removes the newline after it, so after a tag one space is kept: it may be the only separator between two
+    attributes or words.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
@@ -102,7 +104,7 @@ class Renderer:
             self._environment.globals[name] = self._environment.get_template(f"partials/_{name}.html").module
 
     def render(self, context: Context, block: str | None = None) -> str:
-        """Render the whole page, or only one of its blocks for an answer that is swapped into the page."""
+        """Render the whole page, or only one of its blocks for a response that replaces a part of the page."""
         template = self._environment.get_template(context.template)
         values = {field.name: getattr(context, field.name) for field in fields(context)}
         values["alone"] = block is not None
@@ -114,8 +116,9 @@ class Renderer:
         return "".join(owner.blocks[block](owner.new_context(values)))
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
-        """Render the named regions that the page has, each wrapped for the swap that replaces it on the page. The
-        spaces around a region's element are removed, because they would accumulate with every swap.
+        """Render those of the named regions that the page has. Each is wrapped in the element with which the browser
+        replaces the region. Spaces around a region's element are removed, because they would accumulate with every
+        replacement.
         """
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(
@@ -126,12 +129,12 @@ class Renderer:
 
     @property
     def filter_names(self) -> tuple[str, ...]:
-        """The filters that templates may use."""
+        """The names of the filters that templates may use."""
         return tuple(self._environment.filters)
 
     @property
     def global_names(self) -> tuple[str, ...]:
-        """The names that templates may use besides their context."""
+        """The names, other than the fields of their context, that templates may use."""
         return tuple(self._environment.globals)
 
     def _owner(self, context: Context, block: str) -> Template | None:
@@ -139,8 +142,8 @@ class Renderer:
         return next((template for template in templates if block in template.blocks), None)
 
     def _time(self, moment: datetime | None) -> Markup:
-        """Return a `<time>` element: how long ago, with the UTC time as its title. Scripts rewrite it to the reader's
-        choice.
+        """Return a `<time>` element that shows how long ago the time was, with the UTC time as its title. Scripts
+        rewrite it in the format that the reader chose.
         """
         if moment is None:
             return Markup("{}").format(formats.NONE)

@@ -1,4 +1,6 @@
-"""The routes of a page module: its pages, its forms, and its lists as files. `app` adds them to the site."""
+"""Declares the routes of a page module: its pages, its forms, and its lists as files. `app` adds these routes to the
+site.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,16 +13,16 @@ from fairlead_web.text.addresses import pool_path
 
 Handler = Callable[[Visit], Awaitable[Response]]
 POOL = "/pools/{namespace}/{name}"
-"""Path of one pool; `Visit.pool_key` reads it."""
+"""Path prefix of the pages of one pool; `Visit.pool_key` reads the pool from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """A list as a file named `name`.
 
-    The control API serves it at `/v1/<name>`, or below the pool of the page's path if `of_pool`.
+    The control API serves the list at `/v1/<name>`, or with `of_pool`, below the pool of the page's path.
 
-    `filters` are the query parameters passed on; if `ranged`, the time range is passed on too.
+    `filters` are the query parameters that are passed on. With `ranged`, the time range is passed on too.
     """
 
     name: str
@@ -29,7 +31,7 @@ class Export:
     of_pool: bool = False
 
     def handler(self, kind: str) -> Handler:
-        """Return a handler that streams the whole filtered list as `csv` or `json`."""
+        """Return a handler that streams the whole filtered list in the format `kind`, `csv` or `json`."""
 
         async def handle(visit: Visit) -> Response:
             query = visit.filters(*self.filters, ranged=self.ranged)
@@ -57,9 +59,9 @@ async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Paths below the base path.
+    """The routes of a page module, with paths below the base path.
 
-    `pages` answer GET, `writes` take forms, `exports` serve `.csv` and `.json` of their path.
+    `pages` respond to GET, `writes` take submitted forms, and `exports` serve `.csv` and `.json` below their path.
     """
 
     pages: Mapping[str, Handler] = field(default_factory=dict)

@@ -1,6 +1,8 @@
-"""Protects our pages from hostile pages: response headers, host allow-list, cross-site checks, cookies.
+"""Protects the web UI's pages from pages of hostile sites: response headers, host allow-list, cross-site checks,
+cookies.
 
-`Shield` is raw ASGI, so that it also covers streams and answers of other middleware. It must stay outermost.
+`Shield` is raw ASGI, so that it also covers streams and responses of other middleware. It must remain the outermost
+middleware.
 """
 
 import hashlib
@@ -21,29 +23,32 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PARTS_OF_PAGES = ("text/javascript", "text/css")
-"""Content types that browsers never show as pages, so that they have no frames, forms or rights."""
+"""Content types that browsers never show as pages, so that protections for frames, forms and rights do not apply to
+them.
+"""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_SECONDS = 24 * 3600
 
 
 def csrf_token(session_token: str, nonce: str) -> str:
-    """Return a form token of one session. It is derived from the session, so nothing is stored.
+    """Return a form token of one session. The form token is derived from the session's token, so nothing is stored.
 
-    `nonce` is new for each page, so that compressed pages do not leak the token.
+    `nonce` is new for each page, so that the size of compressed pages does not reveal the token.
     """
     return f"{nonce}.{hmac.new(session_token.encode(), b'fairlead form token ' + nonce.encode(), hashlib.sha256).hexdigest()}"
 
 
 def csrf_matches(session_token: str, given: str) -> bool:
-    """Constant-time check of a submitted form token."""
+    """Return whether a submitted form token belongs to the session; checked in constant time."""
     nonce = given.partition(".")[0]
     return hmac.compare_digest(csrf_token(session_token, nonce).encode(), given.encode("utf-8", "replace"))
 
 
 def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, settings: WebSettings) -> str | None:
-    """Return why an unsafe request does not come from our own pages; None if it does.
+    """Return why an unsafe request does not come from the web UI's own pages; None if it does.
 
-    `Sec-Fetch-Site` decides. Browsers that do not send it (old ones, or plain HTTP off loopback) must send our Origin.
+    The header `Sec-Fetch-Site` decides. Browsers that do not send it (old ones, or over plain HTTP to a non-loopback
+    host) must send the web UI's origin in `Origin`.
     """
     if method in SAFE_METHODS:
         return None
@@ -59,9 +64,9 @@ def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, set
 
 
 class Shield:
-    """Refuses foreign hosts and cross-site writes, and puts the security headers on every answer. Scripts and style
-    sheets get only the headers that matter for them, because a page loads a dozen or two of them, and the other headers
-    take 350 bytes.
+    """Middleware that refuses foreign Host headers and cross-site writes, and adds the security headers to every
+    response. Scripts and style sheets get only the security headers that affect them, because a page loads one or two
+    dozen of these files, and the other headers take 350 bytes.
     """
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
@@ -114,24 +119,24 @@ def host_of(request: Request) -> str:
 
 
 def session_of(request: Request, settings: WebSettings) -> str | None:
-    """Return the session's token from the browser's cookie, unchecked; None without one."""
+    """Return the session token from the browser's cookie, without checking it; None without such a cookie."""
     return request.cookies.get(settings.cookie_name(host_of(request)))
 
 
 def set_session_cookie(request: Request, response: Response, settings: WebSettings, token: str) -> None:
-    """Set the cookie of the browser's session. The API's session row ends the session on the server."""
+    """Set the cookie with the session's token. Independently of the cookie, the API ends the session on the server."""
     name = settings.cookie_name(host_of(request))
     response.set_cookie(name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
 def clear_session_cookie(request: Request, response: Response, settings: WebSettings) -> None:
-    """Delete the cookie of the browser's session."""
+    """Delete the cookie with the session's token."""
     response.delete_cookie(settings.cookie_name(host_of(request)), path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
 def set_attempt_cookie(request: Request, response: Response, settings: WebSettings, attempt: str) -> None:
-    """Set the cookie of a sign-in attempt. It has SameSite=Lax, because the identity provider's page leads back by a
-    link.
+    """Set the cookie of an attempt to sign in at an identity provider. It has SameSite=Lax, because the browser returns
+    by a link from the provider's site.
     """
     response.set_cookie(
         settings.attempt_cookie_name(host_of(request)),
@@ -151,7 +156,9 @@ def clear_attempt_cookie(request: Request, response: Response, settings: WebSett
 
 
 def local_path(target: str | None) -> str:
-    """Return a `next` address that cannot lead off this site; any doubtful address becomes `/`."""
+    """Return `target` if it is a path of this site to which a login may return; otherwise `/`, also in case of
+    doubt.
+    """
     if not target or not target.startswith("/") or target.startswith("//") or "\\" in target or any(ord(c) < 32 for c in target):
         return "/"
     return target

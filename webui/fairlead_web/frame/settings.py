@@ -1,4 +1,4 @@
-"""Settings of the web UI: the API's address, the public address of the pages, and the protection of cookies."""
+"""Settings of the web UI: the control API's address, the public address of the pages, and the protection of cookies."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,9 +17,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AloneSettings:
-    """Settings of the web UI's process when it runs alone, in front of a control API that it reaches over
-    the network.
-    """
+    """Settings of a web UI process that runs without the control API, which it calls over the network."""
 
     api_urls: tuple[str, ...] = field(metadata=API_URLS)
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
@@ -29,16 +27,16 @@ class AloneSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> AloneSettings:
-    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    """Return the settings from environment variables. Raises InvalidInput for a missing or invalid variable."""
     return read(AloneSettings, environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """Checked settings.
+    """The web UI's settings after all checks.
 
-    `public_url` is the address that people open (scheme, host, optional port and path prefix); `secure_cookies` selects
-    `__Host-` cookies over TLS.
+    `public_url` is the address that people open (scheme, host, optional port and path prefix). With `secure_cookies`,
+    cookies are `__Host-` cookies, which need TLS.
     """
 
     public_url: str
@@ -51,15 +49,16 @@ class WebSettings:
 
     @property
     def base_path(self) -> str:
-        """Path prefix of every link: empty, or `/ops/infer` without a slash at the end."""
+        """Path prefix of every link: empty, or for example `/ops/infer`, without a slash at the end."""
         return urlsplit(self.public_url).path.rstrip("/")
 
     def cookie_name(self, host: str) -> str:
-        """Return the name of the session's cookie for requests with this Host header. Browsers send the cookies of a
-        host to all its ports and paths. The name contains the port and path of this site, so that another site on the
-        same host neither reads nor deletes the session.
+        """Return the name of the cookie with the session's token for requests with this Host header. Browsers send the
+        cookies of a host to all its ports and paths. The name contains the port and path of this web UI, so that
+        another web UI on the same host neither reads nor deletes the session.
 
-        `__Host-` cookies need TLS; plain HTTP (loopback) uses another name, so that neither cookie hides the other.
+        `__Host-` cookies need TLS; plain HTTP (loopback) uses another name, so that a cookie of one kind does not hide
+        a cookie of the other.
         """
         public = urlsplit(self.public_url)
         scheme, port = (public.scheme, public.port) if not _is_loopback(host) else ("http", _port(host))
@@ -73,8 +72,8 @@ class WebSettings:
         return f"{self.cookie_name(host)}-attempt"
 
     def allows_host(self, host: str) -> bool:
-        """Return whether a Host header is the public host, or a loopback name at any port. Protects against DNS
-        rebinding.
+        """Return whether a Host header names the public host, or a loopback name with any port. Others are refused as a
+        protection against DNS rebinding.
         """
         return _is_loopback(host) or origin_of(f"{urlsplit(self.public_url).scheme}://{host}") == self.origin
 
@@ -110,7 +109,9 @@ def _port(host: str) -> int | None:
 
 
 def web_settings(public_url: str, secure_cookies: bool | None = None) -> WebSettings:
-    """Return checked settings. With `secure_cookies` None, the URL's scheme decides. Raises InvalidInput."""
+    """Return checked settings. If `secure_cookies` is None, the scheme of the public URL decides. Raises
+    InvalidInput.
+    """
     parts, origin = urlsplit(public_url), origin_of(public_url)
     if parts.scheme not in _DEFAULT_PORTS or not origin:
         raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "write the address people open, such as http://127.0.0.1:8080")

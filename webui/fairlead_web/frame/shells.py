@@ -1,7 +1,7 @@
 """The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
 
-It requests its own data from the API while the page requests its content (`Ahead`), because one after the other would
-take longer.
+The frame's data are requested from the API while the page's own data are requested (`Ahead`), because one after the
+other would take longer.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ SECTIONS = (
         ),
     ),
 )
-"""The sidebar: groups of links, each with name, words and path."""
+"""The sidebar: groups of links. Each link has a name, a text and a path."""
 CLUSTERS = ("clusters", "Clusters", "/clusters")
-"""The additional link of the first group, if other clusters are shown."""
+"""The link that the first group of the sidebar gets if other clusters are configured."""
 POOL_TABS = (
     ("Now", (("overview", "Overview", ""), ("heatmap", "Heatmap", "/heatmap"), ("instances", "Instances", "/instances"))),
     (
@@ -63,11 +63,13 @@ POOL_TABS = (
     ("Internals", (("ring", "Ring", "/ring"), ("predictor", "Predictor", "/predictor"), ("engine", "Engine", "/engine"))),
     ("Change", (("simulator", "Simulator", "/simulator"), ("spec", "Spec", "/spec"), ("audit", "Audit", "/audit"))),
 )
-"""The tabs of a pool in groups, each with name, words, and path below the pool's path."""
+"""The tabs of a pool's pages, in groups. Each tab has a name, a text, and a path below the pool's path."""
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
-"""Tabs that a pool of running engines lacks, because Fairlead neither starts nor stops those engines."""
+"""Names of tabs that a pool lacks if its engines already run, because Fairlead neither starts nor stops those
+engines.
+"""
 SIDEBAR_POOLS = 8
-"""Maximum number of pools named in the sidebar, the worst first; the list of pools has all."""
+"""Maximum number of pools in the sidebar, the worst ones first; the page of pools lists all of them."""
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc", "zone")
 DENSITIES = ("comfortable", "compact")
@@ -77,7 +79,8 @@ DENSITIES = ("comfortable", "compact")
 class Preferences:
     """A reader's preferences, each kept in a cookie.
 
-    `zone` is the time zone of the time mode of that name; `shortcuts` is true if single-key shortcuts are on.
+    `zone` is the time zone in which times are shown if the reader chose the time mode `zone`; `shortcuts` is True if
+    single-key shortcuts are on.
     """
 
     theme: str = "auto"
@@ -89,7 +92,7 @@ class Preferences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crumb:
-    """One step of the breadcrumbs; `path` is None for the page itself."""
+    """One link of the breadcrumbs; `path` is None for the present page."""
 
     words: str
     path: str | None = None
@@ -97,8 +100,8 @@ class Crumb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """A tab of a pool. `quiet` is the reason why the tab has nothing to show for the pool's policy; empty if it has
-    something.
+    """A tab of a pool's pages. `quiet` says why the tab has nothing to show under the pool's policy; it is empty if the
+    tab has something to show.
     """
 
     name: str
@@ -109,7 +112,7 @@ class Tab:
 
 @cache
 def quiet_tabs(policy: str) -> dict[str, str]:
-    """Return why tabs have nothing to show for this policy, by name of the tab; empty for a policy that this process
+    """Return, by name of the tab, why a tab has nothing to show under this policy; empty for a policy that this process
     does not know.
     """
     if policy not in BUILT_IN.names:
@@ -123,18 +126,18 @@ def quiet_tabs(policy: str) -> dict[str, str]:
 
 
 def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
-    """Breadcrumbs of a page below a pool."""
+    """Return the breadcrumbs of a page below a pool; `rest` follows the pool."""
     return (Crumb(words="Pools", path="/pools"), Crumb(words=pool, path=pool_path(pool)), *rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """The frame of one page: first the fields of the visit, then the fields of the page.
+    """The data of the frame around one page: first fields about the visit, then fields about the page.
 
-    `partial` names the sources that did not answer, and the reasons. `stale_seconds` is the age of cached answers while
-    the database is unreachable, None if all answers are fresh. `ranged` is true if the page depends on the time range.
-    With empty `live_topics` the page has no live updates. `pools_cut` describes which part of all pools `pools` is, if
-    there are more.
+    `partial` names the sources that did not respond, and the reasons. `stale_seconds` is the age of the stale responses
+    that the API gives while its database is unreachable, None if all responses are fresh. `ranged` is True if the page
+    depends on the time range. If `live_topics` is empty, the page has no live updates. If `pools` is only a part of all
+    pools, `pools_cut` describes which part.
     """
 
     here: Here
@@ -158,24 +161,24 @@ class Shell:
     findings: tuple[Finding, ...] = ()
     pools_cut: str = ""
     outside: tuple[tuple[str, str], ...] = ()
-    """Words and addresses of the links to other tools."""
+    """The links to other tools, each with its text and its address."""
     clusters: bool = False
-    """Whether there is a page of other clusters."""
+    """Whether the web UI has a page of other clusters."""
 
     @property
     def sections(self) -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
-        """The groups of the sidebar: words, then name, words and path of each link."""
+        """The groups of the sidebar, each with its text and its links. A link has a name, a text and a path."""
         (fleet, pages), *rest = SECTIONS
         return ((fleet, (*pages, CLUSTERS) if self.clusters else pages), *rest)
 
     @property
     def workspace(self) -> bool:
-        """Whether the page belongs to a pool: its head names the pool, and its tabs are the pool's."""
+        """Whether the page belongs to a pool: its head then names the pool, and its tabs are the tabs of that pool."""
         return self.pool is not None and (bool(self.tab) or self.section == "pools")
 
     @property
     def tabs(self) -> tuple[tuple[str, tuple["Tab", ...]], ...]:
-        """The tabs of the page's pool, in groups with their words."""
+        """The tabs of the page's pool, in groups. Each group has a text."""
         at = pool_path(self.pool) if self.pool else ""
         quiet = quiet_tabs(self.of_pool.policy) if self.of_pool else {}
         lacking = NOT_OF_ENGINES if self.engines_file else frozenset()
@@ -193,7 +196,7 @@ class Shell:
 
     @property
     def heading(self) -> str:
-        """The page's title below the name of its pool."""
+        """The page's title, shown below the name of the pool."""
         return self.title.removesuffix(f" of {self.pool}") if self.workspace else self.title
 
     @property
@@ -203,32 +206,34 @@ class Shell:
 
     @property
     def behind_seconds(self) -> float:
-        """Seconds by which figures of the page's pool, or of any pool, lag behind; 0 if they do not."""
+        """Seconds by which the figures of the page's pool lag behind, or on a page without a pool, those of any pool; 0
+        if none do.
+        """
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 
     @property
     def sidebar_pools(self) -> list[PoolSummary]:
-        """The worst pools, and the page's own pool."""
+        """The pools that the sidebar shows: the worst ones, and the page's own pool."""
         ranked = sorted(self.pools, key=pain)
         own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
         return ranked[: SIDEBAR_POOLS - len(own)] + own
 
     @property
     def presets(self) -> tuple[tuple[str, str], ...]:
-        """Words and `from` of each preset range."""
+        """The preset time ranges, each with its text and its value of `from`."""
         return PRESETS
 
     @property
     def engines_file(self) -> str | None:
-        """The file with the engines' addresses, if the page's pool consists of running engines; None for a pool of
-        pods.
+        """The path of the file with the engines' addresses, if the engines of the page's pool already run; None for a
+        pool of pods.
         """
         return self.of_pool.engines_file if self.of_pool else None
 
     @property
     def runs_already(self) -> bool:
-        """Whether the instances of the page's pool are started and stopped elsewhere."""
+        """Whether the instances of the page's pool are started and stopped outside Fairlead."""
         return self.of_pool is not None and self.of_pool.runs_already
 
     @property
@@ -238,8 +243,8 @@ class Shell:
 
     @property
     def role(self) -> str:
-        """Describe the person's role in the page's namespace. On a page without a namespace, describe the role in all
-        namespaces, and higher roles in single namespaces.
+        """A description of the person's role in the page's namespace. On a page without a namespace, it is the role in
+        all namespaces, with higher roles in single namespaces.
         """
         if self.identity is None:
             return "not signed in"
@@ -250,7 +255,8 @@ class Shell:
 
     def may(self, role: AccessRole | str) -> bool:
         """Return whether the signed-in person has at least `role`: in the namespace of the page's pool; or in all
-        namespaces on a page without a pool. Pages only mirror the API's decision.
+        namespaces on a page without a pool. This only decides what the page shows; the API decides what the person may
+        do.
         """
         return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)
 
@@ -266,14 +272,14 @@ async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that were requested ahead. An answer may stay without anyone awaiting it."""
+    """Responses of the API that were requested before the page needs them. The page need not await all of them."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]
 
     @staticmethod
     def ask(api: ControlApi, identity: Identity | None) -> "Ahead":
-        """Request the pools, and the person's identity unless it is known."""
+        """Request the pools, and the person's identity unless it is already known."""
 
         async def asked() -> Identity:
             return await api.whoami() if identity is None else identity
@@ -281,7 +287,7 @@ class Ahead:
         return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
 
     def close(self) -> None:
-        """Drop the answers that nobody awaits, because the page is finished or has failed."""
+        """Drop the responses that were not awaited, because the page is finished or has failed."""
         for task in (self.identity, self.pools):
             task.cancel()
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,6 +1,7 @@
 """One attempt to sign in at an identity provider, kept for ten minutes in a cookie of the browser that began it.
 
-So a browser cannot bring back the code of another browser's attempt, and its own code is useless elsewhere.
+Therefore a browser cannot complete another browser's attempt with that attempt's code, and a stolen code is useless in
+other browsers.
 """
 
 import base64
@@ -17,15 +18,17 @@ from fairlead_client.resources.access import OidcProvider
 
 SECONDS = 600
 LONGEST_TARGET = 1500
-"""Maximum length in bytes of the address to return to. A longer address would not fit into a cookie."""
+"""Maximum length in bytes of the address to which the browser returns after signing in. A longer address would not fit
+into a cookie.
+"""
 
 _COOKIE = re.compile(r"([\w-]{20,100})\.([\w-]{20,100})\.([\w-]{43,128})\.([\w-]*=*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt to sign in. `state` is returned with the code, `nonce` inside the ID token; `verifier` is the secret
-    of PKCE (RFC 7636).
+    """An attempt to sign in at an identity provider. The provider returns `state` together with the code, and `nonce`
+    inside the ID token; `verifier` is the secret of PKCE (RFC 7636).
     """
 
     state: str
@@ -37,7 +40,7 @@ class Attempt:
         return f"{self.state}.{self.nonce}.{self.verifier}.{base64.urlsafe_b64encode(self.target.encode()).decode()}"
 
     def address(self, provider: OidcProvider, redirect_uri: str) -> str:
-        """Return the provider's address to which the browser is sent."""
+        """Return the address of the provider to which the browser is redirected."""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             "response_type": "code",
@@ -52,7 +55,7 @@ class Attempt:
         return str(httpx.URL(provider.authorization_endpoint).copy_merge_params(asked))
 
     def refusal(self, brought: Mapping[str, str], provider: OidcProvider) -> str | None:
-        """Return why the browser's answer contains no valid code; None if it does."""
+        """Return why the query with which the browser returned contains no valid code; None if it contains one."""
         if not hmac.compare_digest(self.state.encode(), brought.get("state", "").encode("utf-8", "replace")):
             return "The identity provider's answer belongs to another attempt to sign in; begin again."
         issuer = brought.get("iss")
@@ -65,13 +68,15 @@ class Attempt:
 
 
 def begun(target: str, new_secret: Callable[[], str]) -> Attempt:
-    """Return a new attempt. `new_secret` makes random text of 256 bits, safe in addresses."""
+    """Return a new attempt to sign in, after which the browser returns to `target`. `new_secret` makes random text of
+    256 bits that is safe in URLs.
+    """
     fits = len(target.encode()) <= LONGEST_TARGET
     return Attempt(state=new_secret(), nonce=new_secret(), verifier=new_secret(), target=target if fits else "/")
 
 
 def attempt_of(cookie: str | None) -> Attempt | None:
-    """Return the attempt in a cookie; None for anything else."""
+    """Return the attempt that a cookie contains; None if it contains none."""
     match = _COOKIE.fullmatch(cookie or "")
     if match is None:
         return None

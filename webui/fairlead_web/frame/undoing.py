@@ -1,4 +1,4 @@
-"""Decides whether the change of an audit entry can be undone from the page that shows it."""
+"""Decides whether a page of the audit log offers to undo the change of an entry."""
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import Identity
@@ -8,7 +8,7 @@ from fairlead_web.frame.visits import Visit
 
 
 async def undoable(visit: Visit, entry: AuditEntry, identity: Identity | None) -> bool:
-    """Return whether the entry is a recently applied plan that this person may undo."""
+    """Return whether the entry records that a plan was applied, and this person may still undo that plan."""
     if identity is None or entry.action != AuditAction.PLAN_APPLIED or entry.result is not AuditResult.OK or entry.plan is None:
         return False
     plan = await visit.attempt("plan", _kept(visit, entry.plan))
@@ -19,7 +19,7 @@ async def undoable(visit: Visit, entry: AuditEntry, identity: Identity | None) -
 
 
 async def _kept(visit: Visit, plan: str) -> Plan | None:
-    """Return the plan; None if it is no longer stored, although the audit log names it."""
+    """Return the plan; None if it is no longer stored. The audit log can name plans that were deleted."""
     try:
         return await visit.api.plan(plan)
     except ApiProblem as error:

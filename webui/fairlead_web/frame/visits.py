@@ -1,4 +1,4 @@
-"""One request of a signed-in person: token, API client, time range and preferences; and its answers."""
+"""One request of a signed-in person: session token, API client, time range and preferences; and the responses to it."""
 
 import asyncio
 import secrets
@@ -42,20 +42,20 @@ Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
-"""Maximum number of rows of a list. More rows make a page slow, and too long for a phone."""
+"""Maximum number of rows of a list on one page. More rows would make the page slow, and too long for a phone."""
 NEWEST_ROWS = 15
-"""Maximum number of new rows that an open list gets in one update."""
+"""Maximum number of rows that one live update of a list requests; the newest ones."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 AROUND = timedelta(minutes=5)
-"""How long before and after a moment the range of links to other tools begins and ends."""
+"""Links to other tools about a moment have a range that begins this long before it and ends this long after it."""
 NOTHING_ELSE: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The objects that all requests share. `api` has no token; `clock` returns the time in UTC. Parts of open pages are
-    rendered in `turns`, at the pace of their page in `paces`.
+    """The objects that all requests share. `api` is the API client without a token; `clock` returns the time in UTC.
+    Parts of open pages are rendered in `turns`, in the rounds that `paces` holds for each page.
     """
 
     settings: WebSettings
@@ -75,8 +75,8 @@ class Site:
 class Visit:
     """A request of a signed-in person.
 
-    `identity` is set if the API has already returned it, and `ahead` if the data of the frame was already requested.
-    `range_problem` describes an unreadable range in the URL; the range is then the last hour.
+    `identity` is set if the API has already returned it, and `ahead` if the data of the frame were requested in
+    advance. `range_problem` describes a range in the URL that cannot be read; the range is then the last hour.
     """
 
     site: Site
@@ -101,9 +101,11 @@ class Visit:
         return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
     def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
-        """Return a query for the API: the named parameters, paging, and the range if the list has one.
+        """Return the query parameters for a list of the API: the page's parameters `names`, paging, and with `ranged`
+        the time range.
 
-        If regions are named and `results` is not among them, only the newest rows are requested.
+        If the request is for single regions of the page and `results` is not one of them, only the newest rows are
+        requested.
         """
         query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
         query["limit"] = PAGE_ROWS if results is None or self.wants(results) else NEWEST_ROWS
@@ -112,21 +114,22 @@ class Visit:
         return query
 
     async def figures(self, pool: PoolKey | None = None) -> RangeFigures:
-        """Return the figures over the page's range, for a pool or for all visible pools. Raises ApiProblem."""
+        """Return the figures over the page's time range, for one pool or for all visible pools. Raises ApiProblem."""
         asked = self.range.asked
         return await self.api.figures(pool, start=asked["from"], end=asked["to"])
 
     def since(self, created: Iterable[datetime]) -> "Visit":
-        """Return this visit with a range that fits the age of these objects, unless the URL names a range.
+        """Return this visit with a time range that fits the age of the objects `created` at these times, unless the URL
+        contains a range.
 
-        The page's links keep the range.
+        The page's links keep the URL's range.
         """
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
     def over(self, start: str, created: datetime | None = None) -> "Visit":
-        """Return this visit with the range from `start` to now, unless the URL names a range. For an object `created`
-        after `start`, the range is shortened so that it still covers the object's life. The page's links keep the
-        range.
+        """Return this visit with the time range from `start` to now, unless the URL contains a range. For an object
+        `created` after `start`, the range is shortened but still covers the time since then. The page's links keep the
+        URL's range.
         """
         start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
@@ -136,7 +139,7 @@ class Visit:
 
     @property
     def rights(self) -> tuple[object, ...]:
-        """The person's roles, as far as known. People with equal roles get the same rendering."""
+        """The person's roles, as far as known. People with equal roles share renderings."""
         who = self.identity
         return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
@@ -150,20 +153,22 @@ class Visit:
         return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
 
     def link(self, path: str) -> str:
-        """Return a path of this site with the base path in front."""
+        """Return a path of this site with the base path added in front."""
         return self.here.base + path
 
     def wants(self, *regions: str) -> bool:
-        """Return whether the answer needs one of these regions. A whole page needs all of them."""
+        """Return whether the request needs one of these regions of the page. A request for the whole page needs all of
+        them.
+        """
         wanted = regions_of(self.request)
         return not wanted or not set(regions).isdisjoint(wanted)
 
     async def attempt(self, source: str, answer: Coroutine[Any, Any, Answer], regions: Iterable[str] | None = None) -> Answer | None:
-        """Await an answer that the page can do without.
+        """Await a response of the API without which the page can still be shown.
 
-        If its source fails, returns None, and puts a note on the page. An ended session still ends the visit. `regions`
-        are the regions that show the answer, () if only the whole page does. The answer is requested only if one of
-        them is needed.
+        If the call fails, returns None, and notes on the page that `source` failed. If the session has ended, the error
+        is still raised. `regions` are the regions of the page that show the response; () if only the whole page does.
+        The call is made only if the request needs one of them.
         """
         if regions is not None and not self.wants(*regions):
             answer.close()
@@ -178,7 +183,7 @@ class Visit:
 
     @contextmanager
     def asking_ahead(self) -> Iterator["Visit"]:
-        """Yield this visit, with the data of its frame requested in advance."""
+        """Yield this visit, after requesting the data of its frame in advance."""
         ahead = Ahead.ask(self.api, self.identity)
         try:
             yield replace(self, ahead=ahead)
@@ -186,7 +191,7 @@ class Visit:
             ahead.close()
 
     def without_frame(self) -> None:
-        """Declare that the answer has no frame, so that the API is not asked for the frame's data. Must be called
+        """Declare that the response has no frame, so that the data of the frame are not requested. Must be called
         before anything is awaited.
         """
         if self.ahead is not None:
@@ -208,12 +213,12 @@ class Visit:
         about: Mapping[str, str | None] = NOTHING_ELSE,
         around: datetime | None = None,
     ) -> Shell:
-        """Return the page's frame. Requests the identity and the pools from the API.
+        """Return the frame of the page. Requests the person's identity and the pools from the API.
 
-        A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it, so that the
-        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool. `about`
-        are the objects of the page, for links to other tools, and `around` is their time if it differs from the page's
-        range.
+        A page whose time range is fixed has no live updates. `summary` is the page's pool as its content shows it, so
+        that the frame shows the same state. If the address is below a pool, a list of all pools becomes a tab of that
+        pool. `about` are the objects of the page, for links to other tools, and `around` is their time if it differs
+        from the page's range.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())
@@ -239,7 +244,7 @@ class Visit:
         return tuple(links(self.site.links, pool, start, end, about))
 
     def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
-        """Return a frame from the given identity and pools, without asking the API."""
+        """Return the frame of a page from a given identity and pools, without requests to the API."""
         return Shell(
             title=title,
             section=section,
@@ -270,7 +275,9 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """Return the pools for the frame; empty, without a note on the page, for a person who may see no pools."""
+        """Return the pools for the frame. For a person who may see no pools, return no pools, without noting a problem
+        on the page.
+        """
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:
@@ -284,7 +291,9 @@ class Visit:
         return await self.attempt("pools", in_sight()) or none
 
     async def _beyond(self, taken: Taken[PoolSummary], own: str | None) -> PoolSummary | None:
-        """Return the page's pool if it is not among the first pools. The page needs it to decide what to offer."""
+        """Return the pool of the page if it is not among the pools that were read. The page needs it to decide what to
+        offer.
+        """
         if own is None or not taken.cut or any(f"{one.namespace}/{one.name}" == own for one in taken.items):
             return None
         return await self.attempt("pool", self._pool_named(own))
@@ -312,21 +321,23 @@ class Visit:
         return HTMLResponse(self.site.renderer.regions(context, wanted), status, headers)
 
     def redirect(self, path: str) -> Response:
-        """Send the browser to a page after a write.
+        """Redirect the browser to a page after a write.
 
-        htmx gets the address in a header, because it would follow a redirect without showing the new address.
+        htmx gets the path in a header, because it would follow an HTTP redirect without showing the new address.
         """
         if self.request.headers.get("hx-request"):
             return Response(status_code=204, headers={"HX-Redirect": self.link(path)})
         return RedirectResponse(self.link(path), 303)
 
     async def form(self) -> FormData:
-        """Return the submitted form; its token has been checked."""
+        """Return the submitted form; its form token has already been checked."""
         return await self.request.form()
 
 
 def regions_of(request: Request) -> tuple[str, ...]:
-    """Return the ids of the regions that a live page requests again, at most REGIONS_MOST; empty = the whole page."""
+    """Return the ids of the regions that an open page requests again, at most REGIONS_MOST; empty if the request is for
+    the whole page.
+    """
     return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
 
 
@@ -341,14 +352,14 @@ def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSum
 
 
 def problem_of(error: ClientError) -> Problem:
-    """Convert a client's error to a problem document. An unreachable API counts as 503."""
+    """Convert an API client's error to a problem document. An unreachable API becomes a 503."""
     if isinstance(error, ApiProblem):
         return error.problem
     return Problem(type="unreachable", title="The control API is not reachable", status=503, detail=str(error))
 
 
 def preferences_of(request: Request) -> Preferences:
-    """Return the preferences in the cookies. Unknown values become the default."""
+    """Return the preferences in the request's cookies. Unknown values become the default."""
     theme = request.cookies.get(THEME_COOKIE, "auto")
     mode = request.cookies.get(TIME_COOKIE, "relative")
     density = request.cookies.get(DENSITY_COOKIE, "comfortable")
@@ -362,8 +373,8 @@ def preferences_of(request: Request) -> Preferences:
 
 
 def zone_of(text: str) -> str | None:
-    """Return a time zone's name such as Europe/Berlin, with the slash of a cookie's value restored; None for another
-    text.
+    """Return the name of a time zone, such as Europe/Berlin, from a cookie's value, in which the slash is encoded; None
+    for any other text.
     """
     name = text.replace("%2F", "/").strip()
     return name if name in known_zones() else None
@@ -376,7 +387,9 @@ def here_of(request: Request, base: str) -> Here:
 
 
 def visit_of(site: Site, request: Request, token: str, stale_ages: list[int]) -> Visit:
-    """Start a visit. An unreadable range becomes the default and is reported on the page."""
+    """Return the visit of a request. A time range that cannot be read is replaced by the default, which the page
+    reports.
+    """
     now = site.clock()
     here = here_of(request, site.settings.base_path)
     problem = None

@@ -1,8 +1,8 @@
-"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and makes its
-legend.
+"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and makes the
+heatmap's legend.
 
-Pure; shared by PNG, canvas, table and CSV. The legend shows which colour stands for which number, at the most important
-points.
+Pure; shared by PNG, canvas, table and CSV. The legend shows which colours stand for which numbers, at the ends of the
+scale, within it, and at the limit.
 """
 
 import json
@@ -29,24 +29,24 @@ METRIC_WORDS = {
     "failed": "Failed requests",
 }
 EXACT_CELLS = 20_000
-"""Maximum number of cells of a picture that is sent together with the exact numbers. For a larger picture, the page
-requests them row by row.
+"""Maximum number of cells of a heatmap whose exact numbers are sent together with the picture. For a larger heatmap,
+the page requests exact numbers row by row.
 """
 _RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}
 
 
 def resolution_of(unit: str) -> float:
-    """Return the smallest step in which numbers of a unit are shown; hundredths for unknown units."""
+    """Return the smallest difference that is shown between numbers of a unit; hundredths for unknown units."""
     return _RESOLUTION.get(unit, 0.01)
 
 
 def step_of(value: float | None, unit: str) -> int | None:
-    """Return the shown number, counted in steps of the unit's resolution."""
+    """Return the number as it is shown, as a multiple of the unit's resolution; None without data."""
     return None if value is None else int(value / resolution_of(unit) + 0.5)
 
 
 def text_of(value: float | None, unit: str) -> str:
-    """Return the exact number with its unit, as in the table, CSV titles and tooltips."""
+    """Return the exact number with its unit, as tables, CSV titles and tooltips show it."""
     step = step_of(value, unit)
     if step is None:
         return "no data"
@@ -85,8 +85,8 @@ def _seconds(milliseconds: int) -> str:
 def top_of(heatmap: Heatmap) -> float:
     """Return the value of the scale's last colour.
 
-    If there is a limit, the value is at least twice the limit, so that a cell slightly over the limit never looks like
-    the worst one. Shares end at 1.
+    If the metric has a limit, the scale ends at twice the limit or more, so that a cell slightly over the limit never
+    looks like the worst one. The scale of shares ends at 1.
     """
     if heatmap.limit is None or heatmap.unit == "share":
         return heatmap.maximum
@@ -94,19 +94,19 @@ def top_of(heatmap: Heatmap) -> float:
 
 
 def colours_of(heatmap: Heatmap) -> bytes:
-    """Return the palette of the map's scale."""
+    """Return the palette of the heatmap's scale."""
     return cividis() if heatmap.limit is None else limited()
 
 
 def levels(heatmap: Heatmap) -> bytes:
-    """Return one palette index per cell, row-major."""
+    """Return one palette index per cell of the heatmap, row by row."""
     top = top_of(heatmap)
     return levels_of([value for row in heatmap.rows for value in row.values], top, heatmap.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """The lowest and the highest value of a row that has any value."""
+    """The lowest and the highest value of a row; exists only for rows with data."""
 
     row: HeatmapRow
     lowest: float
@@ -114,28 +114,28 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """Return the lowest and highest value of each row. Should be computed once per map, which may have
-    184,000 cells.
+    """Return the lowest and highest value of each row. Should be computed only once per heatmap, which may have 184,000
+    cells.
     """
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
 
 
 def _known(row: HeatmapRow) -> Sequence[float]:
-    """Return the measured values; the same list object if all values are known."""
+    """Return the measured values of a row. If no value is missing, this is the row's own list object."""
     return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """The earlier map with which a map is compared: the same grid, `seconds` earlier, with rows in the same order."""
+    """An earlier heatmap for a comparison: it has the same grid, `seconds` earlier, and rows in the same order."""
 
     heatmap: Heatmap
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """Return for each cell how much its value is above (+) or below (-) the earlier one, row-major; None if either
-        is unknown.
+        """Return for each cell, row by row, how much its present value is above (+) or below (-) the earlier one; None
+        if either is unknown.
         """
         return [
             None if one is None or other is None else one - other
@@ -145,13 +145,13 @@ class Earlier:
 
 
 def most_change(differences: list[float | None]) -> float:
-    """Return the largest change in either direction, which defines both ends of the scale."""
+    """Return the largest change in either direction. The scale of changes extends to it on both sides."""
     return max((abs(value) for value in differences if value is not None), default=0.0)
 
 
 def picture(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
-    """Return the heatmap, or how it changed, as a PNG with one pixel per cell; a single transparent pixel if it has no
-    cells.
+    """Return a PNG with one pixel per cell: the heatmap, or with `earlier`, how it has changed. If there are no cells,
+    the PNG is a single transparent pixel.
     """
     if not heatmap.rows or not heatmap.columns:
         return encode_png(1, 1, b"\xff", cividis())
@@ -167,12 +167,12 @@ def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
 
 
 def packed(heatmap: Heatmap, earlier: Earlier | None = None, words: str = "") -> bytes:
-    """Return the canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact steps
-    (u32, all ones = no data), and in a comparison the earlier steps.
+    """Return the binary data that the script draws on the canvas: u32 header length, JSON header, levels (u8), zero
+    padding to 4 bytes, exact steps (u32, all ones = no data), and in a comparison the earlier steps.
 
     A level above the header's `limit_level` means a value over the limit. Moves are [id, seconds from the start, row of
     the source, row of the target, trigger, count]; moves of rows that are not shown are left out. `words` is the page's
-    text about the map, as HTML.
+    text about the heatmap, as HTML.
     """
     rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
     shown, most = (levels(heatmap), None) if earlier is None else _change_levels(heatmap, earlier)
@@ -234,8 +234,8 @@ class CellSize:
 
 
 def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
-    """Return the size in whole pixels per cell, so that a click's coordinates map back exactly. The picture is about
-    900 px wide; the more maps are `stacked`, the lower are the rows.
+    """Return the size of a cell in whole pixels, so that a click's coordinates identify a cell exactly. The picture is
+    about 900 px wide. The more heatmaps are `stacked`, the lower are the rows.
     """
     sizes = ((24, 24), (48, 16), (96, 10), (200, 6))
     height = next((size for most, size in sizes if rows * stacked <= most), 3)
@@ -243,7 +243,9 @@ def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
 
 
 def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, datetime, datetime] | None:
-    """Return the instance and time window under a click at (x, y) of the picture in `cell_size`; None outside."""
+    """Return the instance and the time window of the cell that was clicked at (x, y) of a picture with cells of
+    `cell_size`; None for a click outside of the cells.
+    """
     size = cell_size(heatmap.columns, len(heatmap.rows), stacked)
     column, row = x // size.width, y // size.height
     if not (0 <= column < heatmap.columns and 0 <= row < len(heatmap.rows)):
@@ -253,7 +255,7 @@ def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, da
 
 
 def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
-    """Return one sentence that describes the picture, for people who cannot see it."""
+    """Return one sentence that describes the heatmap, for people who cannot see it."""
     if not extremes:
         return "No load was recorded in this range."
     peak = max(extremes, key=lambda one: one.highest)
@@ -270,7 +272,7 @@ def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A number of the scale. `percent` is its position on the bar; `strong` marks the limit."""
+    """A number on the legend's scale. `percent` is its position on the bar; `strong` is True for the limit."""
 
     percent: float
     words: str
@@ -279,7 +281,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """The colour bar of one map: the name of its palette, its marks, and the reference of the scale."""
+    """The colour bar of a heatmap: the name of its palette, its marks, and what the scale refers to."""
 
     palette: str
     marks: tuple[Mark, ...]
@@ -288,7 +290,7 @@ class Legend:
 
 
 def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
-    """Return the legend, with exact marks at both ends, at the middle of each slope, and at the limit."""
+    """Return the legend, with exact marks at both ends of the scale, at the middle of each slope, and at the limit."""
     if earlier is not None:
         most = most_change(earlier.differences(heatmap))
         words = text_of(most, heatmap.unit)
@@ -322,16 +324,16 @@ def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
 
 
 _MEASURES = frozenset({"share", "seconds"})
-"""Units that are written with each number."""
+"""Units that are written after each number of the legend. Other units are written only once."""
 
 
 def _bare(value: float, unit: str) -> str:
-    """Format a mark's number that stands beside four others, without a word that the first of them already has."""
+    """Format a mark's number. The unit is left out if it is not in _MEASURES."""
     return short_of(value, unit) if unit in _MEASURES else _three(value)
 
 
 def short_of(value: float, unit: str) -> str:
-    """Format a mark's number with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
+    """Format a mark's number briefly, with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
     match unit:
         case "tokens":
             return f"{_three(value)} tokens" if value else "0"

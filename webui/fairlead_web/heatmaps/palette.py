@@ -1,6 +1,6 @@
 """The colours of load, and the encoder of the PNG that shows them. Pure.
 
-Three scales, each of 255 levels. *Plain* is cividis, from dark blue to bright yellow: it reads the same for
+There are three scales, each of 255 levels. *Plain* is cividis, from dark blue to bright yellow: it reads the same for
 colour-blind people, and bright means more in both themes. *Limited* is cividis up to a limit, then from orange to deep
 red beyond it, so that a value at the limit and one far over it never look alike. *Change* runs from blue (less) over
 grey to orange (more). Level 255 is "no data" and transparent, so that the page's hatching shows through.
@@ -17,9 +17,9 @@ NO_DATA = 255
 LIMIT_LEVEL = 152
 """The level of a value exactly at the limit. Higher levels mean values beyond the limit."""
 LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
-"""Share of the limited scale that is within the limit."""
+"""Position of the limit on the limited scale, from 0 to 1."""
 SAME_LEVEL = 127
-"""The level that means no change."""
+"""The level of the change scale that means no change."""
 
 _BEYOND = ((250, 145, 40), (222, 68, 45), (150, 12, 44))
 _LESS, _SAME, _MORE = (24, 106, 196), (146, 150, 154), (236, 128, 22)
@@ -30,7 +30,7 @@ def _channel(value: float) -> int:
 
 
 def _cividis(t: float) -> tuple[int, int, int]:
-    """Return the colour at t in 0-1, by the published polynomial fit of the cividis map."""
+    """Return the colour at t (0-1), by the published polynomial fit of the cividis colour map."""
     red = -4.54 - t * (35.34 - t * (2381.73 - t * (6402.7 - t * (7024.72 - t * 2710.57))))
     green = 32.49 + t * (170.73 + t * (52.82 - t * (131.46 - t * (176.58 - t * 67.37))))
     blue = 81.24 + t * (442.36 - t * (2482.43 - t * (6167.24 - t * (6614.94 - t * 2475.67))))
@@ -38,12 +38,14 @@ def _cividis(t: float) -> tuple[int, int, int]:
 
 
 def cividis() -> bytes:
-    """Return 256 RGB triples: 255 levels and a grey for "no data"."""
+    """Return 256 RGB triples of the plain scale: 255 levels and a grey for "no data"."""
     return b"".join(bytes(_cividis(level / (LEVELS - 1))) for level in range(LEVELS)) + bytes((128, 128, 128))
 
 
 def limited() -> bytes:
-    """Return 256 RGB triples: cividis up to LIMIT_LEVEL, orange to deep red above it, and the grey for "no data"."""
+    """Return 256 RGB triples of the limited scale: cividis up to LIMIT_LEVEL, orange to deep red above it, and a grey
+    for "no data".
+    """
     within = b"".join(bytes(_cividis(level / LIMIT_LEVEL)) for level in range(LIMIT_LEVEL + 1))
     count = LEVELS - LIMIT_LEVEL - 1
     beyond = b"".join(bytes(_between(_BEYOND, step / (count - 1))) for step in range(count))
@@ -51,7 +53,9 @@ def limited() -> bytes:
 
 
 def change() -> bytes:
-    """Return 256 RGB triples: blue over grey at SAME_LEVEL to orange, and the grey for "no data"."""
+    """Return 256 RGB triples of the change scale: from blue through grey, at SAME_LEVEL, to orange; and a grey for "no
+    data".
+    """
     levels = b"".join(bytes(_between((_LESS, _SAME, _MORE), level / (LEVELS - 1))) for level in range(LEVELS))
     return levels + bytes((128, 128, 128))
 
@@ -65,11 +69,12 @@ def _between(stops: tuple[tuple[int, int, int], ...], t: float) -> tuple[int, in
 
 
 def levels_of(values: Sequence[float | None], maximum: float, limit: float | None = None) -> bytes:
-    """Return palette indices of values on a scale 0..maximum; None becomes NO_DATA, values beyond the scale saturate.
+    """Return the palette indices of values on a scale 0..maximum. None becomes NO_DATA; a value beyond the scale gets
+    the last level.
 
     With a limit the scale has two slopes. Values within the limit use the levels up to LIMIT_LEVEL, regardless of the
     maximum. Values beyond it use the levels above, so that even the smallest excess is visible. All values are computed
-    at once, because a map may have 184,000 cells.
+    at once, because a heatmap may have 184,000 cells.
     """
     found = np.array(values, dtype=np.float64)  # None becomes NaN
     known = ~np.isnan(found)

@@ -1,11 +1,11 @@
-"""Connections to the control API: over the network, or to the API's ASGI app in this process.
+"""Connections to the control API, over the network or to the API's ASGI app in this process.
 
-httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin,
-and an export would fill memory. Here the app runs as a task. Each chunk of a body is passed on when it is sent, one at
-a time, and closing the response tells the app that its client has disconnected.
+httpx's own ASGITransport collects the whole body before it returns a response, so a server-sent event stream would
+never begin, and an export would fill memory. Here the app runs as a task. Each chunk of a body is passed on when it is
+sent, one at a time, and closing the response tells the app that its client has disconnected.
 
-While its database is unreachable, the API marks answers from memory with `x-fairlead-stale` and `age`. The typed client
-hides headers, so a hook on the connection collects the ages in a list per page request, and pages can show them.
+While its database is unreachable, the API marks stale responses with `x-fairlead-stale` and `age`. The typed client
+hides headers, so a hook on the connection collects these ages in a list for each page request, and pages can show them.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request: `receive` and `send` for the app, an async iterator of body chunks for the client.
+    """One request to the ASGI app: `receive` and `send` for the app, an async iterator of body chunks for the client.
 
-    Because a page makes ten requests and streams last long, only the app is a task: app and client each wait for a
-    future that the other sets.
+    A page makes ten requests, and streams last long. Therefore only the app runs as a task; app and client each wait
+    for a future that the other sets.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -40,7 +40,7 @@ class _Exchange(httpx.AsyncByteStream):
         self.task: asyncio.Task[None] | None = None
 
     def run(self, app: Awaitable[None]) -> None:
-        """Begin to run the app's answer."""
+        """Begin to run the app's response to the request."""
         self.task = asyncio.ensure_future(_awaited(app))
         self.task.add_done_callback(self._finished)
 
@@ -64,7 +64,7 @@ class _Exchange(httpx.AsyncByteStream):
                 _set(self._news)
 
     async def _offer(self, chunk: bytes) -> None:
-        """Wait until the client has taken the previous chunk, or has disconnected."""
+        """Pass a chunk to the client. Waits until the client has taken the previous chunk, or has disconnected."""
         while self._chunk is not None and not self._gone.is_set():
             self._room = asyncio.get_running_loop().create_future()
             await self._room
@@ -116,7 +116,7 @@ def _failure(task: "asyncio.Task[None]") -> str:
 
 
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
-    """Calls `app` for every request.
+    """An httpx transport that calls the ASGI app `app` for every request.
 
     `client` is the client address that the app sees. Errors of the app become httpx.RemoteProtocolError.
     """
@@ -153,7 +153,7 @@ class StreamingAsgiTransport(httpx.AsyncBaseTransport):
 
 
 def streaming(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport | None:
-    """Return the same transport, or its streaming counterpart if it is httpx's ASGITransport."""
+    """Return the transport, or a StreamingAsgiTransport if it is httpx's ASGITransport."""
     if isinstance(transport, httpx.ASGITransport):
         return StreamingAsgiTransport(transport.app, transport.client)
     return transport
@@ -163,9 +163,9 @@ _ages: ContextVar[list[int] | None] = ContextVar("fairlead_web_stale_ages", defa
 
 
 def watch() -> list[int]:
-    """Start collecting ages for this request.
+    """Start to collect the ages of stale responses for this page request, and return the list of ages.
 
-    The list grows with each stale answer, including answers to tasks that the request started.
+    The list grows with each stale response, including responses in tasks that the request started.
     """
     ages: list[int] = []
     _ages.set(ages)
@@ -180,8 +180,8 @@ async def _note(response: httpx.Response) -> None:
 
 
 def api_client(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-    """Return the shared connections to the API, which are watched for stale answers. Proxies named in the environment
-    are not used.
+    """Return the HTTP client that all requests to the API share. It collects the ages of stale responses, and ignores
+    proxies that the environment names.
     """
     base_url, transport = reaching(urls, transport)
     return BoundedClient(

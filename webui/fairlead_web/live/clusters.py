@@ -1,10 +1,10 @@
-"""The control planes of other clusters, read only: their pools and findings, as seen from this process.
+"""Reads the control APIs of other clusters: their pools and findings, as this process sees them.
 
-Each is queried with its own token from a file that only this process reads. Nobody's session is passed on, and no token
-reaches a browser. A slow or unreachable cluster delays nothing: a look waits at most `PATIENCE_SECONDS` for all
-clusters together, and the last known state is shown with its time. Looks within `FRESH_SECONDS` share one answer.
-Answers are not trusted: an answer that is too large, or has a value that no Fairlead writes, is reported as a trouble,
-and nothing of it is shown.
+Each cluster is queried with a separate token, from a file that only this process reads. Nobody's session is passed on,
+and no token reaches a browser. A slow or unreachable cluster delays nothing: a request waits at most `PATIENCE_SECONDS`
+for all clusters together, and the last known state is shown with its time. Requests within `FRESH_SECONDS` share one
+query. Responses are not trusted: a response that is too large, or has a value that no version of Fairlead writes, is
+reported as a trouble, and nothing of it is shown.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from fairlead_process.kinds import Parsed, Text
 PATIENCE_SECONDS = 2.0
 FRESH_SECONDS = 5.0
 MOST_POOLS = 100
-"""Maximum number of pools of a cluster that are read."""
+"""Maximum number of pools that are read of each cluster."""
 MOST_FINDINGS = 500
 LARGEST_ANSWER = 2 * 1024 * 1024
-"""Maximum number of bytes of one answer; a hundred pools have 0.2 MB."""
+"""Maximum number of bytes of one response of another cluster; a hundred pools have 0.2 MB."""
 LONGEST_TEXT = 4096
-"""Maximum number of characters of a text in an answer."""
+"""Maximum number of characters of a text in a response of another cluster."""
 _YEARS = range(1970, 9999)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _WANTED = "write names and addresses such as berlin=https://fairlead.berlin.example.com, separated by commas"
@@ -45,8 +45,8 @@ UNSIGNED = "there is no token for it here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAddress:
-    """Another cluster: its name on this page, the address at which people open its pages, and the address
-    of its API.
+    """Another cluster: its name on the page of clusters, the address at which people open its pages, and the address of
+    its API.
     """
 
     name: str
@@ -55,8 +55,8 @@ class ClusterAddress:
 
 
 def read_clusters(text: str) -> tuple[ClusterAddress, ...]:
-    """Parse the clusters of `name=address,…`. If the API has another address than the pages, it follows after a space.
-    Raises InvalidInput, which shows no password.
+    """Parse a list of clusters: `name=address,…`. If a cluster's API has another address than its pages, that address
+    follows after a space. Raises InvalidInput, which shows no password.
     """
     found: dict[str, ClusterAddress] = {}
     for part in text.split(","):
@@ -84,7 +84,7 @@ def _is_address(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """The clusters of the page of all clusters; without clusters, the page does not exist."""
+    """The clusters that the page of clusters shows; if there are none, the page does not exist."""
 
     clusters: tuple[ClusterAddress, ...] = field(
         default=(),
@@ -114,9 +114,11 @@ NO_CLUSTERS = ClusterSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The known state of a cluster: its pools `at` a time (None: never read), and the present `trouble` (empty: none).
+    """What is known about a cluster: its pools as read `at` a time (None: never read), and the present `trouble`
+    (empty: none).
 
-    `advice` is None if the cluster's findings could not be read. `more` is true if it has more pools than were read.
+    `advice` is None if the cluster's findings could not be read. `more` is True if the cluster has more pools than were
+    read.
     """
 
     name: str
@@ -132,7 +134,7 @@ CONNECT = partial(ControlApi, largest=LARGEST_ANSWER)
 
 
 class Clusters:
-    """Reads the clusters of the settings; `connect` makes a client for an address."""
+    """Reads the clusters in the settings; `connect` makes an API client for an address."""
 
     def __init__(self, settings: ClusterSettings, clock: Callable[[], datetime], connect: Callable[[str], ControlApi] = CONNECT) -> None:
         tokens = None if settings.tokens_dir is None else Path(settings.tokens_dir)
@@ -143,7 +145,7 @@ class Clusters:
         return bool(self._seen)
 
     async def look(self) -> list[ClusterView]:
-        """Return all clusters in the order of the settings, after at most `PATIENCE_SECONDS`."""
+        """Return what is known about all clusters, in the order of the settings, after at most `PATIENCE_SECONDS`."""
         asked = [one.asking() for one in self._seen]
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
@@ -166,7 +168,9 @@ class _Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def asking(self) -> "asyncio.Task[None]":
-        """Return the query that is in progress or recently begun; otherwise start a new query."""
+        """Return the task of the query that is in progress or has recently begun; if there is none, start a
+        new query.
+        """
         now = self._clock()
         old = self._asked_at is None or (now - self._asked_at).total_seconds() >= FRESH_SECONDS
         if self._task is None or (self._task.done() and old):
@@ -175,7 +179,7 @@ class _Cluster:
         return self._task
 
     def view(self) -> ClusterView:
-        """Return the known state. A query without an answer yet is shown as a trouble."""
+        """Return what is known about the cluster. A query that has not been answered yet is shown as a trouble."""
         waits = self._task is not None and not self._task.done()
         trouble = f"it has not answered within {PATIENCE_SECONDS:g} s" if waits else self._trouble
         return replace(self._view, trouble=trouble)
@@ -211,11 +215,11 @@ class _Cluster:
 
 
 class _NotAsked(Exception):
-    """A cluster that cannot be queried; the message gives the reason."""
+    """A cluster cannot be queried, or its response cannot be used; the message gives the reason."""
 
 
 async def _pools(api: ControlApi) -> Page[PoolSummary]:
-    """Return the pools. Raises ClientError; _NotAsked for values that cannot be shown."""
+    """Return the cluster's pools. Raises ClientError; _NotAsked for values that cannot be shown."""
     found = await api.pools(limit=MOST_POOLS)
     if (name := odd(found.items[:MOST_POOLS])) is not None:
         raise _NotAsked(f"a pool in its answer has an impossible {name}; is it a control plane of Fairlead?")
@@ -223,7 +227,9 @@ async def _pools(api: ControlApi) -> Page[PoolSummary]:
 
 
 async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
-    """Return the findings; None if this version cannot read or show them, or may not read them."""
+    """Return the cluster's findings; None if the token may not read them, or if this version cannot read or
+    show them.
+    """
     try:
         found = tuple((await api.advice()).items[:MOST_FINDINGS])
     except ClientError:
@@ -232,8 +238,9 @@ async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
 
 
 def odd(value: Any, name: str = "value") -> str | None:
-    """Return the name of a field, anywhere in the answer, whose value no Fairlead writes: a number that is not finite
-    or too large, a time that is far away or has no zone, or a text that is too long. None if all values are plausible.
+    """Return the name of a field, anywhere in the response, with a value that no version of Fairlead writes: a number
+    that is not finite or too large, a time that is far from the present or has no zone, or a text that is too long.
+    None if all values are plausible.
     """
     match value:
         case int() | float():
@@ -246,7 +253,7 @@ def odd(value: Any, name: str = "value") -> str | None:
 
 
 def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
-    """Return the values inside another value, each with the name of its field."""
+    """Return the values directly inside a value, each with the name of its field."""
     if is_dataclass(value):
         return [(one.name, getattr(value, one.name)) for one in fields(value)]
     if isinstance(value, Mapping):
@@ -255,7 +262,7 @@ def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def in_words(error: ClientError) -> str:
-    """Describe why a cluster could not be read, without text of its answer, which may contain anything."""
+    """Describe why a cluster could not be read, without any text from its response, which may contain anything."""
     if not isinstance(error, ApiProblem):
         return str(error)
     status = error.problem.status

@@ -1,7 +1,7 @@
-"""Renders parts of pages once for all people who view the same ones.
+"""Renders parts of pages once for all people who view the same page.
 
 Concurrent requests wait for one rendering, which is reused for a moment. A part may depend on the address and on the
-role, never on the person. Before a person gets a shared part, the API is asked who that person is.
+person's role, never on the person. Before a person gets a shared part, the API checks that person's session.
 """
 
 import asyncio
@@ -13,14 +13,16 @@ from starlette.responses import Response
 
 SECONDS = 1.0
 PICTURE_SECONDS = 5.0
-"""Seconds for which pictures and chart data are reused; pages request them every ten or fifteen seconds."""
+"""Seconds for which renderings of pictures and chart data are reused; pages request them every ten or fifteen
+seconds.
+"""
 MOST = 512
 _REUSABLE = frozenset({200, 304})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """An answer that is the same for every person: status, headers and body, which can be sent any number of times."""
+    """A response that is the same for everybody: status, headers and body. It can be sent any number of times."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -34,9 +36,9 @@ class Fragment:
 
 
 class Fragments:
-    """Keeps renderings by key for a while.
+    """Keeps rendered responses by key for a while.
 
-    Failures are not shared: after a failure, each waiting request renders for itself.
+    Failures are not shared: after a failure, each waiting request renders the response again for itself.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +46,8 @@ class Fragments:
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]], seconds: float = SECONDS) -> Response:
-        """Return the answer of `make`, or of another request with the same key that is at most `seconds` old.
+        """Return the response of `make`, or the response for another request with the same `key` if it is at most
+        `seconds` old.
 
         Raises the errors of `make`.
         """
@@ -77,8 +80,8 @@ async def _rendered(make: Callable[[], Awaitable[Response]]) -> Fragment | None:
 
 
 async def _outcome(task: "asyncio.Task[Fragment | None]") -> Fragment | None:
-    """Return the task's result; None if it failed in any way, so that the waiting request tries itself and gets its own
-    error.
+    """Return the task's result; None if the task failed in any way, so that the waiting request tries again and raises
+    an error of its own.
     """
     await asyncio.wait({task})
     return None if task.cancelled() or task.exception() is not None else task.result()

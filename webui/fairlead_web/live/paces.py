@@ -1,7 +1,8 @@
-"""Decides when the parts of open pages are rendered again: in rounds, for all tabs that show the same page at once.
+"""Decides when the parts of open pages are rendered again. This happens in rounds; a round renders for all tabs that
+show the same page.
 
 Each tab receives every event separately, a moment before or after the others, and must not render again what another
-tab has just rendered. So an event belongs to a round of its page, regardless of which tab receives it first.
+tab has just rendered. Therefore an event is assigned to a round of its page, regardless of which tab receives it first.
 """
 
 import itertools
@@ -11,21 +12,25 @@ from collections.abc import Callable, Hashable, Iterable
 from weakref import WeakValueDictionary
 
 GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
-"""Minimum seconds between two rounds of a page, and the maximum of that minimum for rounds that take long because of
-many viewers.
+"""Minimum seconds between two rounds of a page. If rounds take long because of many viewers, the minimum increases, but
+at most to MOST_GAP_SECONDS.
 """
 RESTS = 3.0
-"""Factor of the previous round's duration that gives the minimum time to the next round, up to the maximum."""
+"""After a round that took t seconds, the next round begins no sooner than RESTS times t later, limited by
+MOST_GAP_SECONDS.
+"""
 TICK_SECONDS = 10.0
-"""Maximum age in seconds of content whose changes cause no event: ages, a stale database, the time on the page."""
+"""Maximum age in seconds of content that changes without an event: ages, the note about a stale database, the time on
+the page.
+"""
 REMEMBERED = 128
-"""Number of events whose round a page remembers. A tab that receives an older event waits for a new round."""
+"""Number of newest events whose round a page remembers. A tab that receives an older event waits for a new round."""
 _rounds = itertools.count(1)
 
 
 class Pace:
-    """The rounds of one page. `round` is the number of the last round that began, and `names` are its parts. Numbers
-    are never reused.
+    """The rounds of one page. `round` is the number of the last round that began, and `names` are the page's parts that
+    it renders. Numbers of rounds are never reused.
     """
 
     def __init__(self) -> None:
@@ -38,8 +43,8 @@ class Pace:
         self._heard: OrderedDict[Hashable, int] = OrderedDict()
 
     def hear(self, event: Hashable, parts: Iterable[str]) -> int:
-        """Return the round that shows what this event changed. If another tab received the event earlier, the round may
-        have begun.
+        """Return the number of the round that renders the parts that this event changed. If another tab received the
+        event earlier, that round may have begun already.
         """
         known = self._heard.get(event)
         if known is not None:
@@ -52,11 +57,11 @@ class Pace:
 
     @property
     def next_at(self) -> float:
-        """The earliest time of the next round."""
+        """The earliest time at which the next round may begin."""
         return self._begun_at + self.gap
 
     def begin(self, now: float) -> None:
-        """Begin the next round, with all parts that are due."""
+        """Begin the next round, which renders all parts that are due."""
         self._begun_at, self.round, self._next = now, self._next, next(_rounds)
         self.names, self._due = frozenset(self._due), set()
 
@@ -66,7 +71,7 @@ class Pace:
 
 
 class Paces:
-    """The paces of the open pages. Each pace is dropped with its page's last tab."""
+    """The paces of the open pages, by page. A page's pace is removed when its last tab is closed."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[Hashable, Pace] = WeakValueDictionary()
@@ -79,9 +84,9 @@ class Paces:
 
 
 def ticks(address: str) -> Callable[[float], tuple[int, float]]:
-    """Return a page's ticks as a function of the time of day, which returns the number of the last tick and the seconds
-    until the next. All tabs of a page tick together. Different pages tick at different times, so that not everything is
-    rendered at once.
+    """Return a function for a page's ticks, which make it render without an event. Given a Unix time, it returns the
+    number of the last tick and the seconds until the next one. All tabs of a page tick together. Different pages tick
+    at different times, so that not everything is rendered at once.
     """
     offset = zlib.crc32(address.encode()) % 1000 / 1000 * TICK_SECONDS
 

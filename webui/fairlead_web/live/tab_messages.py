@@ -1,8 +1,8 @@
-"""The messages to one tab: events of the API, and parts of its page.
+"""The messages that one tab receives: events of the API, and parts of its page.
 
-The stream is split into events, and fields that no script of the page reads are removed: a pool of 500 instances sends
-200 kB every two seconds, of which a page reads only the event's name, or one figure per instance. A tab gets only the
-parts that it does not have.
+The API's stream is split into events, and fields that no script of the page reads are removed: a pool of 500 instances
+sends 200 kB every two seconds, of which a page reads only the event's name, or one figure per instance. A tab receives
+only those rendered parts that have changed.
 """
 
 import hashlib
@@ -14,33 +14,33 @@ from functools import lru_cache
 import msgspec
 
 Reads = Mapping[str, frozenset[str]]
-"""For each topic, the fields of its items that the page's scripts read."""
+"""For each topic, the fields of the topic's items that the page's scripts read."""
 MOST_READS = 1000
 _FIELD = re.compile(r"[a-z_0-9]{1,40}")
 _END = b"\n\n"
 
 
 class EventCutter:
-    """Joins a stream's chunks and splits them into whole events, each including its final empty line."""
+    """Joins the chunks of a stream and splits them into whole events, each including the empty line at its end."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the events that are now complete."""
+        """Add a chunk, and return the events that are now complete."""
         *whole, self._rest = (self._rest + chunk).split(_END)
         return [one + _END for one in whole]
 
 
 def value_of(event: bytes, name: bytes) -> str:
-    """Return the value of a line such as `event: pools`; empty if the event has no such line."""
+    """Return the value of the line `name` of an event, such as `event: pools`; empty if the event has no such line."""
     found = next((line for line in event.split(b"\n", 2)[:2] if line.startswith(name + b": ")), b"")
     return found.partition(b": ")[2].decode(errors="replace")
 
 
 def reads_of(header: str | None) -> Reads | None:
-    """Return the fields that a page reads, from its browser's header: `instances=id,pool,running migrations=id`; None
-    without the header.
+    """Return the fields that a page reads, from a request header such as `instances=id,pool,running migrations=id`;
+    None without the header.
     """
     if header is None:
         return None
@@ -51,8 +51,8 @@ def reads_of(header: str | None) -> Reads | None:
 
 
 def slimmed(event: bytes, reads: Reads | None) -> bytes:
-    """Return the event with all its items, reduced to the fields that the page reads; unchanged if the fields are
-    unknown.
+    """Return the event with all its items, but only with the fields that the page reads; unchanged if these fields are
+    not known.
     """
     if reads is None:
         return event
@@ -61,8 +61,8 @@ def slimmed(event: bytes, reads: Reads | None) -> bytes:
 
 @lru_cache(maxsize=16)
 def _with(event: bytes, fields: frozenset[str]) -> bytes:
-    """Return the event with only these fields. The result is computed once for all streams that send the event to such
-    a page.
+    """Return the event with only these fields. The result is computed once for all streams that need the same event
+    with the same fields.
     """
     head, found, data = event.partition(b"\ndata: ")
     if not found or not data.startswith(b"["):
@@ -77,7 +77,9 @@ _BEGIN = b'<hx-partial hx-target="#'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One rendered part as it is sent in an event, with two digests: of the part with its ages, and without them."""
+    """One rendered part as it is sent in an event, with two digests: one of the whole part, and one of the part without
+    ages.
+    """
 
     told: bytes
     digest: bytes
@@ -85,16 +87,17 @@ class Part:
 
 
 class PartsSent:
-    """The parts that were last sent to one tab."""
+    """Remembers the parts that were last sent to one tab."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Part] = {}
 
     def message(self, html: bytes, *, whole: bool) -> bytes:
-        """Return an event with the parts that differ; empty if only ages differ. With `whole`, every part is sent
-        again.
+        """Return an event with the parts of `html` that differ from those last sent; empty if only ages differ. With
+        `whole`, every part is sent again.
 
-        Changed ages are sent together with other changes, so that everything in a message has the same time.
+        If other content has changed, parts with only changed ages are sent too, so that all ages on the page are of the
+        same time.
         """
         parts = _cut(html)
         known = self._known

@@ -1,6 +1,6 @@
-"""Gives people who open a page precedence over the refreshing of open pages.
+"""Gives the rendering of pages that people open precedence over the refreshing of open pages.
 
-An event causes dozens of such renderings at once, and all share one processor with everyone who waits for a page.
+An event causes dozens of refreshing renderings at once, and all share one processor with everyone who waits for a page.
 """
 
 import asyncio
@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Maximum number of renderings for open pages at the same time."""
+"""Maximum number of renderings at the same time that refresh open pages."""
 PATIENCE_SECONDS = 0.3
-"""Maximum seconds that such a rendering waits for people who open pages, so that live pages stay live."""
+"""Maximum seconds that a rendering that refreshes an open page waits for people who open pages, so that live pages stay
+live.
+"""
 
 
 class Turns:
-    """Orders work. Work in `first` begins at once; work in `after` waits a little until no `first` work runs."""
+    """Orders work: work in `first` begins at once; work in `after` waits a limited time until no work in `first` is
+    running.
+    """
 
     def __init__(self) -> None:
         self._first = 0

@@ -1,5 +1,5 @@
-"""`/login`, `/logout`: turn a one-time link, a pasted token or an identity provider's answer into a session. Opening a
-link changes nothing, so that a preview of the link does not use it up.
+"""`/login`, `/logout`: exchanges a one-time link, a pasted token or an identity provider's response for a session.
+Opening a link changes nothing, so that a program that previews the link does not use it up.
 """
 
 import secrets
@@ -32,9 +32,9 @@ from fairlead_web.frame.visits import Site, Visit, preferences_of, problem_of
 class LoginPage(Context):
     """The login page.
 
-    `token` is from a one-time link and stays in the form until the person presses the button; `problem` is why the last
-    try failed. `modes` are the ways to sign in that the API offers (empty while it does not answer), with the
-    `audience` of Kubernetes tokens and the host of the identity `provider`.
+    `token` is from a one-time link and stays in the form until the person presses the button. `problem` says why the
+    last attempt failed. `modes` are the ways to sign in that the API offers (empty while the API does not respond).
+    `audience` is that of Kubernetes tokens, and `provider` the host of the identity provider.
     """
 
     template: ClassVar[str] = "pages/login.html"
@@ -62,7 +62,7 @@ async def show(site: Site, request: Request) -> Response:
 
 
 async def sign_in(site: Site, request: Request) -> Response:
-    """Exchange the token for a session. If that fails, the page shows the reason and keeps nothing of the token."""
+    """Exchange the submitted token for a session. If that fails, the page shows the reason and nothing of the token."""
     form = await request.form()
     token, target = str(form.get("token", "")).strip(), local_path(str(form.get("next", "/")))
     if len(token) > LONGEST_TOKEN or not token.isprintable() or (not token and form.get("mode") != LoginMode.OPEN):
@@ -78,7 +78,7 @@ async def sign_in(site: Site, request: Request) -> Response:
 
 
 async def begin(site: Site, request: Request) -> Response:
-    """Sends the browser to the identity provider."""
+    """Redirect the browser to the identity provider to sign in."""
     target = local_path(request.query_params.get("next"))
     try:
         provider = await site.api.oidc_provider()
@@ -91,7 +91,7 @@ async def begin(site: Site, request: Request) -> Response:
 
 
 async def answer(site: Site, request: Request) -> Response:
-    """Handle the browser's answer from the identity provider."""
+    """Complete a sign-in when the browser returns from the identity provider."""
     attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name(host_of(request))))
     if attempt is None:
         detail = (
@@ -124,7 +124,7 @@ def _redirect_uri(site: Site) -> str:
 
 
 async def sign_out(visit: Visit) -> Response:
-    """End the session in the API first, so that a copied cookie becomes useless too."""
+    """End the session in the API, and then in the browser, so that a copied cookie becomes useless too."""
     try:
         await visit.api.logout()
     except ApiProblem as error:

@@ -30,13 +30,13 @@ class AdvicePage(Context):
     report: AdviceReport
     items: list[Finding]
     proposals: list[Plan]
-    """Waiting plans that were proposed from advice, newest first."""
+    """Plans that were proposed from advice and wait for a person, newest first."""
     refusal: str | None
-    """Why a plan could not be made."""
+    """Why the plan of a finding could not be made; None if no plan was refused."""
 
 
 MOST_PROPOSALS = 50
-"""Maximum number of proposals, the newest, that are read. Those that are open are shown."""
+"""Maximum number of proposals that are read, the newest ones. The page shows those that are still open."""
 
 
 async def index(visit: Visit) -> Response:

@@ -1,5 +1,5 @@
-"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when and why, and whether the log's hash chain is intact;
-with saved views, which are links with their filters.
+"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when and why, and whether the log's hash chain is intact.
+Also shows saved views, which are links with filters of this page.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from fairlead_web.text.typed_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedView:
-    """A saved view as a link, with a note about its owner. `chosen` is true if the page shows the view; `may_change` if
-    the reader may rename and delete it.
+    """A saved view as a link, with a note about its owner. `chosen` is True if the page shows the view now,
+    `may_change` if the reader may rename and delete the view.
     """
 
     view: AuditView
@@ -53,8 +53,8 @@ class SavedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
-    """The list. `whole` is true if the reader sees all namespaces, and so may verify the chain. `problem` is why a view
-    could not be saved or changed, and `typed` the name that was typed for it.
+    """The page with the list of audit entries. `whole` is True if the reader sees all namespaces, and so may verify the
+    chain. `problem` says why a view could not be saved or changed, and `typed` is the name that was typed for the view.
     """
 
     template: ClassVar[str] = "pages/audit.html"
@@ -64,23 +64,23 @@ class AuditPage(Context):
     whole: bool
     actions: list[str]
     facets: dict[str, list[Facet]]
-    """Values of fields with the number of entries in the range, each as a link."""
+    """For each field, its values with the number of entries in the range, each as a link that filters by the value."""
     counted: int
     """Number of entries that the facets count."""
     views: list[SavedView]
     shown: SavedView | None
-    """The view that the page shows, if the reader may change it."""
+    """The saved view that the page shows, if the reader may change that view; otherwise None."""
     may_share: bool
     comments: list[Comment] | None
-    """Comments that touch the range; None if they could not be read."""
+    """Comments whose range overlaps the page's range; None if they could not be read."""
     problem: Problem | None
     typed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntryPage(Context):
-    """One entry. `pool` is the pool that it is about; `can_undo` is true if its plan can still be undone from this
-    page.
+    """The page of one audit entry. `pool` is the pool that the entry is about; `can_undo` is True if the entry's plan
+    can still be undone from this page.
     """
 
     template: ClassVar[str] = "pages/audit_entry.html"
@@ -92,9 +92,9 @@ class AuditEntryPage(Context):
 
 
 SHOWN_VALUES = 8
-"""Maximum number of values of a facet, the most frequent, that the page shows."""
+"""Maximum number of values of each field that the page shows as filters; the most frequent are shown."""
 SHOWN_COMMENTS = 20
-"""Maximum number of comments beside the entries, the latest."""
+"""Maximum number of comments that are shown beside the entries; the latest are shown."""
 FILTERS = ("pool", "kind", "actor", "action", "object")
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
@@ -104,7 +104,7 @@ async def index(visit: Visit) -> Response:
 
 
 async def change_views(visit: Visit) -> Response:
-    """Save the page's filters as a view, or change or delete a saved one."""
+    """Save the page's filters as a view, or change or delete a saved view."""
     form = await visit.form()
     name, view, shared = str(form.get("name", "")).strip(), str(form.get("saved", "")), "shared" in form
     try:
@@ -123,8 +123,8 @@ async def change_views(visit: Visit) -> Response:
 
 
 def _request(visit: Visit, name: str, shared: bool) -> AuditViewRequest:
-    """Return the page's filters as a view. A range between two dates is left out, because a view's range moves with the
-    clock.
+    """Return the request that saves the page's filters as a view. A range between two fixed dates is left out, because
+    the range of a view is relative to the present.
     """
     chosen = {filter_: visit.param(filter_) for filter_ in FILTERS if filter_ != "kind"}
     kind = next((one for one in AuditKind if one == visit.param("kind")), None)
@@ -183,12 +183,12 @@ def _saved(visit: Visit, view: AuditView) -> SavedView:
 
 
 def _reaches(visit: Visit, role: AccessRole, pool: str | None) -> bool:
-    """Return whether the reader has the role in the pool's namespace; with None, in all namespaces."""
+    """Return whether the reader has the role in the pool's namespace or, if `pool` is None, in all namespaces."""
     return visit.identity is not None and visit.identity.reaches(role, None if pool is None else pool.partition("/")[0])
 
 
 def _actions(found: AuditFacets | None) -> list[str]:
-    """Return the actions that occur in the range, and all actions of people."""
+    """Return the actions for the filter: those that occur in the range, and all actions of people."""
     occurring = [] if found is None else [one.value for one in found.actions]
     return sorted({*AuditAction, *occurring})
 
@@ -206,7 +206,7 @@ def _facet(visit: Visit, name: str, one: AuditFacet) -> Facet:
 
 
 async def export(visit: Visit) -> Response:
-    """The signed export of the page's range."""
+    """Respond with the signed export of the page's time range."""
     chunks = visit.api.export("/v1/audit/export", visit.range.asked)
     first = await anext(chunks, b"")  # a refusal becomes an answer of its own, and not a broken file
 

@@ -1,5 +1,5 @@
-"""`…/canary`: the steps of a pool's canaries with the judge's verdicts and its evidence over time, and the buttons that
-stop a canary and let it go on.
+"""`…/canary`: the steps of a pool's canaries with the judge's verdicts and estimates over time, and the buttons that
+pause a canary and resume it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ WORDS = {
     StepVerdict.WAIT: ("waits", "info"),
     StepVerdict.BACK: ("goes back", "bad"),
 }
-"""The words for each verdict, and the level of its badge."""
+"""The text of each verdict, and the level of its badge."""
 METRICS = {
     "ttft": "Time to first token",
     "tpot": "Time per token",
@@ -31,12 +31,12 @@ METRICS = {
     "tokens": "Tokens of an answer",
 }
 OVER_TIME = 12
-"""Maximum number of a step's looks that the page shows; the file has all of them."""
+"""Maximum number of judgements of a step that the page shows; the exported file has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRow:
-    """A metric of a step in words: its change, and the bounds of the change."""
+    """A metric of a canary's step as text: its estimated change, and the bounds of the change."""
 
     name: str
     change: str
@@ -48,7 +48,7 @@ class EstimateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """A step, its newest look, and its metrics by look, the newest look first."""
+    """A step of a canary, its newest judgement, and its metrics in each judgement, the newest first."""
 
     step: CanaryStep
     newest: CanaryLook | None
@@ -60,8 +60,8 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPage(Context):
-    """The page of a canary. `declared` is true if the spec has a canary; `fields` are the fields of the form that stops
-    or resumes it.
+    """The page of a pool's canary. `declared` is True if the spec has a canary; `fields` are the fields of the form
+    that pauses or resumes the canary.
     """
 
     template: ClassVar[str] = "pages/canary.html"
@@ -98,7 +98,7 @@ async def show(visit: Visit) -> Response:
 
 
 def step_rows(found: Canary) -> list[StepRow]:
-    """Return the steps with their newest looks in words."""
+    """Return the steps of the canary, with their newest judgements as text."""
     return [_step(one) for one in found.steps]
 
 
@@ -110,7 +110,7 @@ def _step(step: CanaryStep) -> StepRow:
 
 
 def estimate_rows(look: CanaryLook) -> list[EstimateRow]:
-    """Return the metrics of a look in words."""
+    """Return the metrics of a judgement as text."""
     return [_row(one) for one in look.estimates]
 
 
@@ -127,15 +127,15 @@ def _row(one: CanaryEstimate) -> EstimateRow:
 
 
 def amount(change: float, one: CanaryEstimate) -> str:
-    """Format a change in words: `8 % more`, `2 points less`, `the same`."""
+    """Format a change of a metric in words: `8 % more`, `2 points less`, `the same`."""
     size = round(100 * abs(change))
     unit = "%" if one.is_ratio else ("point" if size == 1 else "points")
     return "the same" if size == 0 else f"{size} {unit} {'more' if change > 0 else 'less'}"
 
 
 def between(one: CanaryEstimate) -> str:
-    """Describe the bounds of the change. A bound below the stable revision limits a decrease from the other side: at
-    least -12 % is `at most 12 % less`.
+    """Describe the bounds of a metric's change. A negative bound is described as a decrease, so that a lower bound of
+    -12 % is `at most 12 % less`.
     """
     if one.low is None and one.high is None:
         return "nothing is certain yet"
@@ -148,7 +148,9 @@ def between(one: CanaryEstimate) -> str:
 
 
 def _limit(bound: float, one: CanaryEstimate, above: str, at_zero: str) -> str:
-    """Return the words of a single bound: `above` unchanged for an increase, `at_zero` if the bound is 0."""
+    """Describe one bound of a metric's change. `above` is `at least` or `at most`, which is swapped for a decrease;
+    `at_zero` is the text for a bound of 0.
+    """
     turned = {"at most": "at least", "at least": "at most"}
     if not round(100 * bound):
         return at_zero

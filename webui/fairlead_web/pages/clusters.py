@@ -1,4 +1,6 @@
-"""`/clusters`: the pools of this cluster beside those of other clusters, read only, with links to their own pages."""
+"""`/clusters`: the pools of this cluster together with those of other clusters, read only, with links to the other
+clusters' pages.
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,7 +27,9 @@ NOT_FOR_YOU = "Seeing the pools of other clusters here needs the role viewer in 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """A pool, its address in its own cluster, the share of its requests in time, and its worst finding."""
+    """A pool of some cluster: its address in that cluster, the share of its requests within the objectives, and its
+    worst finding.
+    """
 
     pool: PoolSummary
     address: str
@@ -37,7 +41,7 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRow:
-    """A cluster with its pools, the worst first, and the sums over them."""
+    """A cluster with its pools, the worst pool first, and sums over them."""
 
     view: ClusterView
     pools: list[PoolRow]
@@ -63,14 +67,14 @@ async def show(visit: Visit) -> Response:
 
 
 async def _own(visit: Visit) -> ClusterView:
-    """Return this cluster, with the person's own rights."""
+    """Return this cluster's pools and findings, as far as the person may see them."""
     pools, advice = await visit.first_pools(), await visit.attempt("advice", visit.api.advice())
     known = None if advice is None else tuple(advice.items)
     return ClusterView(name="This cluster", url=visit.here.base, pools=tuple(pools.items), advice=known, at=visit.now, more=pools.cut)
 
 
 async def _others(visit: Visit, shell: Shell) -> list[ClusterView]:
-    """Return the other clusters. For a person who may not see all namespaces of this cluster, only their names and
+    """Return the other clusters. A person who may not see all namespaces of this cluster gets only their names and
     addresses.
     """
     if shell.may(AccessRole.VIEWER):

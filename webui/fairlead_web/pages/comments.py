@@ -22,8 +22,9 @@ REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentsPage(Context):
-    """The page of comments. `plan` is the plan whose comments are shown; without a plan, the comments of the range are
-    shown. `deletable` has the ids of comments that the reader may delete; `typed` is the text of a refused form.
+    """The page of comments. `plan` is the plan whose comments are shown; if it is None, comments on the time range are
+    shown. `deletable` has the ids of the comments that the reader may delete; `typed` is the text of a form that was
+    refused.
     """
 
     template: ClassVar[str] = "pages/comments.html"
@@ -41,7 +42,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def write(visit: Visit) -> Response:
-    """Add a comment, or delete the comment that the form names."""
+    """Add the comment in the form, or delete the comment that the form names."""
     form = await visit.form()
     text, gone, plan = str(form.get("text", "")), str(form.get("delete", "")), visit.param("plan")
     asked = visit.range.asked

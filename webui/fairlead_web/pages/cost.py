@@ -1,4 +1,4 @@
-"""`/cost`: the cost of instances over a range, and the users of the instances."""
+"""`/cost`: what instances cost over a range of time, divided among those who used them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ WORDS = {
 
 
 PARTS = ("used", "unattributed", "idle")
-"""Parts of a bar, from bottom to top."""
+"""Parts of a bar in the cost picture, from bottom to top."""
 SERIES = {"used": 1, "unattributed": 5, "idle": 7}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPicture:
-    """Bars in a `width` x `height` box; `top` is the highest bar's amount, as text."""
+    """A picture of costs: bars in a `width` x `height` box. `top` is the amount of the highest bar, as text."""
 
     currency: str
     width: int
@@ -48,7 +48,7 @@ class CostPicture:
 def cost_picture(
     steps: Sequence[CostStep], currency: str, start: datetime, end: datetime, step_seconds: int, width: int = 1080, height: int = 96
 ) -> CostPicture:
-    """Draw the steps of one currency over [start, end)."""
+    """Draw the cost steps of one currency over [start, end)."""
     of_currency = [step for step in steps if step.currency == currency]
     top = max((_whole(step) for step in of_currency), default=Decimal(0))
     scale, bars = width / max(1.0, (end - start).total_seconds()), list[Bar]()
@@ -74,7 +74,9 @@ def _whole(step: CostStep) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """A line with its amounts as shown; `name` is empty if the line's requests have no such name."""
+    """A line of the cost report with its amounts as shown. `name` is empty for requests that have no name in this
+    division, for example no key.
+    """
 
     line: CostLine
     name: str
@@ -90,15 +92,15 @@ class CostPage(Context):
     report: CostReport
     by: CostGroup
     groups: dict[str, str]
-    """The words of each division, by the division's name in addresses."""
+    """The ways in which costs can be divided: the text of each, by its name in URLs."""
     totals: list[tuple[str, str, str, str, str]]
-    """Currency, amount, used, idle, and the hours in words."""
+    """One row per currency: the currency, the amount, its used part, its idle part, and the instance hours as text."""
     rows: list[CostRow]
     pictures: list[CostPicture]
     parts_: list[tuple[str, int]]
-    """The parts of a bar with their colours."""
+    """The parts of a bar, each with its colour class."""
     savings: list[tuple[str, str, str]]
-    """Sources of savings, each with its amount and how the amount is estimated."""
+    """Sources of savings, each with its amount and an explanation of how the amount is estimated."""
 
 
 async def index(visit: Visit) -> Response:

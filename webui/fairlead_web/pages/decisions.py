@@ -1,4 +1,4 @@
-"""`/decisions`: why a request went to its instance."""
+"""`/decisions`: why a request was sent to its instance."""
 
 import asyncio
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class DecisionsPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRow:
-    """One candidate as shown.
+    """One candidate of a routing decision as shown.
 
     `role` is chosen, runner-up or empty; `hit_length` and `ttft_length` are bar lengths 0-100.
     """
@@ -55,10 +55,10 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermRow:
-    """One term for all candidates, in their order.
+    """One term of the score, with its value for each candidate, in the order of the candidates.
 
-    `role` is whether the term decided, is a part of the total, or neither (empty); `best` are the columns with the best
-    value.
+    `role` says whether the term decided, is a part of the total, or neither (empty). `best` holds the indexes of the
+    candidates with the best value.
     """
 
     words: str
@@ -80,12 +80,12 @@ class DecisionPage(Context):
     predicted: float | None
     margin: Figure | None
     remark: str
-    """A remark about a bad prediction; empty for a good one."""
+    """A remark about a bad TTFT prediction; empty for a good one."""
     sum: str
     wrong: list[str]
-    """Contradictions within the record."""
+    """Contradictions within the record of the decision, as text."""
     moved: list[tuple[str, str]]
-    """Path and words of the moves that the request carried."""
+    """The moves that happened with this request, each as the path of its page and its text."""
     fate: str
     """The outcome of the decision's request, in sentences."""
     kept: str
@@ -126,11 +126,11 @@ PLACED = frozenset(
         "tpot_target_seconds",
     }
 )
-"""Fields of the record that the page shows elsewhere; other fields are listed unchanged."""
+"""Fields of the decision that the page shows in a special place; all other fields are listed unchanged."""
 
 FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class", "trace")
 AROUND = timedelta(minutes=10)
-"""How long before and after a decision the moves of its request are searched."""
+"""How long before and after a decision the moves that happened with its request are searched."""
 
 
 async def index(visit: Visit) -> Response:
@@ -196,7 +196,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str]]:
-    """Return the migrations and re-routes that the request carried."""
+    """Return the migrations and re-routes that happened with the decision's request, each as the path of its page and
+    its text.
+    """
     wanted: Query = {
         "pool": decision.pool,
         "from": (decision.at - AROUND).isoformat(),
@@ -219,18 +221,18 @@ async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str
 
 
 def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
-    """Return the recorded fields that the page shows nowhere else, as words and values.
+    """Return the recorded fields that the page shows in no other place, each as its name in words and its value.
 
-    A field's name gives its unit: `output_tokens` is a number of tokens.
+    The end of a field's name gives its unit: `output_tokens` is a number of tokens.
     """
     others = [field.name for field in fields(SampledDecision) if field.name not in PLACED]
     return [(formats.words(name), formats.by_unit(name, getattr(decision, name))) for name in others]
 
 
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:
-    """Return all terms of all candidates, with unit and direction.
+    """Return the terms of the score for all candidates, with unit and direction.
 
-    The term that decided is first, then the parts of the total, then the rest.
+    The deciding term is first, then the parts of the total, then all other terms.
     """
     rows: list[TermRow] = []
     order = decision.rule.order
@@ -260,9 +262,9 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
 
 
 def candidates(decision: RoutingDecision) -> list[CandidateRow]:
-    """Return the chosen candidate, then the others as recorded: best first by the policy's measure.
+    """Return the chosen candidate, then the others as recorded: the best one first, by the policy's measure.
 
-    All bars have one scale.
+    The bars of all candidates have the same scale.
     """
     slowest = max((candidate.predicted_ttft_seconds for candidate in decision.candidates), default=0.0) or 1.0
     second = None if decision.runner_up is None else target_of(decision.runner_up, decision.runner_up_rank)

@@ -1,5 +1,5 @@
-"""`/pools/{namespace}/{name}/differences`: how the requests of a region of the heatmap differ from the rest. The
-heatmap shows the same next to its cells.
+"""`/pools/{namespace}/{name}/differences`: how the requests in a region of the heatmap differ from the pool's other
+requests. The heatmap shows the same text next to its cells.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow:
-    """A difference in words; `path` is the page of its value, empty if the value has no page."""
+    """A difference between a region's requests and all others, as text. `path` is the page of the value that differs,
+    for example of a session; empty if the value has no page.
+    """
 
     about: str
     value: str
@@ -51,7 +53,9 @@ class DifferencesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """Show the differences. The address names the region; the rest are the other requests of the page's range."""
+    """Show the differences. The address names the region; its requests are compared with all other requests of the
+    page's range.
+    """
     key, instances = visit.pool_key(), visit.param("instances") or ""
     start, end = visit.param("region_from") or visit.range.start_text, visit.param("region_to") or visit.range.end_text
     found, problem = None, ""

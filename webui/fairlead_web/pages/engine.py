@@ -1,4 +1,4 @@
-"""`…/engine`: the engine model with which what-if and plans simulate a pool, its source, and its error."""
+"""`…/engine`: the engine model with which a pool is simulated for what-if and plans: its source and its error."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 SIDE = 220
-"""Length of a picture's side in drawing units."""
+"""Length of the sides of a square picture in drawing units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One metric: its figures, and judged requests as points of a picture, measured values on the x axis and modelled
-    ones on the y axis.
+    """A comparison of measured and modelled values of one metric: its figures, and a picture in which each compared
+    request is a point, with the measured value on the x axis and the modelled one on the y axis.
 
-    Points beyond `most` seconds (slightly above the larger P99) lie on the edge.
+    Points beyond `most` seconds (slightly above the larger P99) lie on the picture's edge.
     """
 
     metric: str
@@ -43,7 +43,7 @@ class EnginePage(Context):
     comparisons: list[Comparison]
     side: int
     divided: bool
-    """Whether each request is divided between prefill and decode instances."""
+    """Whether each request is computed by a prefill and a decode instance."""
     command: str
 
 
@@ -68,7 +68,7 @@ async def show(visit: Visit) -> Response:
 
 
 def comparisons(fit: EngineFit) -> list[Comparison]:
-    """Return both metrics of a fit, as the page shows them."""
+    """Return the comparisons of both metrics (TTFT and TPOT) for a fitted engine model, as the page shows them."""
     return [_comparison("TTFT", fit.ttft, fit.ttft_points), _comparison("TPOT", fit.tpot, fit.tpot_points)]
 
 

@@ -1,4 +1,6 @@
-"""`…/instances/{id}/metrics`: an instance's engine's own metrics, under the engine's names, with a search."""
+"""`…/instances/{id}/metrics`: the metrics that the engine of an instance reports, under the engine's own names, with a
+search.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +20,15 @@ from fairlead_web.text import formats
 from fairlead_web.text.addresses import instance_path
 
 MOST_ROWS = 140
-"""Maximum number of samples, the first ones, that are shown. A search finds the others."""
+"""Maximum number of samples that are shown, the first ones. A search finds the others."""
 LIVE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """A sample. `family` is set only in the first row of its family. The texts are its value, mean, median and p95."""
+    """A row with one sample of a metric. `family` is set only in the first row of the sample's family. The texts are
+    the sample's value, mean, median and p95.
+    """
 
     family: MetricFamily | None
     labels: str
@@ -36,7 +40,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetricsPage(Context):
-    """The page of an engine's metrics. `metrics` is None if they cannot be read, and `missing` gives the reason."""
+    """The page of an engine's metrics. `metrics` is None if they cannot be read; `missing` then gives the reason."""
 
     template: ClassVar[str] = "pages/engine_metrics.html"
     shell: Shell
@@ -45,7 +49,7 @@ class EngineMetricsPage(Context):
     missing: str
     groups: list[tuple[str, list[MetricRow]]]
     left_out: int
-    """Number of samples beyond the shown ones."""
+    """Number of samples that are not shown."""
     search: str
     live_seconds: int
 
@@ -91,7 +95,7 @@ async def _metrics(visit: Visit, name: str, search: str) -> tuple[EngineMetrics 
 
 
 def rows_of(families: list[MetricFamily]) -> tuple[list[tuple[str, list[MetricRow]]], int]:
-    """Return the first rows by group, and the number of remaining rows."""
+    """Return the first MOST_ROWS rows, by group, and the number of samples that have no row."""
     rows = [(family.group, row) for family in families for row in _rows(family)]
     shown = {group: [row for of, row in rows[:MOST_ROWS] if of == group] for group in GROUPS}
     more = sum(one.samples_in_all for one in families) - min(len(rows), MOST_ROWS)
@@ -116,7 +120,7 @@ def _row(family: MetricFamily, sample: MetricSample, *, first: bool) -> MetricRo
 
 
 def figure(name: str, value: float | None) -> str:
-    """Format a value in the unit of the metric's name: `…_seconds` as a time, `…_perc` as a share, whole numbers as
+    """Format a value by the unit in the metric's name: `…_seconds` as a time, `…_perc` as a share, integers as
     counts.
     """
     if value is None:

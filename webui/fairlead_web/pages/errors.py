@@ -19,8 +19,9 @@ from fairlead_web.text.addresses import with_query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """The content of an error page. `remedy` is the sentence that says what to do now. `retry_path` is set if trying
-    again is safe, with the form data `sent` there. `search` is a list to search.
+    """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
+    to try again; the form data `sent` are then sent to it. `search` is the name of a list in which the person may
+    search.
     """
 
     problem: Problem
@@ -68,25 +69,25 @@ SEARCHED = {
     "audit": "audit",
     "plans": "audit",
 }
-"""Sections of the site, each with the list to search if an object of the section does not exist."""
+"""For each section of the site, the list in which a person may search if an object of the section does not exist."""
 
 PASSING = frozenset({429, 503})
-"""Statuses of problems that may soon pass."""
+"""Statuses of problems that may pass soon."""
 
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
 
 async def answer(site: Site, request: Request, error: ClientError) -> Response:
-    """Return the fitting answer to a failed call: a redirect to the login, a problem document for data addresses, or an
-    error page.
+    """Return the response to a request of a browser whose call of the API failed: a redirect to the login, a problem
+    document for data addresses, or an error page.
     """
     problem = problem_of(error)
     return session_ended(site, request) if problem.status == 401 else await page(site, request, problem, signed_in=True)
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """Return an error page, inside the site's navigation for people who are signed in; or only the problem document if
-    a program sent the request.
+    """Return an error page, inside the site's navigation for people who are signed in; for a program, return only the
+    problem document.
     """
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
@@ -110,8 +111,8 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a form about plans, since sending it again cannot make or apply a plan twice; () for other
-    forms.
+    """Return the submitted fields of a form about plans, because it is safe to send them again: a plan is not made or
+    applied twice. () for other forms.
     """
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()
@@ -119,7 +120,9 @@ async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
 
 
 async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:
-    """Return the error page with the navigation, and with identity and pools if the API answers."""
+    """Return the error page within the site's navigation, or without it if the API does not return the identity and the
+    pools.
+    """
     token = session_of(request, site.settings) or ""
     if not token.isascii():
         return _bare(site, request, content)
@@ -137,10 +140,11 @@ def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
 
 
 def session_ended(site: Site, request: Request) -> Response:
-    """Answer a request without a valid session.
+    """Return the response to a request that has no valid session.
 
-    Pages redirect to the login, which leads back to them; data addresses answer 401; htmx gets a header that redirects.
-    The stream of an open page does not redirect; the page's next request does, after the page has stored typed text.
+    Pages redirect to the login, which leads back to the page; data addresses respond with 401; htmx gets a header that
+    redirects. The stream of an open page does not redirect; the page's next request does, after the page has stored
+    typed text.
     """
     here = here_of(request, site.settings.base_path)
     if here.path == "/live":
@@ -164,8 +168,8 @@ def session_ended(site: Site, request: Request) -> Response:
 
 
 def _came_from(request: Request, base: str) -> str:
-    """Return the page whose form was sent, to return to after the login; `/` if the browser does not name the page, or
-    if it is another site's.
+    """Return the path of the page whose form was sent, to return to it after the login; `/` if the browser does not
+    name that page, or names a page of another site.
     """
     page = urlsplit(request.headers.get("referer", ""))
     if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):
@@ -174,5 +178,7 @@ def _came_from(request: Request, base: str) -> str:
 
 
 def wants_data(request: Request) -> bool:
-    """Return whether the address is for programs, according to its route, or without a route to its ending."""
+    """Return whether the requested address is for programs: according to its route, or if it has no route, according to
+    its ending.
+    """
     return bool(getattr(request.state, "for_programs", request.url.path.endswith(LISTY)))

@@ -1,7 +1,7 @@
-"""`/docs`: the control API's operations, with a form for each that sends it as the person who is signed in.
+"""`/docs`: the operations of the control API, each with a form that calls it with the rights of the signed-in person.
 
-The browser has no token, only its session's cookie, so requests go through this site. Each request, even a read,
-carries the page's form token, so that no other site can send one.
+The browser has no API token, only the cookie with the session's token, so calls go through the web UI. Each call, even
+a read, carries the page's form token, so that no other site can send one.
 """
 
 import json
@@ -21,7 +21,7 @@ PUBLIC = "/v1/"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NEVER_ENDS = "/v1/live"
 PASSED = ("content-type", "etag", "retry-after", "x-request-id", "content-disposition")
-"""Headers of an answer that the page shows to a reader of the API."""
+"""Headers of the API's response that the page shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,27 +36,29 @@ async def show(visit: Visit) -> Response:
 
 
 async def document(visit: Visit) -> Response:
-    """Return the OpenAPI document without operations that only processes may call, and without the token that this site
-    adds.
+    """Respond with the OpenAPI document, without operations that only processes may call, and without the token, which
+    the web UI adds to each call.
     """
     whole = json.loads(b"".join([chunk async for chunk in visit.api.export("/openapi.json")]))
     return JSONResponse(for_people(whole))
 
 
 def for_people(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of an OpenAPI document that a person can try on this page."""
+    """Return those operations of an OpenAPI document that a person can try on this page."""
     paths = {path: _open(methods) for path, methods in whole["paths"].items() if path.startswith(PUBLIC) and path != NEVER_ENDS}
     components = {key: value for key, value in whole["components"].items() if key != "securitySchemes"}
     return {**whole, "paths": paths, "components": components}
 
 
 def _open(methods: dict[str, Any]) -> dict[str, Any]:
-    """Return the operations of a path without their token, since this site adds it."""
+    """Return the operations of a path without the requirement of a token, because the web UI adds the token to each
+    call.
+    """
     return {method: {key: value for key, value in one.items() if key != "security"} for method, one in methods.items()}
 
 
 async def call(visit: Visit) -> Response:
-    """Send the page's request, and pass the API's answer on unchanged, even a refusal."""
+    """Send the call that the page requests to the API, and pass on the API's response unchanged, even a refusal."""
     try:
         method, path, body = asked_for(await _sent(visit.request))
     except InvalidInput as error:
@@ -66,13 +68,13 @@ async def call(visit: Visit) -> Response:
 
 
 async def _sent(request: Request) -> bytes:
-    """Return the body of a JSON request; empty for a form, which the page does not send."""
+    """Return the JSON body that the page sent; empty for a submitted form, which this page never sends."""
     return await request.body() if request.headers.get("content-type", "").startswith("application/json") else b""
 
 
 def asked_for(given: bytes) -> tuple[str, str, bytes | None]:
-    """Return the method, the path with its query, and the body of the operation that a request of the page asks for.
-    Raises InvalidInput for any other request.
+    """Return the method, the path with its query, and the body of the operation that the page wants to call. Raises
+    InvalidInput if `given` describes no operation that it may call.
     """
     try:
         asked = json.loads(given)

@@ -1,4 +1,4 @@
-"""`/`: the worst findings with the plans that help, all pools with the worst first, and the traffic over the range."""
+"""`/`: the worst findings with the plans that help, all pools (the worst first), and the traffic over the range."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,15 +28,17 @@ from fairlead_web.text import formats
 NEXT_STARTS = 4
 LAST_CHANGES = 6
 LOOKED_THROUGH = 50
-"""Number of newest entries of the audit log in which the last changes are searched."""
+"""Number of newest entries of the audit log in which the page searches for recent changes."""
 _NO_CHANGE = frozenset({AuditAction.LOGIN, AuditAction.LOGOUT, AuditAction.LOGIN_LINK_CREATED, AuditAction.ACCESS_DENIED})
 CARDS = 40
-"""Maximum number of pools with a card: each has nearly fifty elements, and a page at most 2,500."""
+"""Maximum number of pools that have a card. A card has nearly fifty elements, and a page may have at most 2,500."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums of instances over all pools now, and the number of pools that were below their goal over the range."""
+    """The numbers of instances of all pools now, and the number of pools that were below their objective over the
+    range.
+    """
 
     desired: int
     serving: int
@@ -45,7 +47,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The next start of a schedule; `local` is its time in the schedule's zone."""
+    """The next start of a schedule; `local` is its time in the schedule's time zone."""
 
     at: datetime
     local: str
@@ -58,18 +60,18 @@ class FleetPage(Context):
     template: ClassVar[str] = "pages/fleet.html"
     shell: Shell
     pools: list[PoolSummary]
-    """The pools in the totals, the worst first."""
+    """The pools that the totals cover, the worst first."""
     cut: str
-    """The part of all pools that `pools` is, if there are too many; otherwise empty."""
+    """Which part of all pools `pools` is, as text, if there are too many pools; otherwise empty."""
     cards: list[PoolSummary]
-    """The pools that have a card, as many as fit."""
+    """The pools that have a card: the worst, at most CARDS."""
     totals: Totals
     levels: dict[str, str]
-    """The worse level of each pool's health and its worst finding."""
+    """A level for each pool: the level of its health or of its worst finding, whichever is worse."""
     worst: dict[str, Finding]
-    """Each pool's worst finding, unless that finding is at the top of the page."""
+    """The worst finding of each pool, unless the top of the page already shows it."""
     shown: ShownFigures | None
-    """The figures of all pools over the range."""
+    """The figures of all pools together over the range; None if they could not be read."""
     instance_hours: float | None
     pool_figures: dict[str, ShownFigures]
     pool_lines: dict[str, Sparkline]
@@ -77,7 +79,7 @@ class FleetPage(Context):
     migrations: list[Migration] | None
     changes: list[AuditEntry] | None
     undo: str | None
-    """The last applied plan, if the reader can undo it."""
+    """The id of the plan that was applied last, if the reader can undo it."""
 
 
 async def show(visit: Visit) -> Response:
@@ -127,8 +129,8 @@ async def show(visit: Visit) -> Response:
 
 
 def last_changes(entries: Iterable[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
-    """Return the newest entries that changed something, without signing in or out. The last applied plan is always
-    included, even if controllers have made many changes since.
+    """Return the newest audit entries that changed something, without logins and logouts. The plan that was applied
+    last is always included, even if controllers have made many changes since.
     """
     changes = [entry for entry in entries if entry.action not in _NO_CHANGE][:LAST_CHANGES]
     if last is None or any(entry.id == last.id for entry in changes):
@@ -137,7 +139,7 @@ def last_changes(entries: Iterable[AuditEntry], last: AuditEntry | None) -> list
 
 
 def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[PoolSummary]:
-    """Return the pools in the order of their first finding; pools without a finding are last, by `pain`."""
+    """Return the pools in the order of their first finding. Pools without a finding come last, ordered by `pain`."""
     places: dict[str, int] = {}
     for place, one in enumerate(found):
         if one.level != "note":
@@ -146,8 +148,8 @@ def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[Pool
 
 
 def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, str]:
-    """Return the worse level of each pool's health and its worst finding, because a ready pool with a finding is not
-    healthy.
+    """Return a level for each pool: the level of its health or of its worst finding, whichever is worse, because a
+    ready pool with a finding is not healthy.
     """
     order = ("bad", "warn", "good")
     result = {_name(pool): health_of(pool).level for pool in pools}
@@ -158,7 +160,9 @@ def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, 
 
 
 def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding]:
-    """Return each pool's worst finding above the level note, except for pools with a finding at the top."""
+    """Return the worst finding of each pool, if its level is above note. Pools with a finding in `top`, which the top
+    of the page shows, are left out.
+    """
     told = {one.pool for one in top}
     result: dict[str, Finding] = {}
     for one in found:
@@ -168,7 +172,7 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
 
 
 def pool_lines(trends: Trends) -> dict[str, Sparkline]:
-    """Draw the share of requests in time of each pool that had requests."""
+    """Draw, for each pool that had requests, the share of requests within the objectives over time."""
     found = {}
     for one in trends.pools:
         if any(one.judged):
@@ -192,7 +196,9 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Return the sums over the pools. A pool's late requests are the number on its card."""
+    """Return the totals over the pools. Whether a pool was below its objective is taken from the figures on the pool's
+    card.
+    """
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

@@ -1,4 +1,6 @@
-"""`/pools/{namespace}/{name}/forecast`: the coming week of a pool, and the schedules that are proposed for it."""
+"""`/pools/{namespace}/{name}/forecast`: the forecast of a pool's demand in the coming week, and the schedules that are
+proposed for it.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ TRIALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedLine:
-    """A proposed schedule in words."""
+    """A proposed schedule, described in words."""
 
     name: str
     cron: str
@@ -42,7 +44,9 @@ class ProposedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastPage(Context):
-    """The forecast, its pictures, and the waiting plan that was proposed from it, if there is one."""
+    """The page of a forecast: the forecast, its pictures, and the plan that was proposed from it and waits for a
+    person, if there is one.
+    """
 
     template: ClassVar[str] = "pages/forecast.html"
     shell: Shell
@@ -90,7 +94,7 @@ async def _show(visit: Visit, refused: ApiProblem | None) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plan the presently proposed schedules, and redirect to the plan."""
+    """Request a plan of the schedules that are proposed now, and redirect to the plan."""
     found = await visit.api.forecast(visit.pool_key())
     if found.request is None:
         raise HTTPException(409, f"{found.unknown or 'the pool has these schedules already'}; nothing is to be planned")

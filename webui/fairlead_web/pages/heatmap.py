@@ -1,6 +1,6 @@
 """`/pools/{namespace}/{name}/heatmap`: load per instance over time.
 
-Picture, canvas data, table, CSV and JSON all show the same answer.
+Picture, canvas data, table, CSV and JSON all show the same response of the API.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ from fairlead_web.text.time_ranges import TimeRange, stamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
-    """A page of the heatmap as text: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and `down` are the
-    first column or row of the adjacent pages, None if there is no such page.
+    """A part of the heatmap as a table of numbers: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and
+    `down` are the first column or row of the adjacent parts, None at the edge of the heatmap.
     """
 
     columns: list[str]
@@ -58,7 +58,9 @@ class HeatmapTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One metric of the page: its map, the size of its cells without scripts, its legend and its own addresses."""
+    """One metric on the heatmap page: its heatmap, the size of a cell in browsers without scripts, its legend, and the
+    addresses of its data.
+    """
 
     heatmap: Heatmap
     words: str
@@ -67,14 +69,14 @@ class Figure:
     legend: Legend
     ticks: tuple[Tick, ...]
     source: str
-    """Address of the canvas's input."""
+    """Address of the binary data that the script draws on the canvas."""
     row: str
-    """Address of one row's exact numbers."""
+    """Address of the exact numbers of a single row."""
     named_each: int
-    """Number of rows per shown name: rows of a large map are too low for all names."""
+    """Number of rows for each row name that is shown: in a large heatmap, rows are too low to show all names."""
     picture: str
     without: str | None
-    """Address of the page without this metric; None for the first metric."""
+    """Address of the page without this metric; None for the first metric, which cannot be removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class HeatmapPage(Context):
     figures: list[Figure]
     metrics: list[tuple[str, str]]
     stackable: list[tuple[str, str]]
-    """Address of the page with one more metric, and the metric's words."""
+    """The metrics that can be added to the page: for each, the address of the page with it, and its name in words."""
     asked: Asked
     compared: str | None
     comparisons: list[tuple[str, str]]
@@ -94,7 +96,9 @@ class HeatmapPage(Context):
     ranked: list[tuple[HeatmapRow, str, float]]
     low_hurts: bool
     worst: str | None
-    """Link to the explanation of the worst cell; None if nothing was measured, or if rows are groups."""
+    """Link to the explanation of the worst cell; None if nothing was measured, or if the rows are groups of
+    instances.
+    """
     has_roles: bool
     """Whether the instances have different roles, so that each row shows its role."""
     table: HeatmapTable | None
@@ -103,8 +107,8 @@ class HeatmapPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
-    """The words for a map that was read again: its scale, its summary, and for the first map the ranking and the moves.
-    With `has_labels`, the changed names of its rows are added.
+    """The texts of a heatmap that a script has read again: its scale and its summary; for the page's first heatmap also
+    the ranking of rows and the moves. With `has_labels`, they include the names of the rows, which have changed.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"
@@ -116,12 +120,14 @@ class HeatmapWords(Context):
     has_labels: bool
     is_first: bool
     lone: bool
-    """Whether the page shows only this map."""
+    """Whether the page shows only this one heatmap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapFrame(Context):
-    """The data of the page's live parts. The map itself is updated by columns, so these parts do not need its cells."""
+    """The page's parts that live updates replace. A script updates the heatmap column by column, so these parts do not
+    need its cells.
+    """
 
     template: ClassVar[str] = "layouts/page.html"
     shell: Shell
@@ -132,7 +138,7 @@ DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
 LOW_HURTS = "hit_rate"
-"""The metric whose low values are bad."""
+"""The metric for which low values are bad."""
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
@@ -224,12 +230,12 @@ def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str 
 
 
 def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
-    """Return the worst value of each row: the highest, or the lowest if low values are bad."""
+    """Return the worst value of each row, with the row: the highest value, or the lowest if low values are bad."""
     return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
 
 
 async def png(visit: Visit) -> Response:
-    """Return the picture, one pixel per cell."""
+    """Respond with the heatmap as a PNG that has one pixel per cell."""
     drawn = await layer(visit, asked_of(visit))
     body = picture(drawn.heatmap, drawn.earlier)
     etag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
@@ -240,7 +246,7 @@ async def png(visit: Visit) -> Response:
 
 
 async def palette(visit: Visit) -> Response:
-    """Return a legend's bar: all levels of a palette in a row."""
+    """Respond with the bar of a legend as a PNG: all levels of a palette side by side."""
     kind = visit.request.path_params["kind"]
     if kind not in PALETTES:
         raise HTTPException(404)
@@ -249,8 +255,8 @@ async def palette(visit: Visit) -> Response:
 
 
 async def binary(visit: Visit) -> Response:
-    """Return the canvas's input; see `heatmaps.cells.packed`. `words` adds the page's text about the map, and
-    `words=rows` also the names of its rows.
+    """Respond with the binary data that the script draws on the canvas (`heatmaps.cells.packed`). The parameter `words`
+    adds the page's text about the heatmap, and `words=rows` also the names of its rows.
     """
     asked = asked_of(visit)
     drawn = await layer(visit, asked)
@@ -273,7 +279,9 @@ def _words(visit: Visit, drawn: Layer, asked: Asked) -> HeatmapWords:
 
 
 async def as_json(visit: Visit) -> Response:
-    """Return the API's answer. `instance` narrows it to one row, for exact numbers of large maps."""
+    """Respond with the heatmap as the API returns it. The parameter `instance` limits it to one row; the page uses that
+    for exact numbers of large heatmaps.
+    """
     heatmap = (await layer(visit, _alone(visit))).heatmap
     if wanted := visit.param("instance"):
         heatmap = _only(heatmap, wanted)
@@ -281,7 +289,7 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """Return the picture as numbers."""
+    """Respond with the heatmap's numbers as CSV."""
     heatmap = (await layer(visit, _alone(visit))).heatmap
     name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -289,18 +297,20 @@ async def as_csv(visit: Visit) -> Response:
 
 
 def _alone(visit: Visit) -> Asked:
-    """Return the choices without the comparison, because files contain only the numbers of the range."""
+    """Return the choices of the address without its comparison, because files contain only the numbers of the range
+    itself.
+    """
     return replace(asked_of(visit), compare=None)
 
 
 def several_roles(heatmap: Heatmap) -> bool:
-    """Return whether instances of different roles have rows."""
+    """Return whether the rows are of instances with different roles."""
     return len({row.role for row in heatmap.rows}) > 1
 
 
 def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
-    """Return the worst rows: row, peak as text, bar length 0-100. If low values are bad, the lowest rows
-    are the worst.
+    """Return the worst rows, each with its worst value as text and the length of its bar (0-100). If low values are
+    bad, the rows with the lowest values are the worst.
     """
     low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
@@ -310,7 +320,7 @@ def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[Heatmap
 
 
 def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
-    """Return a page of the numbers, by default the newest columns and the first rows."""
+    """Return the part of the heatmap's numbers that begins at this column and row, as a table."""
     last = max(0, heatmap.columns - TABLE_COLUMNS)
     left, top = min(first_column - 1, last) if first_column else last, max(0, first_row - 1)
     rows = heatmap.rows[top : top + TABLE_ROWS]
@@ -330,7 +340,9 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
 
 
 def _clicked(visit: Visit, heatmap: Heatmap, stacked: int) -> Response:
-    """Answer a click on the picture without scripts: redirect to the instance, over the time window of the cell."""
+    """Respond to a click on the picture in a browser without scripts: redirect to the page of the clicked instance,
+    over the time window of the clicked cell.
+    """
     cell = cell_at(heatmap, whole(visit.param("cell.x")), whole(visit.param("cell.y")), stacked)
     if cell is None or heatmap.group != "instance":
         rest = {name: value for name, value in visit.here.params.items() if not name.startswith("cell.")}

@@ -1,4 +1,4 @@
-"""`/help` and `/-/version`: a page with words, keys and patterns; and the running release."""
+"""`/help` and `/-/version`: a page that explains terms, keys and common patterns; and the running release."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -95,8 +95,8 @@ async def release(visit: Visit) -> Response:
 
 
 async def session(visit: Visit) -> Response:
-    """Answer whether the API answers and knows this session. Scripts ask this before they send a form, so that no form
-    is lost.
+    """Respond whether the API is reachable and accepts this session. Scripts request this before they send a form, so
+    that no typed text is lost.
     """
     return JSONResponse({"subject": (await visit.api.whoami()).subject})
 

@@ -42,9 +42,9 @@ class InstancesPage(Context):
     shell: Shell
     pool: str
     listing: Listing[InstanceSummary]
-    """A page of the matching instances."""
+    """The page of those instances that match the filters."""
     total: int
-    """Number of instances of the pool, matching or not."""
+    """Number of all instances of the pool, whether they match the filters or not."""
     several_roles: bool
     sort: str
     states: list[Facet]
@@ -52,12 +52,12 @@ class InstancesPage(Context):
     drains: dict[str, PlanKind | None]
     """For each instance, the kind of plan that drains it or cancels its drain; None if neither is possible."""
     figures: dict[str, ShownInstance]
-    """Each instance's figures over the range; empty if they are currently unavailable."""
+    """Each instance's figures over the range; empty if they cannot be read now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow:
-    """One router's knowledge of the instance's prefix cache; `word` names the state, `why` explains it."""
+    """What one router knows about the instance's prefix cache; `word` names how well, and `why` explains it."""
 
     router: str
     is_followed: bool
@@ -68,12 +68,12 @@ class CacheRow:
     answered: int
     exact_share: float | None
     off_share: float | None
-    """Number of wrongly assumed tokens as a share of all cached tokens."""
+    """Number of tokens that the router wrongly assumed to be cached, as a share of all cached tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateBar:
-    """A state over a part of the range, drawn from `x`."""
+    """A bar for an instance's state during a part of the range; it begins at the position `x`."""
 
     x: float
     width: float
@@ -88,9 +88,9 @@ class InstancePage(Context):
     pool: str
     detail: InstanceDetail
     shown: ShownInstance | None
-    """The instance's figures over the range."""
+    """The instance's figures over the range; None if they could not be read."""
     passing: frozenset[str]
-    """Engine conditions that are only temporary."""
+    """Those conditions of the engine that will end without anyone's action."""
     caches: list[CacheRow]
     learnt: Learnt
     states: list[StateBar]
@@ -98,7 +98,7 @@ class InstancePage(Context):
     explained: LoadExplanation | None
     figures: list[FigureRow]
     explained_whole: bool
-    """Whether the explanation covers the whole range."""
+    """Whether the explanation of the load covers the page's whole range."""
     arrived: list[Migration] | None
     left: list[Migration] | None
     decisions: list[RoutingDecision] | None
@@ -108,11 +108,11 @@ class InstancePage(Context):
 
 
 ROWS = 100
-"""Maximum number of rows of the list. It is large, because each row has few elements and people compare a pool's
-instances with each other.
+"""Maximum number of rows in the list of instances. It is large, because a row has few elements and people compare the
+instances of a pool.
 """
 STATES = tuple(InstanceState)
-"""Instance states, in the order of an instance's life."""
+"""Instance states, in the order in which an instance passes through them."""
 FOLLOWED = {"current", "incomplete"}
 CACHE_WORDS = {
     "current": ("by KV events", "All its KV events were received."),
@@ -123,10 +123,12 @@ CACHE_WORDS = {
     "wrong-block-size": ("by own history", "Its KV blocks have another size than those of the pool's other instances."),
     "silent": ("by own history", "It publishes no KV events."),
 }
-"""State of a KnownCache → how a router knows the cache, and an explanation."""
+"""For each state of a KnownCache: how the router knows what is cached, and an explanation."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
-"""Longest stretch, at the end of the page's range, that the page explains. Over a longer one, little stands out."""
+"""Maximum length of the range that the explanation covers, at the end of the page's range. In a longer range, little is
+unusual.
+"""
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float | str, ...]]] = {
@@ -144,8 +146,8 @@ SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float
 
 
 async def index(visit: Visit) -> Response:
-    """Show a page of the matching instances. The API's answer has all instances of the pool, so search, states and
-    order apply to the whole list.
+    """Show a page of the instances that match the filters. The API returns all instances of the pool, so search, state
+    filters and order apply to all of them.
     """
     key = visit.pool_key()
     pool, advice = await asyncio.gather(visit.api.pool(key), visit.attempt("advice", visit.api.advice(key)))
@@ -186,7 +188,7 @@ async def index(visit: Visit) -> Response:
 
 
 def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
-    """Return the figures of an instance; None if no part of the range has been rolled up."""
+    """Return the figures of an instance; None if they are not known for any part of the range."""
     figures = found.of(instance) if found else None
     return figures if figures and figures.known else None
 
@@ -196,7 +198,8 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan that cordons or drains the instance, ends either, or removes an engine, and redirect to the plan.
+    """Request a plan that cordons or drains the instance, ends a cordon or a drain, or removes an engine, and redirect
+    to the plan.
 
     A refusal is shown on the instance's page.
     """
@@ -217,8 +220,8 @@ async def plan(visit: Visit) -> Response:
 
 
 def mark_for(state: InstanceState) -> PlanKind | None:
-    """Return the kind of plan that cordons or uncordons an instance in this state; None if cordoning would change
-    nothing.
+    """Return the kind of plan that cordons or uncordons an instance in this state; None if neither would change
+    anything.
     """
     if state is InstanceState.CORDONED:
         return PlanKind.UNCORDON
@@ -293,7 +296,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def cache_row(one: CacheKnowledge) -> CacheRow:
-    """Return a router's knowledge in words and shares."""
+    """Return a router's knowledge about a prefix cache as text and shares."""
     word, why = CACHE_WORDS.get(one.state, (one.state, ""))
     if one.gaps:
         lost = f", {one.batches_lost:,} of them for good" if one.batches_lost else ""
@@ -312,7 +315,7 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
-    """Return the states over the range as bars."""
+    """Return the instance's states over the range as bars."""
     ordered = sorted(transitions, key=lambda item: item.at)
     bars: list[StateBar] = []
     for index, item in enumerate(ordered):

@@ -1,4 +1,4 @@
-"""`/keys`: API keys of the gateway's clients; operators create, change and revoke them."""
+"""`/keys`: gateway keys, which operators create, change and revoke."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,9 +21,9 @@ from fairlead_web.text.typed_text import ungrouped, whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysPage(Context):
-    """The page of keys.
+    """The page of gateway keys.
 
-    `created` is set only in the answer that shows a new secret; `typed` has the values of a refused form, by field.
+    `created` is set only in the response that shows a new secret; `typed` has the values of a refused form, by field.
     """
 
     template: ClassVar[str] = "pages/keys.html"
@@ -33,9 +33,9 @@ class KeysPage(Context):
     rotated: bool
     typed: dict[str, str]
     present: dict[str, dict[str, str]]
-    """The fields of each key's own form, by its id."""
+    """The values of the form that changes each key, by the key's id."""
     edited: str | None
-    """The key that is being edited."""
+    """The id of the key whose form is open; None if none is."""
     problem: Problem | None
 
 
@@ -54,7 +54,7 @@ FIELDS = dict.fromkeys(
     ),
     "",
 ) | {"days": "90"}
-"""The form's fields, and their initial values."""
+"""The fields of the form for a key, with their initial values."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -63,7 +63,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make a key. Only this answer shows its secret."""
+    """Make a gateway key. Only this response shows its secret."""
     typed = await _typed(visit)
     try:
         return await _page(visit, created=await visit.api.create_gateway_key(_request(typed)))
@@ -74,7 +74,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Change a key. A refused form stays open in its row."""
+    """Change a gateway key. If the form is refused, it stays open in the key's row."""
     key, typed = _key(visit), await _typed(visit)
     try:
         await visit.api.change_gateway_key(key, _change(typed))
@@ -86,7 +86,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def rotate(visit: Visit) -> Response:
-    """Give a key another secret. Only this answer shows it."""
+    """Give a gateway key another secret. Only this response shows the secret."""
     hours = str((await visit.form()).get("hours", "")).strip()
     try:
         rotation = GatewayKeyRotation(hours=_whole("hours", hours) or 0)
@@ -98,7 +98,7 @@ async def rotate(visit: Visit) -> Response:
 
 
 async def explain(visit: Visit) -> Response:
-    """Allow or forbid a key's requests to have their decisions kept."""
+    """Allow or forbid that requests with a gateway key have their routing decisions kept on request."""
     asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
     try:
         await visit.api.change_gateway_key(_key(visit), asked)
@@ -117,7 +117,7 @@ async def _typed(visit: Visit) -> dict[str, str]:
 
 
 def _request(typed: dict[str, str]) -> GatewayKeyRequest:
-    """Return the request for a new key. Raises InvalidInput."""
+    """Return the request for a new gateway key, from the typed values. Raises InvalidInput."""
     return GatewayKeyRequest(
         name=typed["name"],
         pools=_words(typed["pools"]),
@@ -134,8 +134,8 @@ def _request(typed: dict[str, str]) -> GatewayKeyRequest:
 
 
 def _change(typed: dict[str, str]) -> GatewayKeyChange:
-    """Return the change that the form describes. An empty field removes its limit; without days, the expiry stays.
-    Raises InvalidInput.
+    """Return the change of a gateway key that the form describes. An empty field removes the limit; if the number of
+    days is empty, the expiry is unchanged. Raises InvalidInput.
     """
     asked = _request(typed)
     return GatewayKeyChange(
@@ -173,14 +173,16 @@ async def revoke(visit: Visit) -> Response:
 
 
 def _present(key: GatewayKey) -> dict[str, str]:
-    """Return a key's values for its form. The expiry is empty, because the form asks for days."""
+    """Return the present values of a gateway key for its form. The field for the expiry is empty, because it takes a
+    number of days from now.
+    """
     texts = {name: _shown(name, getattr(key, name, None)) for name in FIELDS}
     listed = {"pools": ", ".join(key.pools), "models": ", ".join(key.models), "days": "", "explain": "1" if key.explain else ""}
     return {**texts, **listed}
 
 
 def _shown(name: str, value: object) -> str:
-    """Format a field's value for its input, with thousands separated."""
+    """Format a field's value for its input, with thousands separated by commas."""
     if value is None:
         return ""
     if name in ("budget_day", "budget_month"):

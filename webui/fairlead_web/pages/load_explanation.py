@@ -1,5 +1,5 @@
-"""`…/instances/{id}/explanation`: explains an instance's load over a stretch of time. The heatmap shows the same next
-to its cells.
+"""`…/instances/{id}/explanation`: explains an instance's load over a range of time. The heatmap shows the same text
+next to its cells.
 """
 
 from dataclasses import dataclass

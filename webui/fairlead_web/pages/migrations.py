@@ -1,7 +1,8 @@
-"""`/migrations` and `/reroutes`: moves between instances, their reasons and whether they were worth their cost.
+"""`/migrations` and `/reroutes`: moves between instances, their reasons and whether they saved more time than they
+cost.
 
-A timeline and a flow matrix show the same filter. A migration moves a bound session to another instance; a re-route
-sends one request elsewhere. They are listed and counted separately.
+The timeline and the flow matrix have the same filters as the list. A migration moves a bound session to another
+instance; a re-route sends one request elsewhere. Migrations and re-routes are listed and counted separately.
 """
 
 import asyncio
@@ -36,7 +37,9 @@ from fairlead_web.text.addresses import Here, pool_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """The moves from one instance to another: `heat` 0-9 for shading, and `url` of the list of these moves."""
+    """The moves from one instance to another. `heat` (0-9) is the cell's shading, and `url` leads to the list of these
+    moves.
+    """
 
     count: int
     heat: int
@@ -45,9 +48,10 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMatrix:
-    """A matrix of moves. Rows are sources, columns targets, both sorted by their number of moves.
+    """A matrix of moves between instances. Rows are sources, columns are targets; both are ordered by their number of
+    moves.
 
-    `hidden` counts the moves of instances that are not shown.
+    `hidden` is the number of moves of instances that are not shown.
     """
 
     targets: list[str]
@@ -59,9 +63,9 @@ class FlowMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveWords:
-    """The words for a kind of move.
+    """The words for a kind of move, migrations or re-routes.
 
-    `one` and `many` are for sentences; `topic` is the topic of the live stream and the name of the path.
+    `one` and `many` are the nouns for sentences; `topic` is the topic of the live stream and the name in the path.
     """
 
     one: str
@@ -78,28 +82,30 @@ class MovesPage(Context):
     shell: Shell
     words: MoveWords
     shown: ShownFigures | None
-    """Figures of all moves of the range, regardless of other filters; the charts draw them."""
+    """Figures of all moves in the range, whatever the list's other filters are. The charts draw the same figures."""
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
     newest: Sequence[Migration | ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
-    """The flow matrix of one pool; None without a pool, because there are no moves between instances of two pools."""
+    """The flow matrix of one pool; None if no pool is chosen, because there are no moves between instances of two
+    pools.
+    """
     ways: list[MigrationFlow]
-    """The most frequent pairs of instances, if no matrix is shown."""
+    """The pairs of instances with the most moves, for a page without a matrix."""
     counted: int
     effect: MovesEffect | None
     by_trigger: list[tuple[BindingReason, int, int]]
-    """For each trigger, its number of moves and its colour class."""
+    """For each trigger: the number of its moves, and its colour class."""
     counted_from: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTime:
-    """One line of the comparison of prediction and outcome.
+    """One line in the comparison of predicted and actual TTFT.
 
-    `length` is the line's share of the longest, 0-100.
+    `length` is the line's length in % of the longest line.
     """
 
     words: str
@@ -117,9 +123,9 @@ class MovePage(Context):
     times: list[MoveTime]
     effect: NetEffect
     cause: list[tuple[str, str]]
-    """Names and values of the figures that decided."""
+    """The recorded figures that caused the move, each as its name and value."""
     steps: list[MoveStep]
-    """The steps of a migration; a re-route has none."""
+    """The steps of a migration; empty for a re-route, which has no steps."""
     decision: RoutingDecision | None
 
 
@@ -127,7 +133,7 @@ FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_of
 MATRIX_MOST = 16
 WAYS = 10
 AROUND = timedelta(minutes=10)
-"""How long before and after a move its decision is searched."""
+"""How long before and after a move the decision about its request is searched."""
 
 MIGRATIONS = MoveWords(
     one="migration",
@@ -164,8 +170,8 @@ async def index_reroutes(visit: Visit) -> Response:
 
 
 async def _figures(visit: Visit) -> RangeFigures | None:
-    """Return the figures of the pool that the filter names, or of all pools without a filter; None if the filter does
-    not name a valid pool.
+    """Return the figures of the pool chosen by the filter, or of all pools if the filter is not set; None if its value
+    is not a valid pool name.
     """
     try:
         pool = PoolKey.parse(named) if (named := visit.param("pool")) else None
@@ -184,7 +190,7 @@ async def _living(visit: Visit, pool: PoolKey | None) -> RangeFigures | None:
 
 
 def _filters(visit: Visit) -> tuple[Query, Query]:
-    """Return the filters of the list, and the filters of the pictures beside it."""
+    """Return the filters of the list, and the filters of the timeline and matrix."""
     filters = visit.filters(*FILTERS, ranged=True, results="results") | visit.range.counted
     return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
 
@@ -225,8 +231,8 @@ def _by_trigger(counts: Mapping[BindingReason, int]) -> list[tuple[BindingReason
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
-    """Return the busiest instances as rows (from) and columns (to). Totals count the shown moves, `hidden`
-    all others.
+    """Return the matrix of the instances with the most moves, with sources as rows and targets as columns. Totals count
+    the shown moves, `hidden` all others.
     """
     busiest: Counter[str] = Counter()
     counts: dict[tuple[str, str], int] = {}
@@ -282,7 +288,9 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """Return the sampled decision of the same request, which lists the compared candidates."""
+    """Return the sampled routing decision of the request with which the move happened; it lists the compared
+    candidates. None if there is none.
+    """
     if not move.request:
         return None
     around = {"from": (move.at - AROUND).isoformat(), "to": (move.at + AROUND).isoformat()}
@@ -291,12 +299,14 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
 
 
 async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHistoryItem] | None:
-    """Return the homes of the session that moved; None if they could not be read."""
+    """Return the history of bindings of the session that moved; None for a re-route, or if the history could not be
+    read.
+    """
     return await visit.attempt("session", _homes(visit, move)) if isinstance(move, Migration) else None
 
 
 async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
-    """Return a session's homes; empty if the session is already forgotten."""
+    """Return a session's history of bindings; empty if the API no longer knows the session."""
     try:
         return (await visit.api.session(PoolKey.parse(move.pool), move.session)).history
     except ApiProblem as error:
@@ -306,7 +316,9 @@ async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
 
 
 def times(move: Migration | ReRoute) -> list[MoveTime]:
-    """Return the prediction for staying, the prediction for moving and the outcome, on one scale."""
+    """Return the TTFT predicted for staying, the TTFT predicted for moving, and the actual TTFT, as lines with the same
+    scale.
+    """
     rows = [
         (f"Predicted for staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),
         (f"Predicted for moving to {move.destination}", move.predicted_target_ttft_seconds, "move"),

@@ -1,4 +1,4 @@
-"""`/notices`: webhooks, which admins make, test and delete, and the notices that were sent to them."""
+"""`/notices`: webhooks, which admins make, test and delete, and the notices for these webhooks."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,15 +16,15 @@ from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import PAGE_ROWS, Visit
 
 MOST_WEBHOOKS = 100
-"""Maximum number of webhooks that the page reads, the API's own limit."""
+"""Maximum number of webhooks that the page reads, which is also the API's limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticesPage(Context):
-    """The page of webhooks, and of the notices to all webhooks or to `webhook`.
+    """The page of webhooks and their notices: the notices for all webhooks, or only for `webhook`.
 
-    `created` is set only in the answer that shows a new webhook's secret; `typed` has the values of a refused form, by
-    field. `names` has the webhooks' names by id.
+    `created` is set only in the response that shows a new webhook's secret; `typed` has the values of a refused form,
+    by field. `names` has the names of webhooks by id.
     """
 
     template: ClassVar[str] = "pages/notices.html"
@@ -42,7 +42,7 @@ class NoticesPage(Context):
 
 
 FIELDS = dict.fromkeys(("name", "url", "pools"), "") | {"form": NoticeForm.JSON.value}
-"""The form's text fields, and their initial values."""
+"""The text fields of the form for a webhook, with their initial values."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -51,7 +51,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make a webhook. Only this answer shows its secret. The address is never shown again, even after a refusal."""
+    """Make a webhook. Only this response shows its secret. The address is never shown again, even if the form is
+    refused.
+    """
     form = await visit.form()
     typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
     kinds = frozenset(one for one in SUBSCRIBED if form.get(f"kind-{one}"))
@@ -69,7 +71,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Send a test notice, and show the webhook's notices."""
+    """Send a test notice to a webhook, and show the notices of that webhook."""
     webhook = visit.request.path_params["webhook"]
     try:
         await visit.api.test_webhook(webhook)

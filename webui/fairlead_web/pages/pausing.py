@@ -1,6 +1,7 @@
-"""`/pause-migrations`: pauses or resumes the migrations of all pools, with a plan for each and one click for all.
+"""`/pause-migrations`: pauses or resumes the session migrations of all pools, with one plan per pool and one click to
+apply all plans.
 
-If there are more pools than fit on a page, they are planned in parts, in order of name.
+If there are more pools than fit on a page, they are planned in parts, ordered by name.
 """
 
 import asyncio
@@ -24,30 +25,32 @@ from fairlead_web.text import formats
 
 PATH = "/pause-migrations"
 MOST = 200
-"""Maximum number of pools that one page shows and plans for."""
+"""Maximum number of pools that one page shows and makes plans for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausingPage(Context):
-    """The pools and, once planned, the plan of each. `refused` is why a pool has no plan, or why its plan was not
-    applied.
+    """The page with the pools and, once they are planned, the plan of each pool. `refused` says, by pool, why a plan
+    could not be made or applied.
     """
 
     template: ClassVar[str] = "pages/pausing.html"
     shell: Shell
     pools: list[PoolSummary]
-    """The shown pools: first the planned pools, then the pools that are not in the desired state yet."""
+    """The pools that the page shows: first the pools with a plan, then the pools that are not in the desired
+    state yet.
+    """
     total: int
     """The number of all pools."""
     wanted: str
     changing: int
-    """The number of all pools that are not in the desired state."""
+    """The number of all pools that are not in the desired state (paused or resumed)."""
     left: int
-    """The number of these pools that have no plan on this page."""
+    """The number of pools that are not in the desired state and have no plan on this page."""
     after: str
-    """The last pool that was planned. The next part begins after it."""
+    """The name of the last pool for which a plan was made. The next part begins after it."""
     at_once: int
-    """Number of pools of the next part."""
+    """Number of pools in the next part."""
     plans: dict[str, Plan]
     refused: dict[str, str]
     can_apply: bool
@@ -59,7 +62,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request plans for the next part of the pools that are not in the desired state, and show them on one page."""
+    """Request plans for those pools of the next part that are not in the desired state, and show the plans on
+    one page.
+    """
     form = await visit.form()
     wanted = _mode(str(form.get("to", "")))
     pools = _next([one for one in await _pools(visit) if one.migrations != wanted], str(form.get("after", "")))
@@ -72,7 +77,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Apply the open plans of the page, each once. A refusal is shown next to its pool."""
+    """Apply the page's open plans, each once. If a plan is refused, the reason is shown next to its pool."""
     form = await visit.form()
     wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
     ids = _ids(str(form.get("plans", "")))
@@ -120,7 +125,9 @@ async def _pools(visit: Visit) -> list[PoolSummary]:
 
 
 def _next(pools: list[PoolSummary], after: str) -> list[PoolSummary]:
-    """Return the part of the pools after `after` in order of name; after the last pool, the first part again."""
+    """Return the next part of the pools: those that follow `after` in the order of names. If no pool follows, return
+    the first part again.
+    """
     return [one for one in pools if _order(_name(one)) > _order(after)][:MOST] or pools[:MOST]
 
 

@@ -26,8 +26,8 @@ from fairlead_web.text.addresses import pool_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meanwhile:
-    """A change by somebody since the plan was made: a revision of the pool's spec, or a change that is not reported
-    yet.
+    """A change that somebody made after the plan was made: a revision of the pool's spec, or a change that the operator
+    has not reported yet.
     """
 
     revision: int | None
@@ -39,7 +39,9 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRow:
-    """A quantity in words, without the change and with it; `unknown` is why it is not reliable."""
+    """A quantity of a plan's expected effect as text: without the change and with it. `unknown` says why it is not
+    reliable; empty if it is.
+    """
 
     words: str
     before: str
@@ -49,7 +51,7 @@ class ExpectedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A figure of a plan's effect; `level` is warn or bad for a loss."""
+    """A figure of a plan's effect; `level` is warn or bad if the figure is a loss."""
 
     words: str
     value: str
@@ -58,7 +60,7 @@ class Tile:
 
 
 def tiles_of(effect: PlanEffect) -> list[Tile]:
-    """Return the figures of an effect that are not zero, whatever the kind of plan."""
+    """Return the figures of an effect that are not zero, for any kind of plan."""
     replaced = effect.instances_added == effect.instances_removed > 0
     figures = [
         ("Instances replaced", effect.instances_removed if replaced else 0, formats.count, "", "warn"),
@@ -82,7 +84,7 @@ TITLES = {
     PlanKind.CLASSES: "Priority classes",
     PlanKind.FAIRNESS: "Tenants",
 }
-"""Titles of kinds of plans whose name is not a good title."""
+"""Titles of those kinds of plans whose name does not make a good title."""
 TABS = {
     PlanKind.SLO: "slo",
     PlanKind.SCHEDULE: "schedules",
@@ -94,7 +96,9 @@ TABS = {
     PlanKind.UNPIN: "sessions",
     **dict.fromkeys((PlanKind.SCALE, PlanKind.ENGINES, *OF_INSTANCES), "instances"),
 }
-"""The pool's tab that shows what a plan changes; for other kinds, the spec."""
+"""The tab of the pool's pages that shows what a kind of plan changes. For kinds that are missing here, it is the tab
+`spec`.
+"""
 
 
 AT_WORK = frozenset({ExpectationState.QUEUED, ExpectationState.RUNNING})
@@ -110,9 +114,10 @@ QUANTITIES = {
 class PlanPage(Context):
     """The page of a plan.
 
-    `confirm` and `reason` are the last values sent; `problem` is why applying was refused. `meanwhile` lists the
-    changes since the plan. `can_repeat` is true if the plan was not applied, so that the same change can be planned
-    again. `expectation` is None if it could not be read; `at_work` is true while its simulation is in progress.
+    `confirm` and `reason` are the values last submitted; `problem` is why the plan was not applied. `meanwhile` lists
+    the changes that others have made since the plan was made. `can_repeat` is True if the plan was not applied, so that
+    the same change can be planned again. `expectation` is the effect according to a simulation, None if it could not be
+    read; `at_work` is True while that simulation is in progress.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -122,7 +127,9 @@ class PlanPage(Context):
     title: str
     tiles: list[Tile]
     carried_out: PoolSummary | None
-    """The present state of the pool, after an applied plan that starts or stops instances; None after another plan."""
+    """The present state of the pool after the plan was applied, if such a plan starts or stops instances; otherwise
+    None.
+    """
     changes: list[Change]
     problem: Problem | None
     confirm: str
@@ -134,15 +141,15 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """The part of leaving instances' caches that was kept; None if it could not be read."""
+    """How much was kept of the caches of instances that leave by the plan; None if it could not be read."""
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
-    """The share in time according to the simulation; None if it is not reliable."""
+    """The share of requests within the objectives, according to the simulation; None if it is not reliable."""
     estimates: bool
-    """Whether the plan's own estimates are shown: only if no simulation exists or is expected that might contradict
-    them.
+    """Whether the plan's own estimates are shown. They are shown only if there is no simulation, finished or expected,
+    that might contradict them.
     """
 
 
@@ -154,9 +161,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Apply the plan; safe to send twice.
+    """Apply the plan. The same form can safely be sent twice.
 
-    A refusal shows the plan again with the typed text and the reason.
+    If the API refuses, the plan is shown again with the typed text and the reason.
     """
     form = await visit.form()
     confirm, reason = str(form.get("confirm", "")).strip(), str(form.get("reason", "")).strip()
@@ -240,7 +247,9 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """Return the changes since the plan, as the API describes them, newest first."""
+    """Return the changes that others have made since the plan, newest first, as the API describes them in the
+    conflict.
+    """
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))
         for one in conflict.meanwhile
@@ -259,8 +268,8 @@ def _row(one: ExpectedFigure) -> ExpectedRow:
 
 
 async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[Meanwhile]:
-    """Return the revisions of the pool made after a plan that was not applied, newest first. They are other people's
-    changes.
+    """Return the revisions of the pool's spec that were made after a plan that was not applied, newest first. They are
+    changes by other people.
     """
     if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED) or not plan.target.startswith("InferencePool ") or plan.kind.facts.creates:
         return []

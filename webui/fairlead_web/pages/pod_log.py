@@ -1,5 +1,5 @@
-"""`…/instances/{id}/log`: the end of an instance's log, live, with a search, beside the events of its pod and its
-engine's own figures.
+"""`…/instances/{id}/log`: the last lines of an instance's log, live, with a search. Also shows the events of the
+instance's pod and the figures of its engine.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ LIVE_SECONDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLogPage(Context):
-    """The page of a log. `log` is None if it cannot be read, and `missing` gives the reason. The log is read again
-    every `live_seconds`; 0 = never, because the log of a former container does not grow.
+    """The page of a log. `log` is None if it cannot be read; `missing` then gives the reason. The log is read again
+    every `live_seconds`; 0 means never, for the log of a former container, which does not grow.
     """
 
     template: ClassVar[str] = "pages/pod_log.html"

@@ -1,5 +1,5 @@
-"""`…/{namespace}/{name}/policy`: what each policy does, and the parameters of one policy, which are planned as a change
-of the pool.
+"""`…/{namespace}/{name}/policy`: what each routing policy does, and a form for the parameters of one policy, which
+makes a plan to change the pool.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NUMBERS = frozenset({"number", "integer"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRow:
-    """A policy of the list; `missing` names roles that it needs and the pool lacks."""
+    """A policy in the list; `missing` names roles that the policy needs and the pool does not have."""
 
     name: str
     intent: str
@@ -43,8 +43,8 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRow:
-    """A policy that only advises, compared with the policy that decided: how often both agreed, and the predictions for
-    decisions in which they did not.
+    """A shadow policy, which only advises, compared with the policy that decided: how often both chose the same, and
+    the predictions for those decisions in which they did not.
     """
 
     at: datetime | None
@@ -60,8 +60,8 @@ class ShadowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPage(Context):
-    """The page of policies: the list, the form of the `chosen` policy, and the pool's shadows in total and by hour;
-    `present` is the pool's own policy.
+    """The page of policies: the list, the form of the policy `chosen`, and the pool's shadow policies in total and by
+    hour. `present` is the policy that the pool uses.
     """
 
     template: ClassVar[str] = "pages/policy.html"
@@ -72,7 +72,7 @@ class PolicyPage(Context):
     form: ChangeForm
     needed: AccessRole
     shadows: list[ShadowRow] | None
-    """The pool's shadows in total; None if they could not be read."""
+    """The pool's shadow policies in total; None if they could not be read."""
     shadow_hours: list[ShadowRow]
 
 
@@ -81,7 +81,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan and redirect to it. A refusal is shown at its field."""
+    """Request a plan and redirect to it. If the API refuses, the reason is shown at the field that it concerns."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     chosen = form.get("policy", "")
     try:
@@ -152,14 +152,14 @@ def _row(name: str, roles: set[str]) -> PolicyRow:
 
 
 def _shapes(policy: str) -> dict[str, Shape]:
-    """Return the parameters of a policy. Raises 404 for a name that is not in the list."""
+    """Return the schemas of a policy's parameters, by name. Raises a 404 for a policy that is not in the list."""
     if policy not in BUILT_IN.names:
         raise HTTPException(404)
     return BUILT_IN.parameters(policy)
 
 
 def fields_of(shapes: Mapping[str, Shape], given: Mapping[str, Any], typed: Mapping[str, str] | None) -> tuple[FormField, ...]:
-    """Return a field for each parameter, with the spec's value, or as it was typed."""
+    """Return a form field for each parameter, with the value in the spec, or with the value in `typed`."""
     return tuple(_field(name, shape, _shown(given.get(name)) if typed is None else typed.get(name, "")) for name, shape in shapes.items())
 
 
@@ -182,7 +182,7 @@ def _shown(value: Any) -> str:
 
 
 def parameters_of(shapes: Mapping[str, Shape], form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters that were typed; others keep their defaults. Raises InvalidInput."""
+    """Return the parameters with typed values; parameters without one keep their defaults. Raises InvalidInput."""
     return {name: _value(name, shape, text) for name, shape in shapes.items() if (text := form.get(name, "").strip())}
 
 

@@ -1,4 +1,4 @@
-"""`/pools/{namespace}/{name}`: one pool with its spec and status, and the forms that change it through a plan."""
+"""`/pools/{namespace}/{name}`: one pool with its spec and status, and the forms that change the pool by plans."""
 
 import asyncio
 from collections import Counter
@@ -32,12 +32,12 @@ from fairlead_web.text import formats
 from fairlead_web.text.yaml_text import yaml_text
 
 MOST_REASONS = 6
-"""Maximum number of decision reasons that are shown individually."""
+"""Maximum number of reasons for decisions that are shown individually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRow:
-    """A role's instances by state, beside the desired number."""
+    """The numbers of a role's instances in each state, and the desired number (`wanted`)."""
 
     name: str
     wanted: int
@@ -51,7 +51,7 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument:
-    """A policy parameter that is a document, such as an EndpointPickerConfig, as YAML."""
+    """A parameter of a policy whose value is a whole document, such as an EndpointPickerConfig, as YAML."""
 
     name: str
     text: str
@@ -63,14 +63,14 @@ class PoolPage(Context):
     shell: Shell
     detail: PoolDetail
     shown: ShownFigures | None
-    """The pool's figures over the range."""
+    """The pool's figures over the range; None if they could not be read."""
     roles: list[RoleRow]
     ratio: str | None
     states: list[tuple[str, int]]
     routing: list[tuple[str, str]]
     documents: list[PolicyDocument]
     notes: tuple[str, ...]
-    """Policy parameters that are accepted but have no effect in this pool, a line each."""
+    """One text for each parameter of the policy that is accepted but has no effect in this pool."""
     mix: list[tuple[str, float]] | None
     mixed: int
     learnt: Learnt
@@ -88,7 +88,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan from the API and redirect to it. A problem is shown in the form that was sent."""
+    """Request a plan from the API and redirect to it. If the API refuses, the problem is shown in the
+    submitted form.
+    """
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     try:
         made = await visit.api.create_plan(visit.pool_key(), asked(form))
@@ -155,7 +157,9 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
 
 
 def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
-    """Return the most frequent reasons with their shares, followed by the share of all others together."""
+    """Return the most frequent reasons for decisions with their shares, and at the end the share of all other reasons
+    together.
+    """
     of = sum(one.decisions for one in reasons)
     shares: list[tuple[str, float]] = [(one.reason, one.decisions / of) for one in reasons[:MOST_REASONS]]
     rest = len(reasons) - len(shares)
@@ -172,7 +176,7 @@ def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceSt
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """Return a row per role that has desired or remaining instances."""
+    """Return a row for each role that has desired or existing instances."""
     rows = []
     for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
         states = states_of(detail, name)
@@ -221,7 +225,9 @@ def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
 
 
 def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
-    """Return the policy's notes on parameters that have no effect; empty for a policy of another package."""
+    """Return texts about parameters of the policy that have no effect in this pool; empty for a policy that is not
+    Fairlead's.
+    """
     try:
         policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
         return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes

@@ -1,4 +1,6 @@
-"""`/pools/new` and `…/{namespace}/{name}/edit`: a pool's spec as text, which is checked and planned."""
+"""`/pools/new` and `…/{namespace}/{name}/edit`: an editor for the text of a pool's spec, which is checked and then
+planned.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,8 +25,9 @@ REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorPage(Context):
-    """The editor. `action` is the address to which its form is sent; `name` is None for a pool that exists. `checked`
-    is true if the text was checked and is valid; then `diff` is its difference from the present spec.
+    """The page of the editor. `action` is the address to which its form is sent; `name` is the name of a new pool, None
+    for a pool that exists. `checked` is True if the text was checked and is valid; `diff` is then its difference from
+    the present spec.
     """
 
     template: ClassVar[str] = "pages/pool_editor.html"
@@ -43,7 +46,7 @@ class EditorPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """The content of the form, and what is wrong with it."""
+    """The submitted values of the editor's form, and what is wrong with them."""
 
     text: str
     name: str | None = None
@@ -58,7 +61,7 @@ async def edit(visit: Visit) -> Response:
 
 
 async def plan_edit(visit: Visit) -> Response:
-    """Check the text, or request a plan of it and redirect to the plan."""
+    """Check the text, or request a plan that changes the pool to it and redirect to that plan."""
     return await _sent(visit, visit.pool_key(), PlanKind.SPEC, None)
 
 
@@ -70,7 +73,7 @@ async def new(visit: Visit) -> Response:
 
 
 async def plan_new(visit: Visit) -> Response:
-    """Check the text, or request a plan of a new pool and redirect to the plan."""
+    """Check the text, or request a plan that creates a pool from it and redirect to that plan."""
     form = await visit.form()
     name = str(form.get("name", "")).strip()
     try:

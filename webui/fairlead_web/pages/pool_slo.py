@@ -1,5 +1,5 @@
-"""`…/slo`: how well one pool's objectives were met by version and priority class, its error budget, and the effect of
-other targets, with the button that plans them.
+"""`…/slo`: how well one pool's objectives were met, by version and priority class; the error budget; and how many
+requests would have met other targets, with a button that plans those targets.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
 
 DAY = "now-24h"
-"""The default range."""
+"""The start of the page's default range."""
 TARGETS = ("ttft", "tpot", "percentile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version, and its changes from the previous version in words."""
+    """A version of the pool's objectives, and what differs from the previous version, as text."""
 
     version: SloVersion
     changes: str
@@ -35,8 +35,9 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSloPage(Context):
-    """The page of objectives. `targets` are the other targets as typed, or those of the spec; `asked` is true if
-    targets were typed. `windows` have a cell for all requests and then one per class of `classes`.
+    """The page of a pool's objectives. `targets` are the other targets as typed, or if none were typed, those of the
+    spec; `asked` is True if targets were typed. Each row of `windows` has a cell for all requests and then one for each
+    class in `classes`.
     """
 
     template: ClassVar[str] = "pages/pool_slo.html"
@@ -100,7 +101,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> tuple[SloWhatIf | None, str | None]:
-    """Return the share of requests that would have met other targets, or why it is unknown."""
+    """Return the attainment under other targets and no reason, or None and the reason why it is unknown."""
     try:
         percentile = float(typed["percentile"]) if typed["percentile"] else None
     except ValueError:
@@ -116,8 +117,8 @@ async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> t
 
 
 def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[tuple[str, list[BurnWindow | None]]]:
-    """Return a row per window: all requests, then each class. Windows beyond the first that covers the pool's age are
-    left out, because they would repeat its numbers.
+    """Return a row for each window of time, with cells for all requests and then for each class. After the first window
+    that covers the pool's whole age, windows are left out, because they would have the same numbers.
     """
     found = {(one.window, one.priority_class): one for one in burn.windows}
     covering = min((one.seconds for one in burn.windows if one.seconds >= age_seconds), default=inf)
@@ -126,7 +127,7 @@ def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[t
 
 
 def changes(before: SloVersion | None, after: SloVersion) -> str:
-    """Describe what a version changed; empty for the first version."""
+    """Describe what a version of the objectives changed; empty for the first version."""
     if before is None:
         return ""
     told = []

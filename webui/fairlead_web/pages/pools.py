@@ -1,4 +1,4 @@
-"""`/pools`: every pool with its figures of the range, and facets."""
+"""`/pools`: every pool with its figures over the range, and filters (facets)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ class PoolsPage(Context):
     template: ClassVar[str] = "pages/pools.html"
     shell: Shell
     listing: Listing[PoolSummary]
-    """A page of the matching pools."""
+    """The page of those pools that match the filters."""
     total: int
-    """Number of pools, matching or not."""
+    """Number of all pools, whether they match the filters or not."""
     cut: str
-    """The part of all pools that the page has, if there are too many; otherwise empty."""
+    """Which part of all pools the page has read, as text, if there are too many; otherwise empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]
-    """The figures of the range by pool. If there are too many pools, only the first pools have figures."""
+    """The figures over the range, by pool. If there are too many pools, only the first ones have figures."""
 
 
 def _health(pool: PoolSummary) -> str:
@@ -65,7 +65,9 @@ SORTS: dict[str, Callable[[PoolSummary, RangeFigures | None], tuple[float | str,
 
 
 async def index(visit: Visit) -> Response:
-    """Show a page of the matching pools. All pools are read, so search, facets and order apply to the whole list."""
+    """Show a page of the pools that match the filters. All pools are read, so search, filters and order apply to all of
+    them.
+    """
     pools, advice = await asyncio.gather(visit.first_pools(MOST), visit.attempt("advice", visit.api.advice()))
     visit = visit.since(pool.created_at for pool in pools.items)
     asked = visit.range.asked
@@ -102,7 +104,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:
-    """Return the pools that match every facet of the URL and whose name or model contains `q`."""
+    """Return the pools that match every filter in the URL and whose name or model contains `q`."""
     wanted = (here.params.get("q") or "").lower()
     return [
         pool

@@ -1,5 +1,5 @@
-"""`…/predictor`: the models by which a pool's routers predict TTFTs, their errors, and how often the model or the
-heuristic chose.
+"""`…/predictor`: the models with which a pool's routers predict TTFTs, their errors, and how often instances were
+chosen by a model or by the heuristic.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 DAY = "now-24h"
-"""The default range."""
+"""The start of the page's default range."""
 FAR = 0.5
 """Minimum drift (in standard deviations) at which the page warns that the requests differ from those that trained the
 model.
@@ -24,7 +24,9 @@ model.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A model; `share` (0-1) of the choices before this model that a model made, None if there were no choices."""
+    """A prediction model. `share` (0-1) is the share of decisions made by a model and not by the heuristic, over the
+    time that the figures of this model cover; None if there were no decisions.
+    """
 
     model: PredictorModel
     share: float | None
@@ -64,13 +66,17 @@ async def show(visit: Visit) -> Response:
 
 
 def share_by_model(figures: ModelFigures) -> float | None:
-    """Return the share (0-1) of the choices that a model made; None if there were no choices."""
+    """Return the share (0-1) of decisions that were made by a model and not by the heuristic; None if there were no
+    decisions.
+    """
     choices = figures.learned_choices + sum(figures.heuristic_choices.values())
     return figures.learned_choices / choices if choices else None
 
 
 def reasons(figures: ModelFigures) -> list[tuple[str, int]]:
-    """Return why the heuristic chose, the most frequent reason first."""
+    """Return why the heuristic and not the model chose the instance, as (reason, number of decisions), the most
+    frequent reason first.
+    """
     return sorted(figures.heuristic_choices.items(), key=lambda one: (-one[1], one[0]))
 
 

@@ -21,12 +21,14 @@ class RejectionsPage(Context):
     shell: Shell
     report: RejectionReport
     causes_counted: dict[str, str]
-    """Requests by cause over the range; empty if the page shows only one priority class, since its chart shows all."""
+    """The number of refused requests by cause over the range, as text. Empty if the page shows only one priority class,
+    because the chart shows all classes.
+    """
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
-    """Pools whose number of instances cannot be changed by a plan."""
+    """Names of pools whose number of instances cannot be changed by a plan."""
     causes: dict[str, str]
-    """The words for each cause."""
+    """The text of each cause."""
 
 
 FILTERS = ("pool", "priority_class")

@@ -1,6 +1,7 @@
-"""`…/ring`: the shares of a pool's keys, the effect of a change of its instances, and an instance's weight.
+"""`…/ring`: the shares of the hash ring's keys that a pool's instances have, and the effect of a hypothetical change of
+the instances. A form plans another weight for an instance.
 
-The URL describes the change to examine; another weight is planned.
+The URL contains the hypothetical change.
 """
 
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from fairlead_web.text import formats
 SHOWN_MOVES = 12
 SHOWN_ROWS = 50
 UNEVEN = 0.25
-"""Imbalance from which the page calls the ring uneven; with 160 anchors it usually stays below."""
+"""Minimum imbalance at which the page calls the ring uneven; with 160 anchors per instance it usually stays below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRow:
-    """An instance with its bars, 0 to 100 of the widest share on the page; `fair` is the length that its bar should
-    have.
+    """An instance with bars for its share of the keys, now and after the change. Lengths are in % of the widest share
+    on the page; `fair` is the length of a share in proportion to the instance's weight.
     """
 
     instance: RingInstance
@@ -39,8 +40,9 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """The page of a ring. `add`, `remove` and `anchors` are the change as typed; `problem` is why the API could not
-    compute it. `shown` are the listed rows; `fuller` and `emptier` are the first row numbers of the adjacent pages.
+    """The page of a hash ring. `add`, `remove` and `anchors` are the hypothetical change as typed; `problem` is why the
+    API could not compute its effect. `shown` are the rows on this page; `fuller` and `emptier` are the numbers of the
+    first rows on the adjacent pages.
     """
 
     template: ClassVar[str] = "pages/ring.html"
@@ -59,9 +61,9 @@ class RingPage(Context):
     problem: str | None
     instance: str
     weight: str
-    """The other weight as typed."""
+    """The new weight for an instance, as typed."""
     refusal: str | None
-    """Why the change of the ring could not be planned."""
+    """Why the plan for another weight could not be made."""
 
 
 async def show(visit: Visit) -> Response:
@@ -69,7 +71,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan of another weight, and redirect to it. A refusal is shown beside the form."""
+    """Request a plan that gives an instance another weight, and redirect to it. A refusal is shown beside the form."""
     form = await visit.form()
     instance, weight = (str(form.get(name, "")).strip() for name in ("instance", "weight"))
     try:
@@ -123,7 +125,7 @@ async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -
 
 
 def share_rows(ring: Ring) -> list[ShareRow]:
-    """Return rows in the order of their share. Instances that are not on the ring are last."""
+    """Return the rows of the instances, ordered by share. Instances that are not on the ring are last."""
     widest = max((max(one.key_share, one.share_after or 0.0, one.fair_share) for one in ring.instances), default=0.0) or 1.0
     rows = [
         ShareRow(

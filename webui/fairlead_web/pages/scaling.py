@@ -1,4 +1,4 @@
-"""`…/scaling`: the recommendations for each role of a pool, their reasons, and whether they were followed."""
+"""`…/scaling`: the scaling decisions for each role of a pool, their reasons, and whether they were followed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from fairlead_web.frame.visits import Visit
 from fairlead_web.text.yaml_text import yaml_text
 
 CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Verdict), "controller": tuple(Controller)}
-"""The filters and their values."""
+"""The filters, each with the values to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """A decision, and its inputs as YAML: the role's need, the imbalance, the signals."""
+    """A scaling decision, and what it was based on as YAML: the role's need, the imbalance, the signals."""
 
     decision: ScalingDecisionItem
     grounds: str
@@ -49,7 +49,7 @@ async def index(visit: Visit) -> Response:
 
 
 def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
-    """Return a row per decision. Values that were not measured are left out."""
+    """Return a row for each decision. Values that were not measured are left out of the YAML."""
     found = []
     for one in decisions:
         grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals), "demand": one.demand}

@@ -1,4 +1,6 @@
-"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, the values that they set, and their outcome."""
+"""`/schedules` and `…/{namespace}/{name}/{schedule}`: schedules' windows of time, the values that they set, and the
+outcomes of their starts.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -60,7 +62,7 @@ roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewForm:
-    """The form of a new schedule as last submitted; `problem` is what was wrong with it."""
+    """The form for the text of a new schedule, as last submitted; `problem` is what was wrong with it."""
 
     pool: str
     name: str
@@ -70,7 +72,7 @@ class NewForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnWeek:
-    """The week of a schedule that is not planned yet, in its `zone`, and its first starts."""
+    """The coming week of a schedule for which no plan has been made, in the time zone `zone`, and its first starts."""
 
     zone: str
     grid: WeekGrid
@@ -80,7 +82,7 @@ class DrawnWeek:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesPage(Context):
-    """All schedules, and the outcome of their newest starts."""
+    """The page with all schedules and the outcomes of their newest starts."""
 
     template: ClassVar[str] = "pages/schedules.html"
     shell: Shell
@@ -88,9 +90,9 @@ class SchedulesPage(Context):
     runs: list[ScheduleRun] | None
     form: NewForm
     built: ScheduleForm
-    """The form of the builder, which is beside the form for text."""
+    """The form of the schedule builder, next to the form for a schedule's text."""
     changes: bool
-    """Whether the builder changes an existing schedule."""
+    """Whether the schedule builder changes an existing schedule or makes a new one."""
     week: DrawnWeek | None
     days: tuple[str, ...]
     targets: tuple[tuple[str, str], ...]
@@ -102,8 +104,8 @@ class SchedulesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(Context):
-    """One schedule; `preview` has the values in force in its pool at the requested instant `at`. A change of the
-    schedule needs the role `needed`.
+    """The page of one schedule. `preview` has the values in force in its pool at the requested time `at`. A change of
+    the schedule needs the role `needed`.
     """
 
     template: ClassVar[str] = "pages/schedule.html"
@@ -119,11 +121,13 @@ class SchedulePage(Context):
     actions: tuple[tuple[str, str], ...]
     needed: AccessRole
     in_builder: str | None
-    """Address at which the builder opens the schedule; None if the builder cannot express all of it."""
+    """Address at which the schedule builder opens the schedule; None if the builder's form cannot express all of it."""
 
 
 def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
-    """Return the seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
+    """Return the week of the form's schedule, seven days from today. Raises InvalidInput for a schedule that the schema
+    refuses.
+    """
     spec = schedule_of(form)
     schedule = read(ScheduleSpec, {**spec, "name": form.name or "new"}, "spec")
     local = now.astimezone(schedule.time_zone)
@@ -171,7 +175,7 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200, built: S
 
 
 def _drawn(built: ScheduleForm, visit: Visit) -> DrawnWeek | None:
-    """Return the week of the builder's schedule; None while the form is incomplete."""
+    """Return the week of the schedule builder's form; None while the form is incomplete."""
     try:
         return week_of(built, visit.now)
     except InvalidInput:
@@ -179,12 +183,14 @@ def _drawn(built: ScheduleForm, visit: Visit) -> DrawnWeek | None:
 
 
 def _usual_zone(visit: Visit, listed: Sequence[ScheduleItem]) -> str:
-    """Return the zone of the existing schedules; without schedules, the reader's own zone."""
+    """Return the time zone of the existing schedules or, if there are none, the reader's time zone."""
     return listed[0].time_zone if listed else visit.preferences.zone
 
 
 async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[str, int]]:
-    """Return the pool's spec and its desired numbers, both empty for a pool that cannot be read."""
+    """Return the pool's spec and its desired number of instances by role; both are empty for a pool that cannot be
+    read.
+    """
     try:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
@@ -195,8 +201,8 @@ async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[
 
 
 def _new_form(pool: str, spec: Mapping[str, Any], desired: Mapping[str, int]) -> NewForm:
-    """Return a text to start from: twice as many instances of each role during office hours, within the
-    pool's bounds.
+    """Return a form with an example schedule as text: twice as many instances of each role during office hours, within
+    the pool's bounds.
     """
     wanted = {role.value: desired[role] for role in Role if role in desired} or {Role.BOTH.value: 1}
     most = {role["name"]: role["maxReplicas"] for role in spec.get("roles") or [] if "maxReplicas" in role}
@@ -241,8 +247,8 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
 
 
 def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
-    """Return the windows without this schedule's windows from before it was made, which are in the past and have no
-    run. Returns all windows if the runs are unknown.
+    """Return the windows, without past windows of the schedule `name` that have no run, because they are from before
+    the schedule was made. Returns all windows if the runs are unknown.
     """
     if runs is None:
         return list(windows)
@@ -251,7 +257,7 @@ def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | No
 
 
 async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDetail, datetime]:
-    """Return the schedule with the week from today's midnight in its own zone, and that midnight."""
+    """Return the schedule with the week from today's midnight in the schedule's time zone, and that midnight."""
     zone = found.schedule.time_zone
     local = visit.now.astimezone(ZoneInfo(zone if zone in known_zones() else "UTC"))
     start = local.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -269,7 +275,7 @@ async def _in_builder(visit: Visit, schedule: ScheduleItem) -> str | None:
 
 
 def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
-    """Return the actions that can be planned with one button: name and words."""
+    """Return the actions that one button can plan, each as its name and its text."""
     if schedule.paused:
         return (("resume", "Resume"), ("delete", "Delete"))
     skip = (("skip", "Skip the next start"),) if schedule.next_starts else ()
@@ -277,7 +283,7 @@ def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plan an action on a schedule and redirect to the plan. A refusal is shown next to the form."""
+    """Request a plan for an action on a schedule, and redirect to the plan. A refusal is shown next to the form."""
     form = await visit.form()
     name, action = str(visit.request.path_params["schedule"]), str(form.get("action", ""))
     text = str(form.get("spec", "")) if action == ScheduleAction.SET else None
@@ -301,8 +307,8 @@ async def plan(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Plan a new schedule, or another spec of an existing one, and redirect to the plan. On a pool's page, the schedule
-    belongs to that pool.
+    """Request a plan for a new schedule, or for a new spec of an existing one, and redirect to the plan. On a page
+    below a pool, the schedule belongs to that pool.
     """
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
@@ -327,7 +333,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def _build(visit: Visit, pool: str, form: FormData) -> Response:
-    """Plan the builder's schedule, or only draw its week."""
+    """Request a plan for the schedule in the builder's form, or only draw its week."""
     spec, _ = await _pool_of(visit, pool)
     texts = {name: value for name, value in form.items() if isinstance(value, str)}
     built = typed(pool, roles_of(spec), texts, [str(one) for one in form.getlist("days")])
@@ -355,7 +361,7 @@ def _unreadable(error: yaml.YAMLError) -> Problem:
 
 
 def _told(problem: Problem) -> str:
-    """Describe the problem with the form's name for the field: `cron`, where the API says `fields.spec.cron`."""
+    """Describe the problem, with the form's name of the field in place of the API's: `cron` for `fields.spec.cron`."""
     return formats.told(problem.detail, problem.remedy).removeprefix("fields.").removeprefix("spec.")
 
 

@@ -1,5 +1,5 @@
-"""`/search`: finds everything that has a page by a part of its name, and pages and changes by their words: "heatmap
-chat", "scale code". The command palette shows the same list.
+"""`/search`: finds objects that have a page by a part of their name; also finds pages and forms for changes by words in
+their titles, such as "heatmap chat" or "scale code". The command palette shows the same list.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,11 @@ from fairlead_web.text.addresses import instance_path, pool_path, segment, sessi
 IN_PALETTE = 5
 ON_PAGE = 25
 MOST_PLACES = 12
-"""Maximum number of matching pages and changes that are shown."""
+"""Maximum number of matching pages and forms that are shown."""
 MOST_POOLS = 200
-"""Maximum number of pools, by name, whose pages and changes are found."""
+"""Maximum number of pools, the first by name, whose pages and forms can be found."""
 LONGEST = 200
-"""Maximum number of characters of a searched text."""
+"""Maximum number of characters of the searched text."""
 WORDS = {
     SearchKind.POOL: "Pools",
     SearchKind.INSTANCE: "Instances",
@@ -38,7 +38,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRow:
-    """One hit with the path of its page; `words` describe it."""
+    """One search result with the path of its page; `words` describe the result."""
 
     name: str
     words: str
@@ -49,7 +49,7 @@ class FoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGroup:
-    """The hits of one kind; `key` is safe in an element's id."""
+    """The search results of one kind; `key` is the kind in a form that is safe as an element's id."""
 
     key: str
     words: str
@@ -64,9 +64,9 @@ class SearchPage(Context):
     q: str
     groups: list[FoundGroup]
     note: str
-    """Why the decision of a request may be missing."""
+    """A note about why the routing decision of a request may be missing."""
     partly: list[tuple[str, datetime]]
-    """Kinds whose rows were searched only in part, and the time of the oldest searched row."""
+    """Kinds of objects of which only the newest rows were searched, each with the time of the oldest searched row."""
 
 
 async def show(visit: Visit) -> Response:
@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
-    """Return the kinds with at least one result."""
+    """Return the groups that have at least one result."""
     return [
         FoundGroup(
             key=group.kind.value,
@@ -112,8 +112,8 @@ def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
 
 
 async def _places(visit: Visit, q: str) -> list[FoundRow]:
-    """Return the pages and changes whose words contain all that was typed. Those of the pool on the screen
-    are first.
+    """Return the pages and forms whose titles contain all typed words. Those of the pool on whose page the reader is
+    come first.
     """
     pools = (await visit.attempt("pools", first_pools(visit.api, MOST_POOLS))) or None
     own = visit.param("pool")
@@ -122,7 +122,7 @@ async def _places(visit: Visit, q: str) -> list[FoundRow]:
 
 
 def matching(q: str, places: Iterable[FoundRow]) -> list[FoundRow]:
-    """Return the first places that contain every word of the text in their own words."""
+    """Return the first of `places` whose titles contain every word of the text."""
     words = q.lower().split()
     found = (one for one in places if all(word in f"{one.name} {one.words} {one.pool}".lower() for word in words))
     return [one for one, _ in zip(found, range(MOST_PLACES), strict=False)]
@@ -135,7 +135,9 @@ def _of_fleet() -> Iterator[FoundRow]:
 
 
 def _of_pools(pools: Sequence[PoolSummary], own: str | None) -> Iterator[FoundRow]:
-    """Yield tabs and changes of the pools. A text that names no pool refers first to the pool on the screen."""
+    """Yield the tabs and the forms for changes of the pools. Those of the pool `own`, on whose page the reader is, also
+    match a text that names no pool.
+    """
     for pool in pools:
         key = _key(pool)
         for _, tabs in POOL_TABS:
@@ -157,7 +159,7 @@ def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:
 
 
 def path_of(hit: SearchHit) -> str:
-    """Return the page of a search result."""
+    """Return the path of the page of a search result."""
     pool = hit.pool or ""
     match hit.kind:
         case SearchKind.POOL:

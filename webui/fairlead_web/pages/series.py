@@ -1,5 +1,5 @@
-"""`…/series`: the numbers behind charts, of all pools, a pool or an instance, as a table, as files and as data for
-charts.
+"""`…/series`: the numbers that charts draw, of all pools, a pool or an instance: as a table, as files and as data for
+the charts.
 """
 
 import asyncio
@@ -23,15 +23,17 @@ from fairlead_web.text import formats
 
 INSTANCE = f"{POOL}/instances/{{instance}}"
 MOST_CELLS = 720
-"""Maximum number of cells of the table, so that its page stays small."""
+"""Maximum number of cells in the table, so that the page stays small."""
 MOST_BUCKETS = 360
 PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
-"""Latency metrics that are shown with only as many digits as a histogram's steps have."""
+"""Latency metrics computed from histograms. They are shown with only as many digits as the histograms' steps
+justify.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charted:
-    """The data that charts of an address draw."""
+    """The data that the charts of a page draw: lines and marked events."""
 
     series: Series
     annotations: Annotations
@@ -48,7 +50,9 @@ class SeriesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """Show the table. The requested metrics may not exist for the subject; then the API's answer says so."""
+    """Show the table. If a requested metric does not exist for all pools, a pool or an instance, the API's response
+    says so.
+    """
     asked = visit.param("metrics") or "requests,ttft_attainment"
     found = await _charted(visit, MOST_CELLS // max(2, 2 * len(asked.split(","))))
     pool, instance = found.series.pool, found.series.instance
@@ -77,7 +81,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def data(visit: Visit) -> Response:
-    """Return lines and events as JSON. A pool that does not exist has no lines, just as its lists are empty."""
+    """Respond with lines and marked events as JSON. For a pool that does not exist, there are no lines."""
     try:
         found = await _charted(visit, MOST_BUCKETS // 2)
     except ApiProblem as error:
@@ -92,27 +96,27 @@ async def data(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """Return the numbers as CSV, a row for each known number."""
+    """Respond with the numbers as CSV, one row for each known number."""
     found = await _charted(visit, MOST_BUCKETS)
     headers = {"Content-Disposition": 'attachment; filename="series.csv"'}
     return StreamingResponse(exports.csv_file(csv_rows(found.series.lines)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def head(line: SeriesLine) -> str:
-    """Return the name of a line's column."""
+    """Return the heading of a line's column."""
     part = "" if line.part is None else f" {formats.words(line.part)}"
     return f"{formats.words(line.metric)}{part}, {line.unit}"
 
 
 def rows(lines: Sequence[SeriesLine]) -> list[tuple[datetime, list[str]]]:
-    """Return a row for each time at which a step of some line with a number begins, the newest first."""
+    """Return the table's rows, the newest first: one for each time at which some line has a value."""
     by_line = [dict(_known(line)) for line in lines]
     times = sorted({at for known in by_line for at in known}, reverse=True)[: MOST_CELLS // max(1, len(lines))]
     return [(at, [number(known[at], line) if at in known else "" for known, line in zip(by_line, lines, strict=True)]) for at in times]
 
 
 def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
-    """Yield the header, then the rows of one line after the other."""
+    """Yield the header of the CSV file, then the rows of each line."""
     yield ["metric", "part", "unit", "start", "step_seconds", "value"]
     for line in lines:
         for at, value in _known(line):
@@ -135,7 +139,7 @@ def _known(line: SeriesLine) -> Iterator[tuple[datetime, float]]:
 
 
 async def _charted(visit: Visit, buckets: int) -> Charted:
-    """Return the data that the URL requests. The API refuses unknown metrics."""
+    """Return the data of the charts that the URL requests. The API refuses unknown metrics."""
     params = visit.request.path_params
     pool = PoolKey(namespace=params["namespace"], name=params["name"]) if "name" in params else None
     instance = params.get("instance")

@@ -1,4 +1,4 @@
-"""`/sessions`: the instance that holds each session's KV cache, and one session's holders over time."""
+"""`/sessions`: which instance holds each session's KV cache, and the instances that held one session over time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,28 +40,28 @@ class SessionPage(Context):
     shell: Shell
     detail: SessionDetail
     homes: int
-    """The number of the session's homes within the range."""
+    """Number of times within the range that an instance held the session."""
     moved: str
-    """How often the session moved within the range."""
+    """How often the session moved within the range, as text."""
     band: HolderBand
     story: str
     holders: list[BindingHistoryItem]
-    """The newest homes of the session within the range."""
+    """The newest bindings of the session within the range."""
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """For each list that is cut, its name and which part of all rows it shows."""
+    """For each list that does not show all rows: its name, and the text about which part it shows."""
     kept: KeptSession | None
-    """The time until which all of the session's decisions are kept, if they are."""
+    """Until when every routing decision of the session is kept; None if only a sample is kept."""
     targets: list[str]
-    """Instances to which the session can be moved."""
+    """Ids of instances to which the session can be moved."""
     problem: str | None
 
 
 FILTERS = ("pool", "instance", "q")
 HOLDERS = 50
-"""Maximum number of homes of a session that are listed, the newest."""
+"""Maximum number of a session's bindings that are listed; the newest are listed."""
 
 
 async def index(visit: Visit) -> Response:
@@ -96,7 +96,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def keep(visit: Visit) -> Response:
-    """Start or stop keeping all decisions of the session for some minutes."""
+    """Start to keep every routing decision of the session for some minutes, or stop it."""
     form = await visit.form()
     key, session = visit.pool_key(), visit.request.path_params["session"]
     try:
@@ -158,27 +158,27 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def homes_within(history: Sequence[BindingHistoryItem], chosen: TimeRange) -> list[BindingHistoryItem]:
-    """Return the homes that the session had at any time of the range."""
+    """Return the bindings that were in force at any time within the range."""
     return [item for item in history if item.bound_at <= chosen.end and (item.released_at is None or item.released_at > chosen.start)]
 
 
 def count_of(page: Listing[Any] | None) -> str:
-    """Return the total of a list, as far as it is known."""
+    """Return the total number of a list's items as text, as far as it is known."""
     if page is None:
         return formats.NONE
     return formats.count(page.total) if page.total is not None else f"at least {formats.count(page.total_at_least)}"
 
 
 def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
-    """Describe which part a list shows if it is cut; empty if it shows everything."""
+    """Describe which part of a list is shown, the newest `shown` items; empty if all of them are shown."""
     if total is not None:
         return f"The newest {shown} of {formats.count(total)} in the range." if total > shown else ""
     return f"The newest {shown} of at least {formats.count(at_least)} in the range." if at_least and at_least > shown else ""
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
-    """Return the instances to which the session may be moved: those that accept requests and compute prompts, the least
-    loaded first.
+    """Return the ids of the instances to which the session may be moved: those that accept requests and compute
+    prompts, the least loaded first.
     """
     able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]
     return [one.id for one in sorted(able, key=lambda one: (one.pending_prefill_tokens, one.id))]

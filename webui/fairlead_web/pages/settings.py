@@ -1,4 +1,4 @@
-"""`/settings`: the reader's preferences, rights and browser sessions; for admins also tokens and login links."""
+"""`/settings`: the reader's preferences, rights and web sessions; for admins also tokens and login links."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,9 +32,9 @@ from fairlead_web.text.typed_text import whole_number
 class SettingsPage(Context):
     """The settings page.
 
-    `zones` are the time zones to choose from, `allows` what each role may do. `created` is set only in the answer that
-    shows a new token's secret; `login_link` is the full address of a new one-time link. `typed_token` and `typed_link`
-    are the initial values of the forms, by field: the typed values after a refusal.
+    `zones` are the time zones to choose from, `allows` describes what each role may do. `created` is set only in the
+    response that shows a new token's secret; `login_link` is the full address of a new one-time link. `typed_token` and
+    `typed_link` are the values that the two forms show, by field; after a refusal, these are the typed values.
     """
 
     template: ClassVar[str] = "pages/settings.html"
@@ -57,13 +57,13 @@ ALLOWS = (
     (AccessRole.OPERATOR, "scale, drain, cordon, schedule, simulate; make keys of the gateway, with the role in all namespaces"),
     (AccessRole.ADMIN, "change policy, objectives, early rejection and specs; hand out tokens and login links"),
 )
-"""What each role may do in addition to the roles before it."""
+"""What each role may do, in addition to what the roles before it may do."""
 
 YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 TOKEN_FIELDS = {"name": "", "role": AccessRole.VIEWER, "namespaces": "", "days": "90"}
 LINK_FIELDS = {"subject": "", "role": AccessRole.VIEWER, "namespaces": ""}
-"""The fields of both forms, and their initial values."""
+"""The fields that the forms for a token and for a login link share, with their initial values."""
 
 
 async def show(visit: Visit) -> Response:
@@ -71,7 +71,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def save(visit: Visit) -> Response:
-    """Stores preferences in cookies that scripts may read, and redirects to the page of the form."""
+    """Store the preferences in cookies that scripts may read, and redirect to the page from which the form was sent."""
     form = await visit.form()
     response = visit.redirect(local_path(str(form.get("next", "/settings"))))
     secure = visit.site.settings.secure_cookies
@@ -98,7 +98,7 @@ async def revoke_session(visit: Visit) -> Response:
 
 
 async def create_token(visit: Visit) -> Response:
-    """Create an API token. Only this answer shows its secret."""
+    """Create an API token. Only this response shows its secret."""
     form = await visit.form()
     name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
     lasting = whole_number(days)
@@ -126,7 +126,7 @@ async def revoke_token(visit: Visit) -> Response:
 
 
 async def create_login_link(visit: Visit) -> Response:
-    """Create a one-time link for a colleague. It is shown once."""
+    """Create a one-time login link for another person. Only this response shows it."""
     form = await visit.form()
     role, subject, typed = role_of(form), str(form.get("subject", "")).strip(), typed_of(form, LINK_FIELDS)
     if not subject or role is None:
@@ -148,13 +148,15 @@ def role_of(form: FormData) -> AccessRole | None:
 
 
 def rights_of(form: FormData, role: AccessRole) -> tuple[AccessRole, Rights]:
-    """Return the role for all namespaces, or only for the namespaces that the form names."""
+    """Return the role for all namespaces and the roles by namespace. If the form names namespaces, `role` holds only in
+    these.
+    """
     named = str(form.get("namespaces", "")).replace(",", " ").split()
     return (AccessRole.NONE, dict.fromkeys(named, role)) if named else (role, {})
 
 
 def typed_of(form: FormData, fields: dict[str, str]) -> dict[str, str]:
-    """Return the form's values of these fields, which are shown in it again."""
+    """Return the form's values of these fields, to show them in the form again."""
     return {name: str(form.get(name, begun)) for name, begun in fields.items()}
 
 

@@ -1,4 +1,6 @@
-"""`/simulator` and `…/{namespace}/{name}/simulator`: how other policies would have handled a pool's traffic."""
+"""`/simulator` and `…/{namespace}/{name}/simulator`: simulations of how other policies would have handled a pool's
+traffic.
+"""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -44,21 +46,23 @@ LISTED = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorPage(Context):
-    """The form of a pool, and its simulations; both are None if no pool is chosen."""
+    """The page with the simulator's form for a pool, and the pool's simulations; both are None if no pool is chosen."""
 
     template: ClassVar[str] = "pages/simulator.html"
     shell: Shell
     at: str
-    """Path of the pool's simulator; empty without a pool."""
+    """Path of the simulator page of the chosen pool; empty if no pool is chosen."""
     cut: str
-    """The part of all pools that can be chosen, if there are too many; otherwise empty."""
+    """Which part of all pools can be chosen, as text, if there are too many; otherwise empty."""
     form: SimulationForm | None
     listing: Listing[SimulationItem] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPage(Context):
-    """One simulation. `other` is the simulation for the comparison, `others` those that can be chosen for it."""
+    """The page of one simulation. `other` is a second simulation with which it is compared, `others` are those that can
+    be chosen for that.
+    """
 
     template: ClassVar[str] = "pages/simulation.html"
     shell: Shell
@@ -81,7 +85,7 @@ class SimulationPage(Context):
 
 
 async def index(visit: Visit) -> Response:
-    """Show the simulator of the chosen pool, or of the worst one."""
+    """Show the simulator's form for the chosen pool or, if none is chosen, for the worst pool."""
     listed, wanted = await visit.first_pools(), visit.param("pool")
     name = wanted or next((f"{one.namespace}/{one.name}" for one in sorted(listed.items, key=pain)), None)
     if name is None:
@@ -116,7 +120,9 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None, poo
 
 
 async def run(visit: Visit) -> Response:
-    """Request a simulation and redirect to it. A refusal is shown in the form with the typed values."""
+    """Request a simulation and redirect to its page. If it is refused, the form is shown with the typed values and the
+    reason.
+    """
     key, given = visit.pool_key(), await visit.form()
     detail: PoolDetail = await visit.api.pool(key, instances=False)
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -144,7 +150,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def find(visit: Visit) -> Response:
-    """Redirect to a simulation of any pool, by its id alone."""
+    """Redirect to the page of a simulation that is given only by its id, whatever its pool is."""
     for one in (await visit.first_pools()).items:
         key = PoolKey(namespace=one.namespace, name=one.name)
         try:
@@ -166,7 +172,7 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Make a plan for one of the policies and redirect to it. Applies nothing."""
+    """Make a plan for one of the simulated policies and redirect to it. Nothing is applied."""
     key, place = visit.pool_key(), str((await visit.form()).get("policy", ""))
     try:
         made = await visit.api.create_simulation_plan(key, _id(visit), SimulationPlanRequest(policy=whole_number(place)))

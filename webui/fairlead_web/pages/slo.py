@@ -1,6 +1,7 @@
-"""`/slo`: latency targets of every pool, version by version, with how well each was met; also as CSV and JSON.
+"""`/slo`: the latency targets of every pool, version by version, and how well each version was met; also as CSV and
+JSON.
 
-Read only.
+This page changes nothing.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """The pools whose versions are shown, if there are too many; otherwise empty."""
+    """Which pools' versions are shown, as text, if there are too many pools; otherwise empty."""
 
 
 async def index(visit: Visit) -> Response:
@@ -57,10 +58,11 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def found(visit: Visit, pools: Iterable[PoolSummary], enough: int | None = None) -> Taken[SloVersion]:
-    """Return the versions of the pool that the URL names, or of all these pools: pool by pool, the newest first.
+    """Return the versions of the objectives of the pool that the URL names, or of all `pools`: pool by pool, each
+    pool's newest version first.
 
-    Without `enough` it reads all versions, and raises ApiProblem if a pool's versions cannot be read. With `enough` it
-    stops once it has that many.
+    If `enough` is None, all versions are read, and ApiProblem is raised if the versions of some pool cannot be read.
+    Otherwise reading stops once `enough` versions have been read.
     """
     keys, versions, cut = _asked(visit.param("pool"), pools), list[SloVersion](), False
     for at in range(0, len(keys), PAGE_ROWS):

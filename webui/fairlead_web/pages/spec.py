@@ -1,4 +1,6 @@
-"""`…/spec`: the pool's spec as YAML, its revisions, the difference between any two, and rolling back to one."""
+"""`…/spec`: the pool's spec as YAML, its revisions, the difference between any two of them, and forms to roll back to a
+revision.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -29,15 +31,19 @@ class SpecPage(Context):
     shell: Shell
     listing: Listing[PoolRevision]
     numbers: list[int]
-    """The revisions that can be compared: the revisions of the page, and the two that are compared."""
+    """The numbers of the revisions that can be chosen for a comparison: those on the page, and the two that are
+    compared now.
+    """
     changed: dict[int, list[Change]]
-    """The fields that each revision changed, by the revision's number; lists and objects are not repeated."""
+    """The fields that each revision changed, by the revision's number. Long values, such as lists and objects, are not
+    repeated.
+    """
     current: str
     before: PoolRevision | None
     after: PoolRevision | None
     diff: list[DiffLine]
     refusal: str | None
-    """Why a return to a revision could not be planned."""
+    """Why a rollback to a revision could not be planned."""
 
 
 async def show(visit: Visit) -> Response:
@@ -45,7 +51,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan that returns to a revision, and redirect to it."""
+    """Request a plan that rolls back to a revision, and redirect to the plan."""
     number = whole_number(str((await visit.form()).get("revision", "")))
     if number is None:
         raise HTTPException(404)
@@ -89,13 +95,15 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def _in_a_word(change: Change) -> Change:
-    """Return the change without values of several lines, and without the path of the spec."""
+    """Return the change in a short form: a value of several lines becomes an ellipsis, and the path is relative to the
+    spec.
+    """
     before, after = ("…" if "\n" in value else value for value in (change.before, change.after))
     return Change(path=change.path.removeprefix("spec."), before=before, after=after)
 
 
 async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> PoolRevision:
-    """Return the revision that the URL names."""
+    """Return the revision whose number the URL contains (`text`)."""
     number = whole_number(text)
     found = None if number is None else await _newest(visit, listing, number)
     if found is None or found.number != number:
@@ -104,7 +112,9 @@ async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> 
 
 
 async def _newest(visit: Visit, listing: Listing[PoolRevision], most: int) -> PoolRevision | None:
-    """Return the newest revision up to this number, from the page's `listing`, or from the pages before or after it."""
+    """Return the newest revision with a number of at most `most`, from the page's `listing` or from other pages of the
+    list.
+    """
     page = listing
     if page.items and page.items[0].number < most and visit.param("cursor"):
         page = await visit.api.revisions(visit.pool_key(), limit=MOST_PER_CALL)

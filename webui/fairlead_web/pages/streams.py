@@ -1,5 +1,5 @@
-"""`/live`: the control API's events, reduced to the fields that the page reads, and between them the parts of the page
-that the events changed. Each part is rendered once for all tabs that show the same page.
+"""`/live`: the control API's events, reduced to the fields that the page reads, and among them the rendered parts of
+the page that the events changed. Each part is rendered once for all tabs that show the same page.
 """
 
 import asyncio
@@ -21,37 +21,37 @@ TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions",
 FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership"})
-"""Topics of parts that show the page's state. A change of pools or instances concerns all of these parts, so that they
-change together. Parts that are only refreshed by ticks show no such state.
+"""Topics of the page's parts that show the state of pools or instances. Whenever pools or instances change, all of
+these parts are rendered, so that they change together. Parts that are only refreshed by ticks show no such state.
 """
 KNOWN_SECONDS = 30.0
-"""Age in seconds of the last check of the session above which it is checked again before a rendering."""
+"""If the session was checked longer than this many seconds ago, it is checked again before parts are rendered."""
 
 Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes]]
-"""A function that renders parts of the page at an address. Its arguments are visit, address, ids, and a stamp. Requests
-with the same stamp share the result. Raises ClientError, also if the page does not exist.
+"""A function that renders parts of the page at an address. Its arguments are the visit, the address, the ids of the
+parts, and a stamp. Calls with the same stamp share the result. Raises ClientError, also if the page does not exist.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The page that a stream belongs to: its address below the base path, and for each part the topics that
-    change it.
+    """The page that a tab's stream belongs to: its address below the base path, and for each part of the page the
+    topics whose events change it.
     """
 
     address: str
     parts: dict[str, frozenset[str]]
 
     def concerned(self, topics: Iterable[str]) -> set[str]:
-        """Return the parts of the page that show data of these topics."""
+        """Return the ids of the page's parts that show data of these topics."""
         wanted = set(topics)
         wanted |= OF_STATE if wanted & STATE else set()
         return {name for name, mine in self.parts.items() if mine & wanted}
 
 
 def watched(visit: Visit) -> Watched | None:
-    """Return the page and parts that the browser wants kept current, from its headers `Fairlead-Page: /pools?q=x` and
-    `Fairlead-Parts: results=state,tick`; None without them.
+    """Return the page and parts that the stream must keep current, from the request's headers `Fairlead-Page:
+    /pools?q=x` and `Fairlead-Parts: results=state,tick`; None without these headers.
     """
     address, told = visit.request.headers.get("fairlead-page", ""), visit.request.headers.get("fairlead-parts", "")
     parts = {name: frozenset(topics.split(",")) for name, _, topics in (one.partition("=") for one in told.split()[:REGIONS_MOST])}
@@ -59,9 +59,9 @@ def watched(visit: Visit) -> Watched | None:
 
 
 async def live(visit: Visit, render: Render) -> Response:
-    """Open the tab's only event stream.
+    """Open the only event stream of a tab.
 
-    Topics that do not exist are left out. Above its limit of streams per session, the API answers `poll`.
+    Topics that do not exist are left out. If the session has too many streams, the API sends one event `poll`.
     """
     topics = [topic for topic in (visit.param("topics") or "").split(",") if topic in TOPICS]
     query = {"topics": ",".join(topics) or "pools", "pool": visit.param("pool")}
@@ -82,7 +82,7 @@ async def live(visit: Visit, render: Render) -> Response:
 
 
 class PageStream:
-    """One tab's stream: the API's events, and messages with the parts of the page that changed."""
+    """The stream of one tab: the API's events, and messages with those parts of the page that have changed."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class PageStream:
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the stream. It ends when its source breaks, and the browser reconnects after a pause."""
+        """Yield the stream. It ends when the stream of the API ends or breaks; the browser reconnects after a pause."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         pump = asyncio.create_task(_pump(first, chunks, queue))
         number, rest = self._tick()
@@ -139,8 +139,8 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """Return the bytes to send to the tab at once for an event. If the page only needs to know that the event
-        happened, the event is sent later, together with the changed parts, to save a message.
+        """Return what is sent to the tab at once because of an event. If the page reads no field of the event, the
+        event is sent later, together with the parts that it changed, to save a message.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
         concerned = self._page.concerned({topic}) if topic else set()
@@ -162,16 +162,18 @@ class PageStream:
             self._due |= parts
 
     def _due_at(self) -> float:
-        """Return the time at which parts are due to be rendered for this tab."""
+        """Return the time from which the parts that this tab waits for may be rendered; infinity if it waits
+        for none.
+        """
         if not self._wanted:
             return float("inf")
         return self._pace.next_at if self._wanted > self._pace.round else 0.0
 
     async def _changed(self) -> bytes:
-        """Return a message with the changed parts that this tab does not have yet; empty without such parts.
+        """Return a message with the parts that have changed since they were last sent to this tab; empty if none have.
 
         If the parts cannot be rendered, the message is `refused` with the status, because a page that no longer changes
-        must not call itself live.
+        must not be shown as live.
         """
         begun, leads, ticked = self._monotonic(), self._wanted > self._pace.round, self._ticked
         if leads:
@@ -215,8 +217,8 @@ async def _pump(first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes], queu
 
 
 async def _packed(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Compress the stream with gzip, each piece complete. This saves much, because parts of a page repeat earlier
-    content.
+    """Compress the stream with gzip. Each piece can be decompressed when it arrives. This saves much, because parts of
+    a page repeat earlier content.
     """
     packer = zlib.compressobj(5, zlib.DEFLATED, 31)
     async for piece in body:

@@ -1,4 +1,6 @@
-"""`/trees/…`: a tree of sessions over time; `…/tasks`: the tasks of a pool, and its think times."""
+"""`/trees/…`: a tree of sessions over time; `…/tasks`: the tasks of a pool, and its think times (how long sessions wait
+between turns).
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from fairlead_web.frame.visits import Visit
 from fairlead_web.text.addresses import pool_path, session_path
 
 TURNS = 50
-"""Maximum number of turns that are listed, the newest."""
+"""Maximum number of turns that are listed; the newest are listed."""
 ORIGINS = {
     (Link.SUB_AGENT, Evidence.SENT): "sub-agent, by its client",
     (Link.FORK, Evidence.SENT): "fork, by its client",
@@ -26,7 +28,7 @@ ORIGINS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn; `hits` is the cached share of its prompt."""
+    """A turn in the list; `hits` is the cached share of its prompt."""
 
     turn: TreeTurn
     hits: float | None
@@ -43,7 +45,7 @@ class TreePage(Context):
     hits: float | None
     moves: int
     origins: dict[str, str]
-    """The evidence by which each session belongs to its parent."""
+    """For each session, the evidence from which its parent was determined."""
     rows: list[TurnRow]
 
 

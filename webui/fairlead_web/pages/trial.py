@@ -1,5 +1,5 @@
-"""`…/{namespace}/{name}/test`: sends one request to the pool, and shows the answer, its headers, the trace and the
-decision.
+"""`…/{namespace}/{name}/test`: sends one test request to the pool, and shows the response, its headers, the trace and
+the routing decision.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,23 @@ from fairlead_web.text import formats
 from fairlead_web.text.typed_text import whole_number
 
 FIELDS = ("prompt", "max_tokens", "session", "model")
-"""The form's fields. The key is left out, because it is never shown again."""
+"""The form's fields whose typed values are shown again. The gateway key is left out, because it is never shown
+again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPage(Context):
-    """The form, and the answer to the sent request. `decision` is None if it is not kept, or not reported yet."""
+    """The page with the form, and the response to the test request. `decision` is None if the routing decision is not
+    kept, or not reported yet.
+    """
 
     template: ClassVar[str] = "pages/trial.html"
     shell: Shell
     typed: dict[str, str]
     problem: str | None
     at: str
-    """The field that the problem is about; empty = no field."""
+    """The form's field that the problem is about; empty if it is about no field."""
     answer: TrialAnswer | None
     decision: RoutingDecision | None
 
@@ -42,7 +46,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def send(visit: Visit) -> Response:
-    """Send the request. A refusal is shown at its field, and everything typed except the key stays."""
+    """Send the test request. A refusal is shown at the field that it concerns, and everything typed, except the key, is
+    shown again.
+    """
     form = await visit.form()
     typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
     try:
@@ -57,7 +63,7 @@ async def send(visit: Visit) -> Response:
 
 
 def _trial(typed: dict[str, str], key: str) -> Trial:
-    """Return the request that the form describes. Raises InvalidInput."""
+    """Return the test request that the form describes. Raises InvalidInput."""
     tokens = whole_number(typed["max_tokens"])
     if tokens is None:
         raise InvalidInput("max_tokens", typed["max_tokens"], "write a whole number such as 64")
@@ -82,7 +88,7 @@ async def _page(visit: Visit, typed: dict[str, str], *, problem: Problem | None 
 
 
 async def _decision(visit: Visit, answer: TrialAnswer | None) -> RoutingDecision | None:
-    """Return the decision of an answer, if routers have reported it already."""
+    """Return the routing decision of the test request, if a router has already reported it; otherwise None."""
     if answer is None or answer.decision is None:
         return None
     try:

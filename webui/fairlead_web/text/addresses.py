@@ -1,6 +1,6 @@
-"""Builds addresses of this site: the current one with its query, and links derived from it.
+"""Builds addresses of this web UI: the current one with its query, and links derived from it.
 
-The URL holds the whole state of a page. Pure.
+A page's URL contains the page's whole state. Pure.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,9 @@ from fairlead.targets import instance_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """The page being shown: path below the base path, and its query parameters without empty ones."""
+    """The address of the page that is shown: its path below the base path, and its query parameters that are
+    not empty.
+    """
 
     base: str
     path: str
@@ -34,7 +36,7 @@ class Here:
         return self.base + self.path + (f"?{urlencode(params)}" if params else "")
 
     def ranged(self, ends: Mapping[str, str]) -> str:
-        """Return the address of this page over another time range."""
+        """Return the address of this page over the time range with these query parameters."""
         return self.url(from_=ends["from"], to=ends["to"])
 
     @property
@@ -43,55 +45,59 @@ class Here:
         return any(value for name, value in self.params.items() if name not in {"from", "to", "sort", "view", "cursor", "limit"})
 
     def without_filters(self, ranged: bool) -> str:
-        """Return the address of this page without the filters that narrow its list, over the same time if it is
-        `ranged`.
+        """Return the address of this page without the filters that narrow its list. The time range is kept if the page
+        is `ranged`.
         """
         kept = ("from", "to", "sort", "view") if ranged else ("sort", "view")
         return self.base + with_query(self.path, {name: self.params.get(name) for name in kept})
 
     def export(self, kind: str, part: str = "") -> str:
-        """Return the address of this whole list, or of the named part of the page, as `csv` or `json`."""
+        """Return the address of the file with the whole list of this page, or with `part`, of a named table on it;
+        `kind` is `csv` or `json`.
+        """
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
         return f"{self.base}{self.path}{part and '/' + part}.{kind}" + (f"?{urlencode(params)}" if params else "")
 
     @property
     def back(self) -> str:
-        """Return path and query below the base path, to return to after a login."""
+        """The path and query below the base path, to which the browser returns after a login."""
         return self.path + (f"?{urlencode(self.params)}" if self.params else "")
 
 
 def segment(text: str) -> str:
-    """Return one path segment, safe for any name."""
+    """Return the text as one segment of a URL path, escaped so that any name is safe."""
     return quote(text, safe="")
 
 
 def with_query(path: str, params: Mapping[str, str | int | None]) -> str:
-    """Return a path with the parameters that have a value."""
+    """Return a path with those of the query parameters that have a value."""
     kept = {name: str(value) for name, value in params.items() if value not in (None, "")}
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
 def pool_path(pool: str) -> str:
-    """`namespace/name` → `/pools/namespace/name`."""
+    """Return the path of a pool's page: `namespace/name` → `/pools/namespace/name`."""
     key = PoolKey.parse(pool)
     return f"/pools/{segment(key.namespace)}/{segment(key.name)}"
 
 
 def schedule_path(pool: str, schedule: str) -> str:
-    """Return the page of one schedule."""
+    """Return the path of one schedule's page."""
     return f"/schedules/{pool_path(pool).removeprefix('/pools/')}/{segment(schedule)}"
 
 
 def instance_path(pool: str, instance: str) -> str:
-    """Return the page of one instance, even if one of its ranks is named."""
+    """Return the path of one instance's page. If `instance` names a rank of an instance, it is the page of that
+    instance.
+    """
     return f"{pool_path(pool)}/instances/{segment(instance_of(instance))}"
 
 
 def session_path(pool: str, session: str) -> str:
-    """Return the page of one session."""
+    """Return the path of one session's page."""
     return f"/sessions/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"
 
 
 def tree_path(pool: str, session: str) -> str:
-    """Return the page of the tree that a session belongs to."""
+    """Return the path of the page that shows the tree of sessions to which this session belongs."""
     return f"/trees/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"

@@ -1,7 +1,7 @@
-"""Numbers and times as text.
+"""Formats numbers and times as text.
 
-Pure. `static/js/formats.js` mirrors `count`, `share`, `seconds` and `latency` for live cells; a
-browser test compares them.
+Pure. `static/js/formats.js` has the same functions `count`, `share`, `seconds` and `latency` for cells that scripts
+update; a browser test compares both.
 """
 
 import math
@@ -14,8 +14,8 @@ from fairlead.percentages import percentage
 
 NONE = "–"
 SKEW_SECONDS = 10
-"""Accepted clock difference between two machines, in seconds. A time in the future by at most this is shown
-as `now`.
+"""Accepted clock difference between two machines, in seconds. A time that lies in the future by at most this much is
+shown as `now`.
 """
 
 
@@ -30,7 +30,7 @@ def count(value: float | None) -> str:
 
 
 def compact(value: float | None) -> str:
-    """Format an amount in three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
+    """Format an amount with three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
     if value is None:
         return NONE
     if abs(value) < 999.5:
@@ -41,8 +41,8 @@ def compact(value: float | None) -> str:
 
 
 def money(amount: str) -> str:
-    """Format an amount of money: two decimals, or as many as show that a small amount is not zero: 2500 →
-    `2,500.00`.
+    """Format an amount of money with two decimals: 2500 → `2,500.00`. A small amount has as many decimals as show that
+    it is not zero.
     """
     value = Decimal(amount)
     if value and abs(value) < Decimal("0.01"):
@@ -78,9 +78,10 @@ def latency(value: float | None) -> str:
 
 
 def by_unit(name: str, value: Any) -> str:
-    """Format a value in the unit with which its field's name ends.
+    """Format a value in the unit that the end of its field's name gives.
 
-    `queued_seconds` is a latency, `prompt_tokens` a count, `hit_rate` a share; other values are shown unchanged.
+    `queued_seconds` is a latency, `prompt_tokens` a count, `hit_rate` a share; values of other fields are shown
+    unchanged.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NONE if value is None else str(value)
@@ -90,7 +91,9 @@ def by_unit(name: str, value: Any) -> str:
 
 
 def benefit(value: float | None) -> str:
-    """Format the predicted gain of a move: `4.22 s faster`. A move without a gain is not shown as faster."""
+    """Format the predicted gain of a move in seconds: `4.22 s faster`. A move without a gain is not described as
+    faster.
+    """
     if value is None:
         return "not predicted"
     size = seconds(abs(value))
@@ -98,7 +101,9 @@ def benefit(value: float | None) -> str:
 
 
 def won(value: float | None) -> str:
-    """Format the net effect of moves: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash if it is unknown."""
+    """Format the seconds that moves saved or lost: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash if
+    unknown.
+    """
     if value is None:
         return NONE
     size = seconds(abs(value)) if abs(value) < 120 else span(abs(value))
@@ -106,8 +111,8 @@ def won(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Format a rate: one decimal under 100, none above; two significant digits if it would otherwise be
-    shown as zero.
+    """Format a rate: with one decimal below 100, without decimals above; with two significant digits if one decimal
+    would show it as zero.
     """
     if value is None:
         return NONE
@@ -122,7 +127,7 @@ def score(value: float) -> str:
 
 
 def span(total: float) -> str:
-    """Format a length of time in seconds in its two largest units: 4325 → `1 h 12 min`."""
+    """Format a duration in seconds in its two largest units: 4325 → `1 h 12 min`."""
     whole = max(0, round(total))
     if whole < 60:
         return f"{whole} s"
@@ -146,17 +151,19 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Format UTC date and time with seconds."""
+    """Format a time as UTC date and time with seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def weekday(moment: datetime) -> str:
-    """Format UTC day of the week, date and time to the minute: `Mon 23 Nov 07:30`."""
+    """Format a time as UTC day of the week, date and time to the minute: `Mon 23 Nov 07:30`."""
     return moment.astimezone(UTC).strftime("%a %d %b %H:%M")
 
 
 def told(detail: str, remedy: str | None) -> str:
-    """Join the detail and the remedy as sentences. A remedy that the detail already contains is not repeated."""
+    """Join the detail and the remedy of a problem as sentences. A remedy that the detail already contains is not
+    repeated.
+    """
     detail, remedy = detail.strip(), (remedy or "").strip()
     parts = [detail] if remedy.rstrip(".") in detail else [detail, remedy[0].upper() + remedy[1:]]
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
@@ -183,8 +190,8 @@ def words(text: str) -> str:
 
 
 def deed(action: str) -> str:
-    """Describe an action of the audit log next to its actor: `operator.InstanceCreated` → `instance created`,
-    `pool.spec-changed` → `pool spec changed`.
+    """Format an action of the audit log as words that follow the actor: `operator.InstanceCreated` → `instance
+    created`, `pool.spec-changed` → `pool spec changed`.
     """
     said = _CAPITALS.sub(" ", action.removeprefix("operator."))
     return words(said.replace(".", " ")).lower()

@@ -1,10 +1,11 @@
-"""Links to other tools (Grafana, traces, logs): address patterns whose placeholders a page fills with its own objects.
+"""Links to other tools (Grafana, traces, logs): URL patterns whose placeholders a page fills with the objects that it
+shows.
 
     https://grafana.example.com/d/fairlead?var-pool={pool}&from={from}&to={to}
 
-A link is shown if the page knows all placeholders of its pattern, so a pattern with `{instance}` is for the pages of
-instances. Values are escaped, and may be in the path, query or fragment only, so that they cannot lead to another host.
-Pure.
+A link is shown if the page knows the values of all placeholders in its pattern, so a pattern with `{instance}` is for
+the pages of instances. Values are escaped, and placeholders are allowed in the path, query or fragment only, so that a
+value cannot change the host. Pure.
 """
 
 import re
@@ -19,15 +20,15 @@ from fairlead_process.kinds import Parsed
 from fairlead_web.text.time_ranges import stamp
 
 PLACES = ("namespace", "pool", "instance", "session", "request", "decision", "trace", "from", "to", "fromTime", "toTime")
-"""Placeholders of a pattern. `pool` is the name within its namespace; `from` and `to` are milliseconds since 1970, as
-Grafana counts, and the last two are times such as 2026-11-30T08:00:00Z.
+"""Permitted placeholders of a URL pattern. `pool` is the name within its namespace; `from` and `to` are milliseconds
+since 1970, as Grafana counts; `fromTime` and `toTime` are times such as 2026-11-30T08:00:00Z.
 """
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _WANTED = f"write an address such as https://grafana.example.com/d/x?var-pool={{pool}}; it may have {', '.join(PLACES)} in braces"
 
 
 def checked_pattern(text: str) -> str:
-    """Return the pattern. Raises InvalidInput if it cannot be a link, or names an unknown placeholder."""
+    """Return the URL pattern unchanged. Raises InvalidInput if it cannot be a link, or has an unknown placeholder."""
     strange = next((name for name in _PLACE.findall(text) if name not in PLACES), None)
     if strange is not None:
         raise InvalidInput("pattern", f"{{{strange}}}", f"write one of {', '.join(PLACES)} in the braces")
@@ -40,7 +41,9 @@ def checked_pattern(text: str) -> str:
 
 
 def _leads_elsewhere(text: str) -> bool:
-    """Return whether the text has the scheme http or https and a fixed host, and no password."""
+    """Return whether the text is an absolute URL with the scheme http or https, a host without placeholders, and no
+    password.
+    """
     try:
         parts = urlsplit(text)
         found = parts.hostname and (parts.port is None or parts.port > 0)
@@ -58,7 +61,7 @@ def _pattern(name: str, of: str, example: str) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPatterns:
-    """The patterns of the links to other tools; None = there is no such link."""
+    """The URL patterns of the links to other tools; None = there is no link to that tool."""
 
     grafana: str | None = field(
         default=None, metadata=_pattern("FAIRLEAD_GRAFANA_LINK", "a dashboard", "https://grafana/d/x?var-pool={pool}&from={from}&to={to}")
@@ -76,8 +79,8 @@ NO_LINKS = LinkPatterns()
 
 
 def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Return words and address of each link that this page can fill. `about` may have an instance, a session, a
-    request, a decision and a trace.
+    """Return the text and address of each link whose placeholders this page can fill. `about` may contain an instance,
+    a session, a request, a decision and a trace.
     """
     namespace, _, name = pool.partition("/")  # a page's address may name what is no pool
     known = {"namespace": namespace, "pool": name, **{place: value for place, value in about.items() if value}}
@@ -87,7 +90,7 @@ def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, abo
 
 
 def filled(pattern: str, known: Mapping[str, str]) -> str:
-    """Return the pattern with its placeholders filled."""
+    """Return the URL pattern with its placeholders replaced by the values in `known`."""
     return _PLACE.sub(lambda place: quote(known[place[1]], safe=""), pattern)
 
 

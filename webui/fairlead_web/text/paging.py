@@ -1,5 +1,5 @@
-"""Lists of the API that a page needs completely, or of which it shows a part in its own order or with its
-own filter.
+"""Lists of the API that a page reads completely, or of which it shows a part in another order or with another filter
+than the API's.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,16 +11,16 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 MOST_PER_CALL = 100
-"""Maximum number of items in one answer of the API."""
+"""Maximum number of items in one response of the API."""
 MOST_POOLS = 200
-"""Maximum number of pools that the frame of a page, and a page about all pools, read. They take at most two calls on
-every page.
+"""Maximum number of pools that the frame of a page, and a page about all pools, read. They need at most two calls of
+the API on every page.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken(Generic[Item]):
-    """The first items of a list. `cut` is true if there are more; `total` is the number of all items, None
+    """The first items of a list of the API. `cut` is True if there are more; `total` is the number of all items, None
     if unknown.
     """
 
@@ -29,14 +29,16 @@ class Taken(Generic[Item]):
     total: int | None
 
     def cut_words(self, noun: str) -> str:
-        """Describe which part of the list is shown, such as "the first 200 of 260 pools"; empty if it is whole."""
+        """Describe which part of the list was read, such as "the first 200 of 260 pools"; empty if it was read
+        completely.
+        """
         of = "" if self.total is None else f"of {self.total:,} "
         return f"the first {len(self.items):,} {of}{noun}" if self.cut else ""
 
 
 async def first_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: int | None) -> Taken[Item]:
-    """Return the first `most` items of a list, or all items (None). `listed` reads the items from a cursor on. Raises
-    ApiProblem.
+    """Return the first `most` items of a list, or all items (None). `listed` reads the page that begins at a cursor.
+    Raises ApiProblem.
     """
     page = await listed(None)
     found = list(page.items)
@@ -48,13 +50,15 @@ async def first_of(listed: Callable[[str | None], Awaitable[Page[Item]]], most: 
 
 
 def place_of(cursor: str | None) -> int:
-    """Return the number of items before a page of `part_of`; 0 for any other text, such as a cursor of the API."""
+    """Return the number of items before a page, from a cursor that `part_of` made; 0 for any other text, such as a
+    cursor of the API.
+    """
     return int(cursor) if cursor is not None and cursor.isdecimal() and len(cursor) < 10 else 0
 
 
 def part_of(items: Sequence[Item], cursor: str | None, most: int) -> Page[Item]:
-    """Return a page of a list that is completely known; the first page if the list has become too short for
-    the cursor.
+    """Return a page of a list that was read completely; the first page if the list has become shorter than the cursor's
+    position.
     """
     place = place_of(cursor)
     before = place if place < len(items) else 0

@@ -1,6 +1,7 @@
-"""Reads and writes time ranges as people type them and as URLs contain them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
+"""Reads and writes time ranges in the form in which people type them and URLs contain them: `now-1h`, `2h`,
+`2026-11-21T10:00Z`.
 
-Pure; the clock is an argument.
+Pure; the present time is an argument.
 """
 
 import re
@@ -16,7 +17,9 @@ PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h",
 LONGEST = timedelta(days=90)
 SHORTEST = timedelta(seconds=1)
 YEARS = (2000, 2200)
-"""Years of accepted times. Other years are typing mistakes, and calculations fail near the ends of the calendar."""
+"""The first and the last year of accepted times. Other years are typing mistakes, and calculations fail near the ends
+of the calendar.
+"""
 
 _YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -30,7 +33,7 @@ _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 
 class TimeRange:
     """A half-open range of UTC time.
 
-    `start_text` and `end_text` are the texts of the URL; the range is `live` if `end_text` is `now`.
+    `start_text` and `end_text` are the two ends as the URL contains them; the range is `live` if `end_text` is `now`.
     """
 
     start: datetime
@@ -41,7 +44,7 @@ class TimeRange:
 
     @property
     def live(self) -> bool:
-        """Whether the range moves with the clock."""
+        """Whether the range ends now and therefore moves with the clock."""
         return self.end_text == "now"
 
     @property
@@ -51,7 +54,7 @@ class TimeRange:
 
     @property
     def label(self) -> str:
-        """Text of the picker's button: `Last 1 h`, or the two ends in UTC."""
+        """Text of the button that opens the time picker: `Last 1 h`, or the two ends in UTC."""
         for words, start in PRESETS:
             if self.live and self.start_text == start:
                 return f"Last {words}"
@@ -63,26 +66,26 @@ class TimeRange:
 
     @property
     def absolute(self) -> dict[str, str]:
-        """The range with `now` replaced by its time, as query parameters of a permalink."""
+        """The range with fixed times in place of `now`, as query parameters of a permalink."""
         return {"from": stamp(self.start), "to": stamp(self.end)}
 
     @property
     def counted(self) -> dict[str, str]:
-        """The range as query parameters, widened to the steps in which its figures are counted, for lists next to those
-        figures. A live range still ends now.
+        """The range as query parameters, widened to the whole steps in which figures are counted, for lists that are
+        shown next to those figures. A live range still ends now.
         """
         whole = covered(self.start, self.end, self.now)
         return {"from": stamp(whole.start), "to": "now" if self.live else stamp(min(whole.end, self.now))}
 
     @property
     def asked(self) -> dict[str, str]:
-        """The range as query parameters for the API, which widens it itself if it counts in steps."""
+        """The range as query parameters for the API, which widens it if it counts in steps."""
         return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property
     def zoomed_out(self) -> dict[str, str] | None:
-        """A range twice as long, or as long as possible. A live range stays live; another range grows around its
-        middle, but not into the future. None if the range is the longest possible.
+        """A range twice as long, but not longer than the maximum, as query parameters. A live range stays live; a fixed
+        range is extended on both sides, but not into the future. None if the range already has the maximum length.
         """
         length = self.end - self.start
         wide = min(2 * length, LONGEST)
@@ -101,8 +104,8 @@ class TimeRange:
 
     @property
     def later(self) -> dict[str, str] | None:
-        """The range moved forward by half its length, and live if that reaches the present. None for a range that
-        already reaches the present.
+        """The range moved forward by half its length, as query parameters; it becomes live if that reaches the present.
+        None for a range that already reaches the present.
         """
         step = (self.end - self.start) / 2
         if self.end >= self.now:
@@ -113,36 +116,36 @@ class TimeRange:
 
 
 def lifetime_start(created: datetime, now: datetime) -> str:
-    """Return the default start of a range: one hour ago, or later for a younger object, so that a picture is not mostly
-    empty.
+    """Return the default start of a range: one hour ago, or later for an object that was created later, so that a
+    picture is not mostly empty.
     """
     age = (now - created).total_seconds()
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
 
 def start_within_life(start: str, created: datetime, now: datetime) -> str:
-    """Return `start`; for an object that was created after it, the start of the shortest preset that covers
-    its life.
+    """Return `start`. For an object that was created after it, return the start of the shortest preset range that
+    covers the time since the creation.
     """
     covering = covering_start(created, now)
     return max(start, covering, key=lambda one: parse_range(one, "now", now).start)
 
 
 def covering_start(moment: datetime, now: datetime) -> str:
-    """Return the start of the shortest preset range that includes this moment; of the longest preset if none includes
-    it.
+    """Return the start of the shortest preset range that includes this time; of the longest preset range if none
+    includes it.
     """
     starts = dict.fromkeys((*(start for _, start in _YOUNG), *(start for _, start in PRESETS[1:])))
     return next((start for start in starts if parse_range(start, "now", now).start < moment), PRESETS[-1][1])
 
 
 def stamp(moment: datetime) -> str:
-    """Format a time by RFC 3339 in UTC to the second, with `Z` at the end."""
+    """Format a time according to RFC 3339, in UTC and to the second, with `Z` at the end."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def span_text(seconds: float) -> str:
-    """Format the shortest exact span in whole units: 7200 → `2h`, 5400 → `90m`."""
+    """Format a duration exactly and as short as possible, in one whole unit: 7200 → `2h`, 5400 → `90m`."""
     whole = max(1, round(seconds))
     for unit in ("d", "h", "m"):
         if whole % _UNITS[unit] == 0:
@@ -151,9 +154,9 @@ def span_text(seconds: float) -> str:
 
 
 def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> TimeRange:
-    """Read `from` and `to` of a URL (either may be missing or empty).
+    """Read the range in the parameters `from` and `to` of a URL (either may be missing or empty).
 
-    Raises InvalidInput naming the parameter that is wrong.
+    Raises InvalidInput, which names the wrong parameter.
     """
     start_given = (start_text or "").strip() or DEFAULT_START
     end_given = (end_text or "").strip() or "now"

@@ -1,4 +1,6 @@
-"""Writes JSON documents as YAML in the style of a person, and finds the line of a field in such text. Pure."""
+"""Writes JSON documents as YAML in the style in which people write it, and finds the line of a field in such text.
+Pure.
+"""
 
 import re
 from typing import Any
@@ -29,7 +31,7 @@ _FIRST = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's writer without anchors, and stricter about which texts it quotes."""
+    """PyYAML's dumper without anchors, and stricter about which texts it quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -45,7 +47,8 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 
 
 def yaml_text(document: Any) -> str:
-    """Return block-style YAML with keys in the order in which people write a spec, because storage keeps no order.
+    """Return block-style YAML. Keys are in the order in which people write a spec, because stored documents have lost
+    their order.
 
     Unprintable characters are escaped, including characters that change the text direction, which PyYAML does not
     escape.
@@ -71,8 +74,8 @@ def line_of(text: str, path: str) -> int:
 
 
 def _below(node: yaml.Node | None, step: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the node at which a field or an item begins, and the node of its value; None if there is no such field or
-    item.
+    """Return the node at which the field or list item `step` begins, and the node of its value; None if `node` has no
+    such field or item.
     """
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == step), None)

@@ -1,1 +1,1 @@
-"""Credentials in Postgres: of people, of processes, and of the gateway's clients."""
+"""Stores the credentials of people, of processes and of the gateway's clients in Postgres."""

@@ -1,4 +1,6 @@
-"""Credentials in Postgres. Rows are found by the hash of a secret and compared again in constant time."""
+"""Stores credentials in Postgres. A credential's row is found by the hash of its secret, and the hash is compared again
+in constant time.
+"""
 
 import hmac
 from collections.abc import Sequence
@@ -31,7 +33,7 @@ from fairlead_client.resources.pages import Page
 _NOTE_USE = timedelta(minutes=1)
 
 _LINK, _TOKEN = "login-link", "token:"
-"""Prefixes of the sources of identities that signed in with a link or a token."""
+"""Prefixes of an identity's `source` for identities that signed in with a login link or a token."""
 
 
 class PostgresAccess:
@@ -206,10 +208,7 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """Takes events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
-
-    Events other than writes to pools, and unknown fields, are skipped. An event that is sent twice changes nothing.
-    """
+    """Return the name of the identity and its source. A login link's source is shortened to digits of its hash."""
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
 
@@ -220,7 +219,7 @@ def _owned(owner: Identity | None) -> list[ColumnElement[bool]]:
 
 
 def _all_within(namespaces: Sight) -> list[ColumnElement[bool]]:
-    """Tokens whose rights are limited to these namespaces."""
+    """Return the conditions for tokens whose rights are limited to these namespaces."""
     table = tables.api_tokens
     if namespaces is None:
         return []
@@ -233,7 +232,7 @@ def _session(row: Any) -> WebSessionItem:
 
 
 async def _open(connection: AsyncConnection, session: bytes, held: Held, login: Login, now: datetime) -> None:
-    """Store a session. Raises NotAuthenticated if its token was revoked after the token was looked up."""
+    """Store a web session. Raises NotAuthenticated if the token that opens it was revoked after it was looked up."""
     identity = held.identity
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c

@@ -1,4 +1,4 @@
-"""Keys of the gateway's clients in Postgres; each secret is stored only as its SHA-256."""
+"""Stores gateway keys in Postgres; of each secret only the SHA-256."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -53,7 +53,9 @@ MOST_KEYS.
 
 
 class PostgresGatewayKeys:
-    """Keys in the database. Every write appends its audit entry and notifies the routers, in the same transaction."""
+    """Gateway keys in the database. Every write appends its audit entry and notifies the routers, in the same
+    transaction.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,7 +72,9 @@ class PostgresGatewayKeys:
         return replace(found, items=[replace(key, last_day=_totals(rows.get(key.id, ()))) for key in found.items])
 
     async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
-        """Return the use of the key in the minutes from `start` to before `end`. Raises NotFound."""
+        """Return the key's usage in the minutes from `start` to before `end`, in steps of `step_seconds`. Raises
+        NotFound.
+        """
         step = func.date_bin(text("make_interval(secs => :step)").bindparams(step=step_seconds), used.c.minute, _MIDNIGHT).label("at")
         within = (used.c.key_id == key_id, used.c.minute >= start, used.c.minute < end)
         async with self._database.reading() as connection:
@@ -152,12 +156,12 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def _told(self, connection: AsyncConnection, draft: AuditDraft, now: datetime) -> None:
-        """Notify the routers, and append an audit entry."""
+        """Notify the routers that the keys have changed, and append an audit entry."""
         await notifying.send(connection, [GatewayKeysChanged()])
         await audit_log.append(connection, [draft], now)
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a key permanently; a revoked key is left unchanged. Raises NotFound."""
+        """Revokes a key permanently; a key that is already revoked is left unchanged. Raises NotFound."""
 
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
@@ -195,7 +199,7 @@ def _said(value: Any) -> Any:
 
 
 def _totals(rows: Iterable[Any]) -> GatewayKeyTotals:
-    """Add up the rows, and count refusals by reason."""
+    """Add up the rows of a key's usage, and count refusals by reason."""
     counts = {"requests": 0, "prompt_tokens": 0, "output_tokens": 0}
     refused: Counter[str] = Counter()
     for row in rows:

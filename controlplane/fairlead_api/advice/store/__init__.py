@@ -1,3 +1,3 @@
-"""The data for advice: a handful of SQL statements over all pools, and signals of the pools that miss their
+"""Reads the data for advice: a handful of SQL statements over all pools, and signals of the pools that miss their
 objectives.
 """

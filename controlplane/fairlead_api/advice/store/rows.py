@@ -1,4 +1,4 @@
-"""Builds a pool's situation from rows."""
+"""Builds a pool's situation from database rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -37,11 +37,11 @@ from fairlead_api.pools.store.summaries import desired_of
 from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
-"""Served traffic by instance."""
+"""The traffic that was served, by instance."""
 
 
 def traffic_of(row: Any) -> Served:
-    """Return the sums over one instance's rows."""
+    """Return the traffic of one instance, from a row with its sums."""
     return Served(
         judged=int(row.judged),
         in_time=int(row.in_time),
@@ -56,12 +56,12 @@ def traffic_of(row: Any) -> Served:
 
 
 def mirrored(row: Any) -> MirroredFacts | None:
-    """Return the facts in force, from a row of the table pools; None before any valid spec was seen."""
+    """Return the pool's facts that are in force, from a row of the table pools; None before any valid spec was seen."""
     return msgspec.convert(row.facts, MirroredFacts) if row.facts else None
 
 
 def declared(row: Any) -> PoolSpec | None:
-    """Return the pool's spec; None if it cannot be read."""
+    """Return the pool's spec from its row; None if the spec cannot be read."""
     try:
         return parse_spec(row.spec)
     except FairleadError:
@@ -88,7 +88,7 @@ def situation(
     behind: float,
     sizing: SeenSizing | None,
 ) -> PoolSituation:
-    """Return the situation of one pool; default values are used if its spec cannot be read."""
+    """Return the situation of one pool; default values stand for facts that the row does not have."""
     facts = mirrored(row)
     engine = EngineFigures() if facts is None else facts.table.engine
     age = (now - row.created_at).total_seconds()

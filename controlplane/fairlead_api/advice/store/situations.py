@@ -84,8 +84,8 @@ def _kept(version: int, judged: int, within: int) -> Kept:
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
-"""Maximum number of pools whose signals one answer measures, those with the most misses first. Each needs its own SQL
-statement.
+"""Maximum number of pools whose signals are measured for one response: the pools with the most missed objectives. Each
+pool needs an SQL statement.
 """
 
 
@@ -107,8 +107,8 @@ class PostgresSituations:
         return Situations(window_seconds=float(statements.WINDOW_SECONDS), pools=[found[row.id] for row in rows], complete=seen)
 
     async def _measured(self, connection: AsyncConnection, row: Any, seen: PoolSituation, now: datetime) -> PoolSituation:
-        """Return the situation with signals, the load of each instance, and the number of sessions that each instance
-        holds.
+        """Return the situation, completed with the pool's signals, the load of each instance, and the number of
+        sessions on each instance.
         """
         facts = mirrored(row)
         if facts is None or not seen.live_routers:
@@ -259,7 +259,7 @@ class PostgresTrends:
         self._database = database
 
     async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
-        """Return trends of all visible pools, in whole steps from the range's start to its end."""
+        """Return trends of all visible pools, in whole steps that cover the range `where`."""
         pools, start, end = tables.pools, where.start, min(where.end, now)
         steps = max(1, math.ceil((where.end - start).total_seconds() / step_seconds))
         counts: dict[int, list[list[int]]] = defaultdict(lambda: [[0] * steps for _ in _COUNTS])

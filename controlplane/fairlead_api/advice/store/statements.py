@@ -1,5 +1,5 @@
-"""The SQL statements. Each covers all requested pools; its cost is bounded by minutes of traffic or by existing
-objects.
+"""The SQL statements of advice. Each covers all requested pools; its cost is bounded by minutes of traffic or by
+existing objects.
 """
 
 from sqlalchemy import text
@@ -9,7 +9,7 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_MOVES = 2000
-"""Maximum number of newest moves of a pool whose gains are added up."""
+"""Maximum number of moves of a pool, the newest ones, whose gains are added up."""
 
 TRAFFIC = text(f"""
 SELECT pool_id, instance, sum(judged) AS judged, sum(in_time) AS in_time, sum(ttft_judged) AS ttft_judged,
@@ -28,8 +28,8 @@ FROM (
 JOIN unnest(CAST(:pools AS bigint[]), CAST(:allowed AS float8[])) AS wanted (id, allowed) ON wanted.id = by_minute.pool_id
 GROUP BY pool_id, instance
 """)  # noqa: S608 (numbers of this module's own)
-"""SQL for the traffic of pools. `allowed` is the share of requests that may miss the objectives, for each
-of `pools`.
+"""SQL for the traffic of pools. `allowed` holds, for each of `pools`, the share of requests that may miss the
+objectives.
 """
 REFUSED = text(f"""
 SELECT pool_id, reason, CAST(sum(count) AS bigint) AS refused FROM rejections

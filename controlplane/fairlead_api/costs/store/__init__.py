@@ -1,5 +1,6 @@
-"""Costs in Postgres: records the lives, prices and use that costs are computed from, reads them, and compares costs
+"""Costs in Postgres: records lives, prices and usage, from which costs are computed; reads them; and compares costs
 with budgets.
 
-It must not divide an amount. The danger here: two reports that add to the same hour, so rows are locked in one order.
+A *life* is the time in which a pod was an instance. This package must not divide an amount. The danger here: two
+reports that add to the same hour at once, so rows are locked in one order.
 """

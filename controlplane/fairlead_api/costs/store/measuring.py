@@ -1,4 +1,4 @@
-"""Stores the prices that follow from what a cost tool says of the instances' pods."""
+"""Stores the prices of instances that follow from the costs that OpenCost measures for their pods."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,25 +20,27 @@ from fairlead_api.tables import pools
 LOOK_SECONDS = 600
 HOUR = timedelta(hours=1)
 AGAIN = timedelta(hours=3)
-"""How long hours are asked for again, as OpenCost gets a pod's last samples late."""
+"""How long an hour's costs are read again, because OpenCost gets a pod's last samples late."""
 LONGEST_GAP = timedelta(hours=48)
-"""How far back a gap is filled after OpenCost or all processes of the API were away."""
+"""How far back costs are read after OpenCost or all processes of the API were unavailable."""
 AT_ONCE = timedelta(hours=6)
-"""Longest range of one question: OpenCost computes its answer from Prometheus."""
+"""Longest range of one request to OpenCost, which computes its response from Prometheus."""
 
 
 class MeasuredPrices:
-    """Looks at what instances cost by OpenCost; without one it does nothing."""
+    """Reads what instances cost from OpenCost, and stores their prices. Does nothing if `opencost` is None."""
 
     def __init__(self, database: Database, opencost: OpenCost | None, currency: str) -> None:
         self._database = database
         self._opencost = opencost
         self._currency = currency
         self._next: datetime | None = None
-        """The first hour that was not stored yet, or may change; None until the first look."""
+        """The first hour whose costs are not stored yet or may still change; None before the first read."""
 
     async def look(self, now: datetime) -> None:
-        """Store the prices of the last hours. Raises Unavailable; the next look then begins where this one ended."""
+        """Read and store the prices of the last hours. Raises Unavailable; the next call then continues where this one
+        ended.
+        """
         if self._opencost is None:
             return
         hour = now.replace(minute=0, second=0, microsecond=0)
@@ -87,7 +89,7 @@ def _by_pool(lives: Sequence[Row[Any]]) -> Mapping[int, list[Row[Any]]]:
 
 
 def stays(lives: Sequence[Any], start: datetime, end: datetime) -> Iterator[Stay]:
-    """How long each instance had each role within [start, end). Pure."""
+    """Yield how long each instance had each role within [start, end). Pure."""
     for row in lives:
         began, ended = max(row.began_at, start), min(row.ended_at or end, end)
         if began < ended:

@@ -1,4 +1,4 @@
-"""Records the data that costs are computed from, inside the transactions of the reports."""
+"""Records the data that costs are computed from, inside the transactions that store reports."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,9 +21,11 @@ HOUR_SECONDS = 3600
 
 
 async def note_lives(connection: AsyncConnection, pool_id: int, reports: Sequence[InstanceReport], now: datetime) -> None:
-    """Begins the lives of new pods and ends the lives of pods that are no longer reported. For a pod with another role,
-    it ends one life and begins the next. A life begins when its pod was created, and is never negative, whatever clocks
-    say.
+    """Record lives of instances. A *life* is the time in which a pod was an instance of one role.
+
+    Begins lives for new pods, and ends the lives of pods that are no longer reported. For a pod with a new role, it
+    ends one life and begins another. A life begins when its pod was created, and its length is never negative, even if
+    clocks differ.
     """
     lives = instance_lives
     open_ = await connection.execute(select(lives).where(lives.c.pool_id == pool_id, lives.c.ended_at.is_(None)))
@@ -40,7 +42,7 @@ async def note_lives(connection: AsyncConnection, pool_id: int, reports: Sequenc
 
 
 async def _begin(connection: AsyncConnection, pool_id: int, reports: Mapping[str, InstanceReport], now: datetime) -> None:
-    """Begins lives. The life of a pod that had an earlier life begins where the earlier life ended."""
+    """Begin lives of instances. If the pod had an earlier life, the new life begins where the earlier one ended."""
     lives = instance_lives
     former = select(lives.c.pod, func.max(lives.c.ended_at)).where(lives.c.pool_id == pool_id, lives.c.pod.in_(list(reports)))
     ends: dict[str, datetime | None] = {row.pod: row[1] for row in await connection.execute(former.group_by(lives.c.pod))}
@@ -60,8 +62,8 @@ async def _begin(connection: AsyncConnection, pool_id: int, reports: Mapping[str
 
 
 async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec, now: datetime) -> None:
-    """Notes prices that a new revision of the spec changed. They apply from `now`, or from the last change if a clock
-    was set back since then.
+    """Store the prices that a new revision of the spec changed. They apply from `now`, or from the last stored change
+    if that is later, because a clock was set back.
     """
     prices = instance_prices
     stored = await connection.execute(select(prices).where(prices.c.pool_id == pool_id).order_by(prices.c.since))
@@ -80,7 +82,7 @@ async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec,
 
 
 def _adding(table: Table) -> Any:
-    """Return a statement that adds the values of new rows to the stored rows with the same key."""
+    """Return a statement that adds the values of new rows to those of the stored rows with the same key."""
     keys = [column.name for column in table.primary_key]
     sent = recordset([*(table.c[name] for name in keys), *(table.c[name] for name in USED)])
     given = select(*(sent.c[name] for name in keys), *(func.sum(sent.c[name]) for name in USED))
@@ -93,8 +95,8 @@ _ADD = tuple((table, _adding(table)) for table in (usage_hours, session_usage_ho
 
 
 async def save_usage(connection: AsyncConnection, rows: Sequence[PoolUsage], ids: Mapping[PoolKey, int]) -> None:
-    """Adds the requests' use to the stored use. The caller must store each report only once. Rows of unknown pools are
-    skipped.
+    """Add the requests' usage to the stored usage. The caller must pass each report only once. Rows of unknown pools
+    are skipped.
     """
     sent = [
         {
@@ -125,6 +127,8 @@ SET busy_milliseconds = excluded.busy_milliseconds, prefilling_milliseconds = ex
 
 
 async def roll_up_work(connection: AsyncConnection, buckets: Sequence[tuple[int, datetime]]) -> None:
-    """Recomputes the busy time of the hours that contain these buckets, from the rollups of the hours' minutes."""
+    """Recompute the busy time of the hours that contain `buckets`, from rollups by minute. Each bucket is a pool's id
+    and a time.
+    """
     for pool, hour in sorted({(pool, at.replace(minute=0, second=0, microsecond=0)) for pool, at in buckets}):
         await connection.execute(_WORK, {"pool": pool, "start": hour, "end": hour + timedelta(hours=1)})

@@ -17,12 +17,14 @@ from fairlead_api.infra.notices import GatewayKeysChanged
 from fairlead_client.resources.costs import CostGroup
 
 LOOK_SECONDS = 15
-"""Seconds between two comparisons of costs with budgets. A key may go on for this long after its hard end."""
+"""Seconds between two comparisons of costs with budgets. A gateway key may still be used for this long after it reached
+its hard limit.
+"""
 
 
 class Budgets:
-    """Compares the cost of keys with their budgets, records which keys reached an end, and notifies routers and the
-    audit log.
+    """Compares the costs of gateway keys with their budgets, records which keys reached a limit, notifies routers and
+    writes audit entries.
     """
 
     def __init__(self, costs: PostgresCosts, database: Database) -> None:
@@ -30,7 +32,7 @@ class Budgets:
         self._database = database
 
     async def look(self, now: datetime) -> None:
-        """Compare all keys that have a budget with it, and store their state."""
+        """Compare the cost of each gateway key that has a budget with that budget, and store changed states."""
         limited = keys.c.budget_day.is_not(None) | keys.c.budget_month.is_not(None)
         marked = keys.c.budget_soft_at.is_not(None) | keys.c.budget_ends_at.is_not(None)
         query = select(keys).where(keys.c.revoked_at.is_(None), limited | marked).order_by(keys.c.id)

@@ -1,1 +1,1 @@
-"""Load samples in Postgres, and all rollups of them."""
+"""Load samples in Postgres, and their rollups by instance and by pool."""

@@ -1,8 +1,8 @@
-"""Columns of heatmaps, with all instances of a pool in one row. A row is written when its bucket is rolled up, and
-hundreds of rows are read at once.
+"""Columns of heatmaps, stored with all instances of a pool in one database row. A row is written when its bucket is
+rolled up, and a heatmap reads hundreds of rows at once.
 
-A heatmap of 512 instances in 360 columns has 184,000 cells. In the rollups of instances, each cell is a row. In these
-columns, it is an item of a list that Postgres returns unchanged.
+A heatmap of 512 instances in 360 columns has 184,000 cells. In the rollups of instances, each cell is a row. In the
+rows of this module, each cell is an item of a list that Postgres returns unchanged.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -18,10 +18,10 @@ from fairlead_api.loads.heatmaps import Grid, Slice
 from fairlead_client.resources.heatmaps import METRICS
 
 LENGTHS = {1: 10, 10: 10, 60: 60, 300: 300}
-"""Seconds that a row covers, by its step."""
+"""Seconds that a stored row covers, by the row's step in seconds."""
 
 MOST_GAPS = 8
-"""With more gaps than this, everything from the first to the last gap is read from rollups."""
+"""If more gaps than this lie between stored columns, everything from the first to the last gap is read from rollups."""
 
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
@@ -33,8 +33,8 @@ _names = msgspec.json.Decoder(list[str])
 
 
 def _stored(step: int, lists: str, names: Iterable[str]) -> str:
-    """Return the statement that stores one row; `lists` selects `instances` and these names, or no row if there is no
-    data.
+    """Return the SQL statement that stores one row. `lists` is SQL that selects `instances` and the columns `names`, or
+    no row if there is no data.
     """
     columns = ", ".join(names)
     return (
@@ -51,7 +51,7 @@ def _lists(metric: str, parts: Iterable[str] = _PARTS) -> str:
 
 
 def _of(cells: str) -> str:
-    """Return SQL that makes lists of all metrics from cells that are sorted by instance."""
+    """Return SQL that makes one list per metric from `cells`, which is SQL of cells sorted by instance."""
     return (
         f"SELECT array_to_json(array_agg(instance)) AS instances, {', '.join(map(_lists, METRICS))} FROM "
         f"({cells}) cells HAVING count(*) > 0"
@@ -91,12 +91,12 @@ SECONDS = f""", names AS (
 }
 )
 """
-"""SQL that follows `per_second` in a statement about one bucket, to store the bucket's single seconds."""
+"""SQL that stores the single seconds of a bucket. It follows `per_second` in a statement about that bucket."""
 
 
 async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Write the columns of these buckets of 10 s, and of the minutes and five minutes that contain them, from the
-    rollups.
+    """Write heatmap columns from rollups: for each of the `buckets` of 10 s (a pool's id and a time), and for the
+    minutes and five minutes that contain it.
     """
     found = sorted(set(buckets))
     for step, statement in MAKE.items():
@@ -107,10 +107,10 @@ async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int,
 async def read_columns(
     connection: AsyncConnection, pool: int, metric: str, where: Grid, *, mean: bool
 ) -> tuple[list[Slice], list[tuple[datetime, datetime]]]:
-    """Return the columns that exist, and the stretches of the grid without columns.
+    """Return the stored columns, and the ranges of time of the grid for which none are stored.
 
-    Columns are missing for the newest seconds, which are not rolled up yet, and for seconds that a release without
-    these columns rolled up. The caller reads such stretches from samples and rollups. `metric` is one of METRICS.
+    Columns are missing for the newest seconds, which are not rolled up yet, and for seconds that an older release
+    without such columns rolled up. The caller reads those ranges from samples and rollups. `metric` is one of METRICS.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
@@ -153,7 +153,7 @@ FROM (
 
 
 def _gaps(missing: list[int], length: int) -> list[tuple[int, int]]:
-    """Return the missing stretches, with adjacent buckets joined."""
+    """Return the ranges of the missing buckets, with adjacent buckets joined."""
     found: list[tuple[int, int]] = []
     for at in missing:
         if found and found[-1][1] == at:

@@ -1,8 +1,8 @@
-"""Rollups of whole pools: 10 s from the rollups of their instances, minutes from 10 s, hours from minutes; and how far
-rollups lag behind routers' reports.
+"""Rollups of whole pools: 10 s from the rollups of instances, minutes from 10 s, hours from minutes. Also computes how
+far rollups lag behind routers' reports.
 
-Buckets are rolled up in order. So if a later bucket is already rolled up, a waiting bucket only got a late sample. The
-lag begins with the oldest waiting bucket after the last one that was rolled up.
+Buckets are rolled up in order. If a later bucket is already rolled up, a waiting bucket only received a late sample.
+The lag is therefore counted from the oldest waiting bucket after the last one that was rolled up.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -16,11 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api import tables
 
 SETTLE_SECONDS = 2.0
-"""Seconds after a bucket's end before it is rolled up. Most late samples arrive within them; a later sample updates its
-bucket.
+"""Seconds from the end of a bucket until it is rolled up. Most late samples arrive in that time; a sample that arrives
+later updates its bucket.
 """
 BEHIND_SECONDS = 30.0
-"""Lag in seconds above which rollups count as behind, so that figures of the last minutes would miss some requests."""
+"""Lag in seconds above which rollups count as behind. Figures of the last minutes would then miss some requests."""
 _DUE = timedelta(seconds=10 + SETTLE_SECONDS)
 
 _WAITING = """
@@ -90,8 +90,8 @@ _TO_LONGER = [
 
 
 async def roll_up_pools(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Recompute these buckets of 10 s of pools, from rollups of instances, and the minutes and hours that
-    contain them.
+    """Recompute pools' rollups of 10 s from rollups of instances, and the minutes and hours that contain them. Each of
+    `buckets` is a pool's id and the start of the 10 s.
     """
     found = sorted(set(buckets))
     for pool, bucket in found:

@@ -1,7 +1,7 @@
 """Load samples: per-second values, their rollups, and heatmap cells from the coarsest table that suffices.
 
 A rollup bucket is recomputed from its samples whenever a report adds samples to it (`rollup_queue`, filled in the
-report's transaction). So rollups are exact even when reports arrive late or twice, and a crash loses no bucket.
+report's transaction). Therefore rollups are exact even when reports arrive late or twice, and a crash loses no bucket.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -32,13 +32,13 @@ from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
 _TOTALS = {"requests_total": "requests", "failed_total": "failed"}
 SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
-"""For each sum in rollups, the name of the corresponding count in PER_SECOND."""
+"""For each sum in rollups, the name of the corresponding count in PER_SECOND's result."""
 _COUNTS = tuple(SUMMED.values())
 
 
 WORK = ("busy_seconds", "prefilling_seconds")
 _BUSY = "running + completed + failed + cancelled + coalesce(generated_tokens, 0) > 0 OR prefilling > 0"
-"""SQL for whether the instance had a request in a second."""
+"""SQL expression for whether the instance had a request in a second."""
 
 
 def _p95(values: str) -> str:
@@ -65,20 +65,20 @@ WITH samples AS (
 """
 """SQL for the value of every metric of every instance in each second, over all routers.
 
-Gauges are summed over routers and data-parallel ranks, each with its last value. The statement has no joins: Postgres
-has no statistics about the newest samples, would expect a handful of them, and would choose a nested loop.
+Gauges are summed over routers and data-parallel ranks, with the last value of each. The statement has no joins:
+Postgres has no statistics about the newest samples, so it would expect a handful of rows and choose a nested loop.
 """
 
 AT_ONCE = 1
-"""Maximum number of buckets rolled up in one transaction. A report with a late sample of such a bucket waits for the
-transaction's end.
+"""Maximum number of buckets that are rolled up in one transaction. A report with a late sample of such a bucket waits
+for the transaction's end.
 """
 
 STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
-"""Seconds of a bucket, by the table's name."""
+"""Seconds in a bucket, by the name of the rollup's resolution."""
 
 MAX_ARROWS = 1000
-"""Maximum number of pairs of instances and columns that a heatmap carries."""
+"""Maximum number of arrows of a heatmap. An arrow stands for the moves between a pair of instances in one column."""
 
 _MOVES = """
 WITH pool AS (
@@ -93,7 +93,9 @@ SELECT c.source, c.target, c.moves, c.at, c.total, n.id, n.trigger FROM counted 
   WHERE m.pool_id = c.pool_id AND m.at = c.at AND m.source = c.source AND m.target = c.target ORDER BY m.id LIMIT 1
 ) n
 """
-"""SQL for the busiest pairs first, then the newest move of each: sorting all moves would cost more."""
+"""SQL for moves as arrows: selects the busiest pairs first and then the newest move of each pair, because sorting all
+moves would cost more.
+"""
 
 
 def _upsert(table: str, columns: list[str], source: str) -> str:
@@ -125,14 +127,14 @@ _TO_1M = _upsert(
 
 
 class PostgresLoads:
-    """Rollups and heatmap cells."""
+    """Rollups of load, and the cells of heatmaps, in the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def roll_up(self, now: datetime) -> int:
-        """Recompute up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves. Returns
-        their number. Each call is one transaction.
+        """Recompute up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and queued minutes of moves,
+        in one transaction. Returns the number of recomputed buckets and minutes.
         """
         ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
 
@@ -165,8 +167,8 @@ class PostgresLoads:
             return await longest_lag(connection, now)
 
     async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], Limits]:
-        """Return columns of maxima, or of sums and seconds for a mean; the places of the instances; and their limits.
-        `metric` is one of METRICS. Raises NotFound.
+        """Return the heatmap's columns: maxima, or sums and seconds for a mean. Also return the instances' states,
+        roles and nodes, and their limits. `metric` is one of METRICS. Raises NotFound.
         """
         async with self._database.reading() as connection:
             instances = tables.instances
@@ -192,9 +194,9 @@ class PostgresLoads:
         return slices, found, limits
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Return migrations by column and pair, oldest first, and the number of migrations in the range.
+        """Return migrations by column and pair of instances, oldest first, and the number of migrations in the range.
 
-        If there are more than MAX_ARROWS pairs, the busiest pairs are kept.
+        If there are more than MAX_ARROWS pairs, only the busiest pairs are returned.
         """
         values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end}
         values |= {"step": timedelta(seconds=where.step), "most": MAX_ARROWS}
@@ -224,8 +226,8 @@ async def pool_and_limits(connection: AsyncConnection, pool: PoolKey) -> tuple[i
 
 
 async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | None:
-    """Return the uncached prompt tokens per second of an instance, as the routers measure them now; None if not
-    measured.
+    """Return the speed of an instance in uncached prompt tokens per second, as routers measure it now; None if it is
+    not measured.
     """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][""]
@@ -236,8 +238,8 @@ async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | N
 
 
 def _slices(metric: str, where: Grid, *, mean: bool) -> str:
-    """Return SQL with one row for each column with values in [:start, :end): the column's start, and the names, values
-    and seconds of its instances.
+    """Return SQL that selects one row for each column of [:start, :end) with values: the column's start, and the names,
+    values and seconds of its instances.
 
     Reading one row per cell would take four times as long.
     """

@@ -1,7 +1,8 @@
-"""The senders to an instance in a stretch of time, from the routers' records of every finished request.
+"""The sessions that sent requests to an instance in a range of time, from the routers' records of every finished
+request.
 
-A record has the request's lengths and a number derived from its session's name (`fairlead.reports.traffic`). Names are
-recovered by computing the numbers of all session names in the pool's bindings and decisions.
+A record has the request's lengths and a number that is a hash of the session's name (`fairlead.reports.traffic`). Names
+are recovered by hashing all session names in the pool's bindings and decisions.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,17 @@ from fairlead_api import tables
 from fairlead_client.resources.load_explanations import Senders, SenderShare
 
 READ = 50_000
-"""Maximum number of requests that one answer reads (the newest of the stretch), and of session names whose numbers it
-computes.
+"""Maximum number of requests that are read for one response (the newest of the range), and maximum number of session
+names that are hashed.
 """
 TOP = 10
 LONGEST_WAIT = 600.0
-"""Maximum seconds from a request's arrival to its sending; requests that waited longer are not found."""
+"""Maximum seconds from a request's arrival until it is sent to an instance. Requests that waited longer are
+not found.
+"""
 WHOLE_SHARE = 0.9
-"""Share of recorded requests below which the sample of decisions is used instead. The share is low before most sent
-requests end.
+"""Minimum share of sent requests that must be recorded; below it, the sample of decisions is used instead. The share is
+low until most sent requests have ended.
 """
 
 _SUMS = """
@@ -54,27 +57,27 @@ UNION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSenders:
-    """Recorded requests that were sent to the instance since `begun`, summed by the number of their session."""
+    """Recorded requests that were sent to an instance since `begun`, summed by the hash of their session's name."""
 
     begun: datetime
     recorded: int
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Return whether the record covers nearly all `sent` requests, and not just a sample."""
+        """Return whether the record covers nearly all `sent` requests, and is not only a sample of them."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 
 async def recorded_senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> RecordedSenders:
-    """Return the recorded requests that were sent to the instance in the stretch."""
+    """Return the recorded requests that were sent to the instance from `start` to `end`."""
     values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "wait": LONGEST_WAIT}
     rows = (await connection.execute(text(_SUMS), values)).all()
     return RecordedSenders(begun=rows[0].begun if rows else start, recorded=sum(int(row.requests) for row in rows), rows=rows)
 
 
 async def whole_senders(connection: AsyncConnection, pool: int, instance: str, found: RecordedSenders, end: datetime, sent: int) -> Senders:
-    """Return the exact sums of each session over the recorded part of the `sent` requests, with names where they are
-    known.
+    """Return the exact sums of each session over the recorded part of the `sent` requests, with the sessions' names
+    where they are known.
     """
     names = await _names(connection, pool, instance, found.begun, end) if any(row.session is not None for row in found.rows) else {}
     tokens = sum(int(row.prompt_tokens) for row in found.rows)
@@ -95,7 +98,7 @@ async def whole_senders(connection: AsyncConnection, pool: int, instance: str, f
 
 
 async def _names(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> dict[int, str]:
-    """Return the names of sessions by their numbers."""
+    """Return the names of sessions by the hashes of their names."""
     uid = (await connection.execute(select(tables.pools.c.uid).where(tables.pools.c.id == pool))).scalar_one()
     salt, values = salt_of(uid), {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ}
     return {session_number(salt, name): name for (name,) in await connection.execute(text(_NAMES), values)}

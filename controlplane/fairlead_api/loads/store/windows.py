@@ -1,4 +1,4 @@
-"""Events around one instance in a stretch of time: load of all instances, senders, moves, changes.
+"""What happened to one instance in a range of time: load of all instances, senders, moves, changes.
 
 Every statement uses an index and reads a bounded number of rows.
 """
@@ -27,12 +27,12 @@ from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
 
 READ = 5_000
-"""Maximum number of decisions, and of moves in each direction, that one answer reads."""
+"""Maximum number of decisions, and of moves in each direction, that are read for one response."""
 REVISIONS = 200
-"""Number of newest revisions among which changes are searched."""
+"""Number of a pool's newest revisions that are searched for changes."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""A number that stands for an unknown number of sent requests, so large that the record counts as incomplete."""
+"""Stands for an unknown number of sent requests. It is so large that the record of requests counts as incomplete."""
 
 _SEEN = """
 SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (
@@ -46,7 +46,7 @@ _SENT = (
     (21_600, "load_rollups_10s", "bucket", "requests_total"),
     (float("inf"), "load_rollups_1m", "bucket", "requests_total"),
 )
-"""The tables that count sent requests: the longest stretch in seconds for which a table is read, its name, its time
+"""The tables that count sent requests. For each: the longest range in seconds for which it is read, its name, its time
 column and its count.
 """
 
@@ -162,7 +162,7 @@ def _seen(row: Any) -> Seen:
 
 
 def _figures(source: str) -> str:
-    """Return SQL for all metrics and counts of all instances, by column (`place`)."""
+    """Return SQL for all metrics and counts of all instances in each column; `place` is the column's index."""
     if source == "1s":
         parts = [f"max({metric}) AS {metric}_max, sum({metric}) AS {metric}_sum, count({metric}) AS {metric}_n" for metric in METRICS]
         parts += [f"coalesce(sum({SUMMED[name]}), 0) AS {name}" for name in _COUNTS]
@@ -193,8 +193,8 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
-    """Return the senders, from the record of all requests if it exists, otherwise from the kept decisions, which are a
-    sample.
+    """Return the sessions that sent requests to the instance: from the record of all requests if it is complete,
+    otherwise from the kept decisions, which are a sample.
     """
     known = await recorded_senders(connection, pool, instance, start, end)
     if known.rows:
@@ -226,7 +226,7 @@ async def _senders(connection: AsyncConnection, pool: int, instance: str, start:
 
 
 Shares = tuple[float | None, float | None]
-"""The share of the prompt tokens, and the share of the tokens to prefill; None if unknown."""
+"""A sender's share of the prompt tokens, and its share of the tokens to prefill; None if unknown."""
 
 
 def _exact(row: Any) -> Shares:
@@ -258,8 +258,8 @@ def _sender(row: Any, shares: Callable[[Any], Shares]) -> SenderShare:
 
 
 async def _sent(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> int | None:
-    """Return the number of requests sent to the instance, from the finest table that still covers the stretch; None if
-    no table covers it.
+    """Return the number of requests sent to the instance, from the finest table that still covers the range of time;
+    None if no table covers it.
     """
     for longest, table, at, total in _SENT:
         if (end - start).total_seconds() > longest:
@@ -277,7 +277,7 @@ async def _sent(connection: AsyncConnection, pool: int, instance: str, start: da
 async def _moved(
     connection: AsyncConnection, table: Table, pool: int, instance: str, ends: tuple[str, str], between: tuple[datetime, datetime]
 ) -> Moved:
-    """Return the moves with the instance at the first of `ends`, grouped by the instance at the other end."""
+    """Return the moves that have the instance in the first column of `ends`, grouped by the instance in the second."""
     here, there = (table.c[name] for name in ends)
     query = (
         select(there)
@@ -308,7 +308,9 @@ async def _revisions(connection: AsyncConnection, pool: int, start: datetime, en
 
 
 def _paths(diff: list[dict[str, Any]]) -> str:
-    """Return the first two changed paths in words: `/spec/slo/ttft` from 5s to 3s → `slo.ttft from 5s to 3s`."""
+    """Describe the first two changed paths of a diff: `/spec/slo/ttft` from 5s to 3s becomes `slo.ttft from 5s
+    to 3s`.
+    """
     told = [_change(one) for one in diff]
     more = len(told) - 2
     return "; ".join(told[:2]) + (f" and {more} more" if more > 0 else "") if told else "nothing that is compared"

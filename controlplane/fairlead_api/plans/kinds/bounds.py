@@ -1,4 +1,6 @@
-"""Changes the minimum and maximum number of instances of a role, and how many surplus instances sleep."""
+"""Changes the minimum and maximum number of instances of a role, and how many of the instances above the needed number
+sleep.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ _WARM = "warm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsQuestion(SpecQuestion):
-    """Asks for the effect of other bounds, and of the declared number if the bounds change it."""
+    """Finds the effect of other bounds, and of another declared number of instances if the bounds change that
+    number.
+    """
 
     scaled: Question | None
 
@@ -37,7 +41,7 @@ class BoundsQuestion(SpecQuestion):
 
 
 def bounds_in_words(spec: PoolSpec) -> list[str]:
-    """Return a sentence for each role."""
+    """Return a sentence about the bounds of each role."""
     alone = len(spec.roles) == 1
     return [
         f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {role.max_replicas} instances."
@@ -53,7 +57,7 @@ async def _change(asked: Asked) -> Change:
 
 def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     """Return the merge patch of the pool's spec. A declared number outside the bounds becomes the nearest number within
-    them, because the pool would be refused otherwise. Raises InvalidInput.
+    them, because the spec would be refused otherwise. Raises InvalidInput.
     """
     wanted = {name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()}
     roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
@@ -72,7 +76,9 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def _asleep(value: Any) -> dict[str, Any] | None:
-    """Return the section `warm` of a role; None to remove the section. Raises InvalidInput."""
+    """Return a role's section `warm`, which sets how many instances sleep; None to remove the section. Raises
+    InvalidInput.
+    """
     if value is None or value == {"asleep": None}:
         return None
     number = value.get("asleep") if isinstance(value, dict) and len(value) == 1 else None
@@ -102,4 +108,6 @@ def _declared(spec: Spec) -> tuple[Any, ...]:
 
 
 KIND = Kind(name=PlanKind.BOUNDS, change=_change, questions=_questions)
-"""This kind. It is never a part of the change between two specs, because `scale` covers the numbers of roles."""
+"""The kind `bounds`. A difference between two specs never has a part of this kind, because `scale` covers the numbers
+of roles.
+"""

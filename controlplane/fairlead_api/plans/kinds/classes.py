@@ -1,4 +1,4 @@
-"""Replaces a pool's priority classes."""
+"""Replaces the list of a pool's priority classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ FIELD = "priorityClasses"
 
 
 class ClassesQuestion(SpecQuestion):
-    """Asks for the effect of other priority classes."""
+    """Finds the effect of other priority classes."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return classes_effect(known.use.facts.priority_classes, self.after.priority_classes)
@@ -25,7 +25,9 @@ class ClassesQuestion(SpecQuestion):
 
 
 def classes_effect(before: Sequence[PriorityClass], after: Sequence[PriorityClass]) -> PlanEffect:
-    """Return the new order of the classes, and the effect on requests that name a removed class."""
+    """Return the effect of other priority classes: their new order, and what happens to requests that name a removed
+    class.
+    """
     order = ", ".join(one.name for one in sorted(after, key=lambda one: -one.priority))
     gone = [one.name for one in before if one.name not in {other.name for other in after}]
     return PlanEffect(
@@ -40,7 +42,7 @@ async def _change(asked: Asked) -> Change:
 
 
 def classes_patch(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that replaces the list of classes. Raises InvalidInput."""
+    """Return the merge patch that replaces the list of priority classes. Raises InvalidInput."""
     for name, value in fields.items():
         if name != FIELD:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind classes takes {FIELD}")

@@ -16,7 +16,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class CordonQuestion(MarkQuestion):
-    """Asks for the effect of cordoning or uncordoning an instance."""
+    """Finds the effect of cordoning or uncordoning an instance."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (cordon_effect if self.is_set else uncordon_effect)(known.use, self.instance, known.policies)

@@ -1,4 +1,4 @@
-"""Creates a pool. A creation is shown and undone like the deletion of a pool."""
+"""Creates a pool. Such a plan is shown and undone with the code of `delete`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from fairlead_client.resources.plan_kinds import PlanKind
 
 
 async def _change(asked: Asked) -> Change:
-    """Return the change of an object that does not exist yet. Raises Conflict (pool-exists), InvalidInput."""
+    """Return the change that creates the requested pool. Raises Conflict (pool-exists), InvalidInput."""
     target = Target.of_pool(asked.pool)
     try:
         await asked.cluster.read(target)
@@ -26,9 +26,9 @@ def _nothing() -> ClusterObject:
 
 
 def manifest_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest that a stored plan creates."""
+    """Return the manifest of a pool with this spec and without labels and annotations."""
     return {"labels": {}, "annotations": {}, "spec": dict(spec)}
 
 
 KIND = Kind(name=PlanKind.CREATE, change=_change, questions=lambda _change, _policies: ())
-"""This kind. Its effect is `delete.creation_effect`."""
+"""The kind `create`. Its effect is `delete.creation_effect`."""

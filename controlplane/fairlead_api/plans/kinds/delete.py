@@ -1,6 +1,7 @@
-"""Deletes a pool, and creates it again: the content of such a plan, and its writes.
+"""Deletes a pool, and creates it again when that is undone: the content of such a plan, and its writes.
 
-In a stored plan of this kind, `change` is the manifest to create, or empty for a deletion; `inverse` is the opposite.
+In such a stored plan, `change` is the manifest to create, or empty for a deletion. `inverse` is the reverse: empty for
+a creation, or the manifest.
 """
 
 from collections.abc import Mapping
@@ -32,20 +33,20 @@ async def _change(asked: Asked) -> Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existence:
-    """This kind's part of a stored plan: the manifest to create (empty = a deletion), the opposite, and how the change
-    is shown.
+    """The part of a stored plan that is specific to deletions and creations: the manifest to create (empty for a
+    deletion), the reverse change, and how the change is shown.
     """
 
     change: dict[str, Any]
     inverse: dict[str, Any]
     seen: dict[str, Any]
-    """The spec for which the plan is made."""
+    """The pool's spec at the time of the plan."""
     diff: list[dict[str, Any]]
     patch: str
 
 
 def deletion(target: Target, found: ClusterObject) -> Existence:
-    """Return the deletion of the object. The inverse creates it with the same spec, labels and annotations."""
+    """Return the deletion of the object. Its inverse creates the object with the same spec, labels and annotations."""
     annotations = {name: value for name, value in found.annotations.items() if name not in _OURS and "kopf" not in name}
     manifest = {"labels": dict(found.labels), "annotations": annotations, "spec": dict(found.spec)}
     return Existence(
@@ -58,7 +59,7 @@ def deletion(target: Target, found: ClusterObject) -> Existence:
 
 
 def creation(target: Target, manifest: dict[str, Any]) -> Existence:
-    """Return the creation of the object that the manifest describes. The inverse deletes it."""
+    """Return the creation of the object that the manifest describes. Its inverse deletes the object."""
     shown = _shown(target, "create this object", {"spec": manifest["spec"]})
     return Existence(change=manifest, inverse={}, seen={}, diff=diff({}, manifest["spec"], "/spec"), patch=shown)
 
@@ -104,8 +105,8 @@ def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
 
 
 async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: int) -> None:
-    """Delete the object if it is still as planned. If the object is already gone or being deleted, an earlier try did
-    that.
+    """Delete the object if it is still as it was when planned. An object that is already gone or being deleted was
+    deleted by an earlier attempt.
     """
     for attempt in range(1, _TRIES + 1):
         try:
@@ -128,7 +129,7 @@ async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: 
 
 
 async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
-    """Create the object. If it exists with this plan's mark, an earlier try created it."""
+    """Create the object. If it exists and has this plan's mark, an earlier attempt created it."""
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -139,7 +140,9 @@ async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str,
 
 
 async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
-    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` if a new object has its name."""
+    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` if a new object has the same
+    name.
+    """
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -156,4 +159,4 @@ def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:
 
 
 KIND = Kind(name=PlanKind.DELETE, change=_change, questions=lambda _change, _policies: ())
-"""This kind. Its effect is `deletion_effect`, which is also known for a pool whose spec was never usable."""
+"""The kind `delete`. Its effect is `deletion_effect`, which is also known for a pool whose spec was never usable."""

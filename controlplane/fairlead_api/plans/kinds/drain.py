@@ -12,14 +12,14 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class DrainQuestion(MarkQuestion):
-    """Asks for the effect of draining an instance, or of cancelling its drain."""
+    """Finds the effect of draining an instance, or of cancelling its drain."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (drain_effect if self.is_set else undrain_effect)(known.use, self.instance, replaced=self.replaced)
 
     def tried(self, present: Present) -> Tried:
-        """Return the drain for the simulation. The simulated instance with the same rank in its role, by drain cost,
-        represents this instance.
+        """Return the pools to simulate for the drain. Real and simulated instances of the role are ranked by the cost
+        of a drain; the simulated instance of equal rank represents this instance.
         """
         if not self.is_set:
             raise CannotSimulate("sessions that have moved stay where they are")
@@ -35,8 +35,8 @@ class DrainQuestion(MarkQuestion):
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Return the effect of a drain: the sessions that move, and the remaining capacity until the successor serves, or
-    permanently if the instance is not `replaced`. Raises NotFound.
+    """Return the effect of a drain: the sessions that move, and the capacity that remains until a new instance serves,
+    or from now on if the instance is not `replaced`. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is InstanceState.DRAINING:
@@ -76,8 +76,8 @@ def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> Pla
 
 
 def undrain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Return the effect of cancelling a drain: sessions that have moved do not come back automatically. Raises
-    NotFound.
+    """Return the effect of cancelling a drain: the instance takes requests again, unless the instance that replaces it
+    already serves. Sessions that have moved do not return automatically. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is not InstanceState.DRAINING:

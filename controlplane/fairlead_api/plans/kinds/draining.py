@@ -1,4 +1,4 @@
-"""Changes how long a draining instance may keep its requests."""
+"""Changes how long requests of a draining instance may continue."""
 
 from fairlead.durations import format_duration
 from fairlead_api.plans.changes import SpecQuestion, section_kind
@@ -8,7 +8,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class DrainingQuestion(SpecQuestion):
-    """Asks for the effect of another drain timeout."""
+    """Finds the effect of another drain timeout."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         longest = format_duration(self.after.drain.timeout_seconds)

@@ -1,4 +1,4 @@
-"""Changes the early rejection of requests that would be late."""
+"""Changes the early rejection of requests that would miss their objectives."""
 
 from fairlead.percentages import percentage
 from fairlead.tables import EarlyRejectionFacts
@@ -11,7 +11,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class EarlyRejectionQuestion(SpecQuestion):
-    """Asks for the effect of another rule of early rejection."""
+    """Finds the effect of another rule for early rejection."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -23,8 +23,8 @@ class EarlyRejectionQuestion(SpecQuestion):
 
 
 def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
-    """Return the effect of early rejection: the share of recorded decisions in which every candidate was predicted to
-    exceed the limit.
+    """Return the effect of early rejection: the share of requests refused, estimated as the share of recorded decisions
+    in which every candidate was predicted to exceed the limit.
     """
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
@@ -41,7 +41,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
 
 
 def refusing(refused: Replay | None) -> list[str]:
-    """Return a warning about the share of requests that would be refused; empty below 0.1 %, or if the share is
+    """Return a warning about the share of requests that would be refused early; empty below 0.1 %, or if the share is
     unknown.
     """
     return [f"{percentage(refused.share)} of requests like those would be refused."] if refused and refused.share >= 0.001 else []

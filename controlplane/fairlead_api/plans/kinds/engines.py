@@ -1,6 +1,6 @@
-"""Adds engines that already run to a pool, or removes them.
+"""Adds running engines to a pool, or removes them.
 
-Plans see the engines as a mapping from an engine's name to the rest of its entry in the file.
+Plans represent the engines as a mapping from an engine's name to the rest of the engine's entry in the file.
 """
 
 import re
@@ -24,14 +24,14 @@ from fairlead_client.resources.plan_kinds import EngineAction, PlanKind
 from fairlead_client.resources.plans import PlanEffect
 
 ENGINES = "engines"
-"""The section with the engines, in a file and in a plan's change."""
+"""The name of the section that lists engines, in a file and in a plan's change."""
 _HOST = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_.])?")
 _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.REMOVE: ("action", "name")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """Asks for the effect of adding engines (with an entry) or removing them (None)."""
+    """Finds the effect of adding engines (those with an entry) or removing them (those with None)."""
 
     change: Mapping[str, Any]
 
@@ -54,7 +54,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def base_url(url: str) -> str:
-    """Return the engine's address as `http://host:port`. Raises ValueError whose text describes the expected form."""
+    """Return the engine's address as `http://host:port`. Raises ValueError, whose text describes the expected form."""
     remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
     try:
         parts = urlsplit(url)
@@ -85,14 +85,16 @@ def _is_host(host: str) -> bool:
 
 
 def engine_name(url: str) -> str:
-    """Return the name of an engine without a given name, from its base URL: `http://10.0.0.7:8000` →
+    """Return the name of an engine that was given no name, made from its base URL: `http://10.0.0.7:8000` →
     `10.0.0.7-8000`.
     """
     return re.sub(r"[^a-z0-9.]+", "-", url.removeprefix("http://").lower()).strip("-")
 
 
 def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that adds or removes an engine. Raises InvalidInput for an impossible change."""
+    """Return the merge patch of the engine list that adds or removes an engine. Raises InvalidInput for an impossible
+    change.
+    """
     actions = [action.value for action in EngineAction]
     if fields.get("action") not in actions:
         raise InvalidInput("fields.action", fields.get("action"), f"write {' or '.join(actions)}")
@@ -104,7 +106,7 @@ def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict
 
 
 def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
-    """Return the merge patch of the engine list that gives an engine another weight; None = no explicit weight."""
+    """Return the merge patch of the engine list that sets the engine's weight; None removes the explicit weight."""
     return {ENGINES: {name: {"weight": weight}}}
 
 
@@ -130,8 +132,8 @@ def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str,
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of adding engines (with an entry) and removing them (None): keys, sessions and caches that
-    move.
+    """Return the effect of adding engines (those with an entry) and removing engines (those with None): the keys,
+    sessions and caches that move.
     """
     added = [name for name, entry in change.items() if entry is not None]
     victims = [use for use in pool.instances if change.get(use.id, "") is None]

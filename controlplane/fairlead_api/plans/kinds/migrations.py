@@ -1,4 +1,4 @@
-"""Pauses or resumes a pool's migrations."""
+"""Pauses or resumes a pool's session migrations."""
 
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -11,7 +11,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class MigrationsQuestion(SpecQuestion):
-    """Asks for the effect of pausing migrations, or of resuming them."""
+    """Finds the effect of pausing or resuming session migrations."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return migrations_effect(known.use, self.after.facts(), known.policies)
@@ -21,8 +21,8 @@ class MigrationsQuestion(SpecQuestion):
 
 
 def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect: whether sessions stay where they are or may move from now on. The change itself moves no
-    session.
+    """Return the effect of pausing or resuming migrations: whether sessions stay where they are or may move from now
+    on. The change itself moves no session.
     """
     policy, bound = after.routing.policy, pool.sessions
     if after.routing.migrations != MIGRATIONS_PAUSED:

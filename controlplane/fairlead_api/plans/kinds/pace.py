@@ -1,4 +1,4 @@
-"""Changes how fast automatic scaling adds and removes instances."""
+"""Changes the pace at which automatic scaling adds and removes instances."""
 
 from fairlead.durations import format_duration
 from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingMode
@@ -9,7 +9,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class PaceQuestion(SpecQuestion):
-    """Asks for the effect of another pace of automatic scaling."""
+    """Finds the effect of another pace of automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         scaling = self.after.scaling

@@ -1,4 +1,4 @@
-"""Changes the policy or its parameters."""
+"""Changes the routing policy of a pool, or the policy's parameters."""
 
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
@@ -11,7 +11,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class PolicyQuestion(SpecQuestion):
-    """Asks for the effect of another policy."""
+    """Finds the effect of another routing policy."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return policy_effect(known.use, self.after.facts(), known.policies)
@@ -23,10 +23,11 @@ class PolicyQuestion(SpecQuestion):
 
 
 def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of another policy or other parameters. Routers apply it with the next table, without a restart.
+    """Return the effect of another policy or other parameters. Routers apply the change with the next routing table,
+    without a restart.
 
-    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving,
-    because it is not recorded whether a session's key already belongs to its home.
+    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving. It is
+    not recorded which of them already have the home that the ring would choose.
     """
     before, bound = pool.facts.routing.policy, pool.sessions
     wanted = policies.entry(after.routing.policy)

@@ -1,4 +1,4 @@
-"""Changes the ratio between prefill and decode, and whether Fairlead or people set it."""
+"""Changes the ratio between prefill and decode instances, and whether Fairlead or people set the ratio."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from fairlead_client.simulation_jobs import Autoscaled, PoolChange, RoleRange
 
 
 class RatioQuestion(SpecQuestion):
-    """Asks for the effect of other rules for the ratio."""
+    """Finds the effect of other rules for the ratio between prefill and decode instances."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return ratio_effect(self.after)
@@ -38,7 +38,7 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def ratio_effect(after: PoolSpec) -> PlanEffect:
-    """Return the effect of the new mode of the ratio."""
+    """Return the effect of the mode in which the ratio is set in the new spec."""
     return PlanEffect(notes=[RATIO_MODES[after.ratio.mode]])
 
 

@@ -1,4 +1,6 @@
-"""Restores the whole spec of an earlier revision: makes the patch, and finds the kinds of change in it."""
+"""Restores the whole spec of an earlier revision: makes the patch, and determines which kinds of change the patch
+contains.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertQuestion:
-    """Asks for the effect of an earlier revision of the whole spec, by the questions of the change's parts."""
+    """Finds the effect of restoring an earlier spec, with the questions of the kinds that the change consists of."""
 
     parts: tuple[Question, ...]
 
@@ -38,13 +40,13 @@ async def _change(asked: Asked) -> Change:
 
 
 def require_possible(change: Change) -> None:
-    """Raises Conflict if a part of the change is impossible for the pool."""
+    """Raises Conflict if the pool does not allow a kind of change that the change contains."""
     for kind in kinds_in(change.part, change.after):
         check_possible(kind.name, change.found.spec, change.found.annotations)
 
 
 def questions_of_parts(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """Return one question about a change of several parts of the spec. Raises InvalidInput for a spec that would be
+    """Return one question about a change of several sections of the spec. Raises InvalidInput for a spec that would be
     refused.
     """
     checked(change.part, change.patch, policies)
@@ -60,12 +62,14 @@ def revert_patch(number: int, spec: Mapping[str, Any], former: Mapping[str, Any]
 
 
 def kinds_in(before: Spec, after: Spec) -> Iterator[Kind]:
-    """Yield the kinds of plans that together would make the change between two specs."""
+    """Yield the kinds of plans that together could change the spec `before` to the spec `after`."""
     return (kind for kind in map(kind_of, PLAN_KINDS) if kind.is_part(before, after))
 
 
 def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
-    """Return the combined effect of several changes. They move the same sessions, so the largest number counts."""
+    """Return the combined effect of several changes. They move the same sessions, so the largest number of moved
+    sessions counts.
+    """
     if len(effects) == 1:
         return effects[0]
     predicted = [one for one in effects if one.predicted_attainment is not None or one.predicted_refusals is not None]

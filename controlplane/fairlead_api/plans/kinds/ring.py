@@ -1,4 +1,4 @@
-"""Changes the number of anchors of every instance on the hash ring."""
+"""Changes the number of anchors that each instance has on the hash ring."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RingQuestion(SpecQuestion):
-    """Asks for the effect of another number of anchors."""
+    """Finds the effect of another number of anchors per instance."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return ring_effect(known.use, self.after.facts(), known.policies)
@@ -25,15 +25,15 @@ class RingQuestion(SpecQuestion):
 
 
 def ring_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of another number of anchors: the keys that change owner, and the sessions that follow them."""
+    """Return the effect of another number of anchors per instance: the keys that change owner, and the sessions that
+    follow them.
+    """
     new = [use.entry(after.anchors_per_instance) for use in pool.instances]
     return rearranged(pool, new, policies.entry(after.routing.policy))
 
 
 def rearranged(pool: PoolUse, new: Sequence[InstanceEntry], policy: PolicyEntry) -> PlanEffect:
-    """Return the effect of new anchors of the instances: the keys that change owner, and the sessions that
-    follow them.
-    """
+    """Return the effect of new positions on the ring: the keys that change owner, and the sessions that follow them."""
     old = [use.entry(pool.facts.anchors_per_instance) for use in pool.instances]
     moves = moved_shares(old, new)
     moved_share = sum(moves.values())

@@ -1,4 +1,6 @@
-"""Rolls back to the engine and templates of an earlier revision, by its number in the list of revisions."""
+"""Rolls back to the engine and templates of an earlier revision, which is named by its number in the list of
+revisions.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +22,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The roles whose template changes. `updated` counts, per role, the instances that must be replaced, assuming that
-    all others still have the template that is restored.
+    """The roles whose template a rollback changes. `updated` counts, by role, the instances that must be replaced; all
+    other instances are assumed to still have the template that is restored.
     """
 
     roles: tuple[Role, ...]
@@ -31,7 +33,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackQuestion:
-    """Asks for the effect of the templates of an earlier revision."""
+    """Finds the effect of restoring the templates of an earlier revision."""
 
     rollback: Rollback
 
@@ -58,10 +60,11 @@ def _is_part(before: Spec, after: Spec) -> bool:
 
 
 def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Sequence[StoredRevision]) -> dict[str, Any]:
-    """Return the merge patch that restores the engine and templates of a revision, or the template of one role.
+    """Return the merge patch that restores the engine and templates of a revision, or only the template of the
+    requested role.
 
-    Without a number, the newest revision that differs from the spec is used. Raises InvalidInput if no revision
-    differs.
+    If the request gives no number, the newest revision that differs from the spec is restored. Raises InvalidInput if
+    no revision differs.
     """
     names = [role.get("name") for role in spec.get("roles") or ()]
     if request.role is not None and request.role not in names:
@@ -82,8 +85,8 @@ def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Seq
 
 
 def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], status: Mapping[str, Any]) -> Rollback:
-    """Return the instances that a spec with another engine or other templates would replace, according to the pool's
-    status.
+    """Return the rollback from the spec `before` to `after`: the roles whose engine or template differs, and, from the
+    pool's status, the number of instances to replace.
     """
     old, new = revision_data(before), revision_data(after)
     templates = {role["name"]: role.get("template") for role in old["roles"]}
@@ -98,8 +101,8 @@ def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], 
 
 
 def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
-    """Return the effect of a rollback: the instances that are replaced, and the sessions that move with them. The share
-    of a role's sessions that moves is assumed to equal the share of its replaced instances.
+    """Return the effect of a rollback: the instances that are replaced, and the sessions that move with them. It is
+    assumed that a role's sessions are spread evenly over its instances.
     """
     replaced, sessions, tokens, found, gone = 0, 0.0, 0.0, [], []
     for role in asked.roles:

@@ -1,4 +1,4 @@
-"""Pauses or resumes a rollout, or changes its bounds."""
+"""Pauses or resumes a rollout, or changes how many instances it replaces at a time."""
 
 from fairlead.instances import NOT_COUNTED
 from fairlead.rollout_specs import RolloutSpec
@@ -10,7 +10,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RolloutQuestion(SpecQuestion):
-    """Asks for the effect of other bounds of rollouts."""
+    """Finds the effect of other rules for rollouts."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return rollout_effect(known.use, self.after.rollout)
@@ -20,7 +20,7 @@ class RolloutQuestion(SpecQuestion):
 
 
 def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
-    """Return the effect on the rollout from now on."""
+    """Return the effect of the new rules on the present rollout."""
     if rollout.paused:
         return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
     present: list[InstanceUse] = [use for use in pool.instances if use.state not in NOT_COUNTED]

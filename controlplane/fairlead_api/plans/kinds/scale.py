@@ -1,4 +1,4 @@
-"""Scaling: changes the number of instances of a role."""
+"""Changes the number of instances of a role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleQuestion:
-    """Asks for the effect of another number of instances of a role."""
+    """Finds the effect of another number of instances of a role."""
 
     role: Role
     before: int
@@ -42,7 +42,9 @@ class ScaleQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Return a change of the pool, or of a role's InferencePoolRole if the InferencePoolRole declares the number."""
+    """Return the change of the number of instances: a change of the role's InferencePoolRole if that object declares
+    the number, otherwise a change of the pool.
+    """
     target, found = await asked.its_pool()
     change = Change(target=target, found=found, patch=replicas_patch(asked.request, found.spec))
     role = scaled_by_its_object(asked.request, found.spec)
@@ -54,7 +56,7 @@ async def _change(asked: Asked) -> Change:
 
 
 def scale_questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """Return a question for each role whose number changes, or for the first role if no number changes."""
+    """Return a question for each role whose number of instances changes, or for the first role if no number changes."""
     part = change.part
     if change.target.kind is TargetKind.ROLE:
         return [ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change.patch["replicas"]))]
@@ -70,7 +72,7 @@ def scale_questions(change: Change, policies: PolicyCatalogue) -> Sequence[Quest
 
 
 def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """Return the merge patch of the pool's spec for the requested number. Raises InvalidInput."""
+    """Return the merge patch of the pool's spec that sets the requested number of instances. Raises InvalidInput."""
     if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
         raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
@@ -94,8 +96,8 @@ def asked_role(request: PlanRequest, roles: Sequence[Mapping[str, Any]]) -> int:
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
-    """Return the role that the request scales, if the role's InferencePoolRole declares the number instead of the pool;
-    otherwise None.
+    """Return the role that the request scales if an InferencePoolRole, and not the pool, declares the number of its
+    instances; otherwise None.
     """
     for role in spec.get("roles") or []:
         if role.get("name") == request.role and role.get("replicas") is None:
@@ -139,7 +141,9 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _is_too_much(pool: PoolUse, role: Role, instances: int) -> bool:
-    """Return whether prompt tokens arrive faster than this number of instances computes them at the measured speed."""
+    """Return whether prompt tokens arrive faster than this number of instances of the role can compute them at the
+    measured speed.
+    """
     if role is Role.DECODE or instances == 0 or pool.miss_tokens_per_second is None or pool.prefill_tokens_per_second is None:
         return False
     return pool.miss_tokens_per_second >= instances * pool.prefill_tokens_per_second

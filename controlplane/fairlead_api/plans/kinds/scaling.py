@@ -13,7 +13,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class ScalingQuestion(SpecQuestion):
-    """Asks for the effect of other rules of automatic scaling."""
+    """Finds the effect of other rules for automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return scaling_effect(self.after)

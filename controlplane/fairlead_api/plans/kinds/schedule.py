@@ -1,5 +1,5 @@
-"""Changes of a pool's schedules, and their effect: the values in force right after the change, and the conflicts of the
-coming week.
+"""Changes a pool's schedules. The effect shows the values in force right after the change, and the conflicts between
+schedules in the coming week.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from fairlead_client.resources.plan_kinds import PlanKind, ScheduleAction, role_
 from fairlead_client.resources.plans import PlanEffect
 
 _KEPT = timedelta(days=62)
-"""Age above which skipped and added starts are removed from the spec."""
+"""Age after which the skipped starts and the added starts of a schedule are removed from the spec."""
 
 _FIELDS = ("name", "action", "spec", "start", "schedules")
 
 
 class ScheduleQuestion(SpecQuestion):
-    """Asks for the effect of other schedules."""
+    """Finds the effect of other schedules."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return await asyncio.to_thread(schedule_effect, self.after, known.now)  # a week has up to 10,080 starts of each
@@ -55,7 +55,9 @@ def _is_part(before: Spec, after: Spec) -> bool:
 
 
 def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
+    """Return the merge patch that replaces the list of schedules. Raises InvalidInput for an action that is
+    impossible.
+    """
     for name, value in fields.items():
         if name not in _FIELDS:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind schedule takes {', '.join(_FIELDS)}")
@@ -68,8 +70,8 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether a schedule differs between the two specs and, in either of them, sets a value that only admins may
-    change.
+    """Return whether admins must make the change: some schedule differs between the two specs and, in one of them, sets
+    a value that only admins may change.
     """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]
@@ -101,7 +103,7 @@ def _changed(before: list[dict[str, Any]], action: ScheduleAction, fields: Mappi
 
 
 def _given(listed: object, prefix: str) -> list[dict[str, Any]]:
-    """Return the schedules of a list. Raises InvalidInput unless all their names begin with the prefix."""
+    """Return the schedules that the request lists. Raises InvalidInput unless all their names begin with the prefix."""
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise InvalidInput("fields.schedules", listed, "write a list of schedules as a manifest has them")
     found = [read(ScheduleSpec, dict(one), f"fields.schedules[{number}]") for number, one in enumerate(listed)]
@@ -139,18 +141,20 @@ def _start(start: object) -> datetime:
 
 
 def _document(schedule: ScheduleSpec) -> dict[str, Any]:
-    """Return the schedule as in a manifest, without empty lists. `followsForecast` is written only if it is true."""
+    """Return the schedule in the form of a manifest, without empty lists. `followsForecast` is included only if it is
+    true.
+    """
     told = {name: value for name, value in written(schedule).items() if value != []}
     return told if schedule.follows_forecast else {name: value for name, value in told.items() if name != "followsForecast"}
 
 
 _SHOWN = 3
-"""Maximum number of conflicts that an effect names."""
+"""Maximum number of conflicts between schedules that an effect names."""
 
 
 def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
-    """Return the effect: the values that the schedules of `after` set at once, the time of their next change, and their
-    conflicts.
+    """Return the effect of the schedules in `after`: the values that they set at once, the time of their next change,
+    and their conflicts.
     """
     schedules = after.scaling.schedules
     found, change = in_force(schedules, now), next_change(schedules, now)

@@ -1,5 +1,5 @@
-"""Changes how sessions are recognised, how long sessions keep their homes, and what sessions of a leaving instance
-keep.
+"""Changes how sessions are recognised, how long sessions keep their home instances, and what sessions keep when their
+instance leaves.
 """
 
 from fairlead.durations import format_duration
@@ -11,7 +11,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SessionsQuestion(SpecQuestion):
-    """Asks for the effect of other rules for sessions."""
+    """Finds the effect of other rules for sessions."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return sessions_effect(known.use.sessions, known.use.facts, self.after.facts())
@@ -21,7 +21,7 @@ class SessionsQuestion(SpecQuestion):
 
 
 def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEffect:
-    """Return the effect on the `bound` sessions."""
+    """Return the effect of other rules on the `bound` sessions, which is their number."""
     old, new = before.session, after.session
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:

@@ -1,4 +1,4 @@
-"""Changes the latency targets."""
+"""Changes the latency targets of a pool."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SloQuestion(SpecQuestion):
-    """Asks for the effect of other targets."""
+    """Finds the effect of other latency targets."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -26,8 +26,9 @@ class SloQuestion(SpecQuestion):
 
 
 def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
-    """Return the effect: the attainment that the past day's requests would have had and, if requests are refused early,
-    the share refused. `latencies` are counts by cell, for each priority class.
+    """Return the effect of other latency targets: the attainment that the past day's requests would have had and, with
+    early rejection, the share that would be refused. `latencies` are numbers of requests by latency cell, for each
+    priority class.
     """
     whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
     least, most = whole.attainment_least, whole.attainment_most

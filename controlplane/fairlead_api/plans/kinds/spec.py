@@ -1,4 +1,4 @@
-"""Replaces the whole spec of a pool by the spec that an editor sends."""
+"""Replaces the whole spec of a pool by a spec that a person has edited."""
 
 from fairlead.errors import InvalidInput
 from fairlead_api.plans.changes import Asked, Change, Kind

@@ -1,4 +1,4 @@
-"""Cancels a drain."""
+"""Cancels the drain of an instance."""
 
 from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead_api.plans.changes import mark_kind

@@ -1,4 +1,4 @@
-"""Releases a session from its home: the policy places its next request."""
+"""Releases a session from its home instance: the policy decides where its next request is sent."""
 
 from fairlead_api.plans.kinds.move import session_kind
 from fairlead_client.resources.plan_kinds import PlanKind

@@ -1,4 +1,4 @@
-"""Changes the weight of one instance, and so its share of the keys on the hash ring."""
+"""Changes the weight of one instance, and thereby its share of the keys on the hash ring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightQuestion:
-    """Asks for the effect of another weight of one instance. `stays` is true if the weight is stored where it outlives
-    the instance.
+    """Finds the effect of another weight of one instance. `stays` is True if the weight is stored where it outlives the
+    instance.
     """
 
     instance: str
@@ -40,7 +40,9 @@ class WeightQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Return a change of the instance's pod, or of the list of engines if the instance is defined in a file."""
+    """Return the change of the instance's weight: a change of its pod, or of the list of engines if a file defines the
+    instance.
+    """
     target, found = await asked.its_instance()
     weight = wanted_weight(asked.request)
     if target.kind is not TargetKind.ENGINE:
@@ -60,7 +62,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def wanted_weight(request: PlanRequest) -> float | None:
-    """Return the weight that a request of kind `weight` asks for; None = no explicit weight. Raises InvalidInput."""
+    """Return the weight that a request of kind `weight` gives; None means no explicit weight. Raises InvalidInput."""
     fields = request.fields or {}
     for name, value in fields.items():
         if name != "weight":
@@ -74,10 +76,10 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 
 def weight_effect(pool: PoolUse, instance: str, before: float, after: float, policies: PolicyCatalogue, *, stays: bool) -> PlanEffect:
-    """Return the effect of another weight of one instance on the ring. An instance that is still warming keeps its
-    present fraction of the full weight.
+    """Return the effect of another weight of one instance on the ring. An instance that is warming gets the same
+    fraction of the new weight as it has of the present one.
 
-    `stays` is true if the weight is stored where it outlives the instance. Raises NotFound; InvalidInput for an
+    `stays` is True if the weight is stored where it outlives the instance. Raises NotFound; InvalidInput for an
     instance that never has keys.
     """
     one = pool.instance(instance)

@@ -1,1 +1,3 @@
-"""Plans in Postgres, the data from which their effects are estimated, and the session homes that plans change."""
+"""Stores plans in Postgres, reads the data from which their effects are estimated, and changes the homes of
+sessions.
+"""

@@ -1,4 +1,6 @@
-"""The data from which plans' effects are estimated: instances, sessions, and the traffic of the last minutes."""
+"""Reads the data from which the effects of plans are estimated: instances, sessions, and the traffic of the last
+minutes.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -44,7 +46,7 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""Maximum age of decisions that are replayed."""
+"""Maximum age of the decisions from which the share of requests refused early is estimated."""
 
 
 class PostgresEvidence:

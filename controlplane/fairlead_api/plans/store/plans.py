@@ -1,4 +1,4 @@
-"""Plans in Postgres, and as the public API lists them."""
+"""Stores plans in Postgres, and lists them for the public API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""Maximum downtime of the API after which it still closes plans that it left open."""
+"""How far back the API searches for plans that it left open when it was down."""
 _MOST = 100
 
 
@@ -192,9 +192,7 @@ class PostgresPlans:
 
 
 async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """Return the pool's row, even if the pool was deleted, because a plan may create the pool again. Raises
-    NotFound.
-    """
+    """Return the pool's id, also of a deleted pool, because a plan may create the pool again. Raises NotFound."""
     row = (await connection.execute(select(pools.c.id).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name))).one_or_none()
     if row is None:
         raise NotFound("pool", str(pool))
@@ -202,8 +200,8 @@ async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 async def _remember(connection: AsyncConnection, pool: PoolKey, now: datetime) -> None:
-    """Store the row of a pool that is only planned, marked as deleted. Plans refer to the row, and nothing else shows
-    the pool.
+    """Store the row of a pool that exists only as a plan, marked as deleted. Plans refer to the row; otherwise the pool
+    is not visible.
     """
     await connection.execute(new_pool(namespace=pool.namespace, name=pool.name, uid="", created_at=now, observed_at=now, deleted_at=now))
 
@@ -221,7 +219,7 @@ def _stored(row: Any) -> StoredPlan:
 
 
 class PostgresPlanList:
-    """Plans as the public API lists them."""
+    """Lists plans for the public API."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._lists = Lists(database)
@@ -239,7 +237,7 @@ class PostgresPlanList:
             )
 
     async def hand_over(self, plan: Plan) -> HandOverResult:
-        """Return how much sessions kept of their caches since a plan was applied."""
+        """Return how much of their caches the sessions have kept since the plan was applied."""
         result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
         if plan.applied_at is None:
             return result

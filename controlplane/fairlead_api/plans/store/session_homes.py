@@ -1,4 +1,6 @@
-"""Homes of sessions, as plans change them: reads a session's home, moves the session for a person, and releases it."""
+"""The home instances of sessions, as plans change them: reads a session's home, moves the session for a person, and
+releases it.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,7 +27,7 @@ from fairlead_api.plans.objects import ClusterObject, Target
 from fairlead_api.sessions.store.rows import SessionRow, bind, lock_sessions, save_sessions
 
 WRITER = "control-api"
-"""The author of a change by a person, in place of a router's name."""
+"""The writer that is recorded for a person's change of a binding, in place of a router's name."""
 
 
 class PostgresSessionHomes:
@@ -79,8 +81,8 @@ class PostgresSessionHomes:
 
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
-    """Make `instance` the session's home from now on. The migration is complete when a request of the session was sent
-    there.
+    """Make `instance` the session's home from now on. The migration is complete once a request of the session was sent
+    to that instance.
     """
     source, rank = row.held.instance, row.held.rank
     change = BindingChange(
@@ -117,7 +119,7 @@ def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
 
 
 def _release(row: SessionRow, plan: str, now: datetime) -> None:
-    """Releases the session from its instance. The session keeps its version, and routers receive the change."""
+    """Release the session from its instance. The session keeps its version, and routers receive the change."""
     row.released[row.held.version] = max(now, row.bound_at)
     row.held = Held(instance=None, version=row.held.version, router=row.held.router, change=plan)
     row.changed = True

@@ -1,4 +1,4 @@
-"""The engines' capability as stored in the database."""
+"""Reads the capability (speeds and sizes) of pools' engines from the database."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,31 +44,35 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""SQL for the times between creation and first service of the twenty newest instances that were seen to start. A start
+"""SQL for the times from creation to first service of the twenty newest instances whose start was observed. A start
 takes fewer than ten transitions.
 """
 
 
 async def read_capability(connection: AsyncConnection, row: Any, now: datetime) -> EngineCapability:
-    """Return the capability of a pool's engines; `row` is from the table pools."""
+    """Return the capability of a pool's engines; `row` is the pool's row of the table pools."""
     known = measured(await learnt_figures(connection, row.id, None))
     found = capability_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), engine_of(row), now)
     return replace(found, start_seconds=await start_figure(connection, row.id, now))
 
 
 def engine_of(row: Any) -> EngineFigures:
-    """Return the engine that a row of the table pools declares; default values before any valid spec was seen."""
+    """Return the engine figures that the spec in a row of the table pools declares; default values before any valid
+    spec was seen.
+    """
     return EngineFigures() if row.facts is None else msgspec.convert(row.facts, MirroredFacts).table.engine
 
 
 def remembered_capability(row: Any, now: datetime) -> EngineCapability:
-    """Return the remembered measurements that still apply to the present engines; `row` is from the table pools."""
+    """Return the stored measurements that still apply to the pool's present engines; `row` is the pool's row of the
+    table pools.
+    """
     return still_known(_remembered(row), engine_kind(row.spec), now.timestamp())
 
 
 async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
-    """Return the measured or fitted engine figures with which a router may start; None if there are none. `row` is from
-    the table pools.
+    """Return the measured or fitted engine figures with which a router may start; None if there are none. `row` is the
+    pool's row of the table pools.
     """
     told, before, kind = await learnt_figures(connection, row.id, None), _remembered(row), engine_kind(row.spec)
     fit, at = await stored_fit(connection, row.id), now.timestamp()
@@ -78,8 +82,8 @@ async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTab
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    """Return the new value of the column `measured`, updated with the measurements of live routers; None if nothing was
-    ever measured.
+    """Return the new value of the column `measured`, which includes the present measurements of live routers; None if
+    nothing was ever measured.
     """
     told, at = await learnt_figures(connection, row.id, None), now.timestamp()
     found = remembering(measured(told), _remembered(row), engine_kind(spec), at, line_of(told, at))
@@ -87,8 +91,8 @@ async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapp
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """Return the measurements of each live router, on the instance or over all instances, by quantity and
-    router name.
+    """Return the measurements of each live router, made on `instance`, or on all instances if it is None; ordered by
+    quantity and router name.
     """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
@@ -98,13 +102,13 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
 
 
 async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | None:
-    """Return the fit that simulations of the pool use."""
+    """Return the fitted engine model that simulations of the pool use; None if there is none."""
     found = (await connection.execute(select(tables.engine_fits.c.fit).where(tables.engine_fits.c.pool_id == pool_id))).scalar_one_or_none()
     return None if found is None else msgspec.convert(found, EngineFit)
 
 
 async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime) -> Figure:
-    """Return the seconds from the creation of an instance until it serves; unknown before any start was seen."""
+    """Return the seconds from the creation of an instance until it serves; unknown before any start was observed."""
     found = (await connection.execute(_STARTS, {"pool": pool_id, "now": now})).one()
     if not found.starts:
         return Figure()
@@ -114,8 +118,8 @@ async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime)
 
 
 def engine_kind(spec: Mapping[str, Any] | None) -> str:
-    """Return a value that is equal for specs whose instances run the same engine. Measurements apply only to the same
-    engine.
+    """Return a text that is equal for specs whose instances run the same engine. Measurements apply only to the engine
+    on which they were made.
     """
     spec = spec or {}
     roles = spec.get("roles")

@@ -1,6 +1,6 @@
-"""The mirror of pools: stores state and events from the operator, and returns observations.
+"""Stores pools' states and events that the operator reports, and returns observations to the operator.
 
-Instances are stored with a transition for every change of state, inside the transaction of the pool's state.
+Every change of an instance's state is stored as a transition, in the transaction that stores the pool's state.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,9 @@ from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
 async def store_events(
     connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime
 ) -> list[AuditDraft]:
-    """Store the events that are not stored yet, with their notices, and return their audit drafts. Raises NotFound."""
+    """Store the events that are not stored yet, with their notices, and return the drafts of their audit entries.
+    Raises NotFound.
+    """
     pool_id = (
         await connection.execute(
             select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
@@ -83,7 +85,9 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores changes of the desired numbers, compared with `row` of the table pools; all numbers for a new pool."""
+    """Store changes of the desired numbers of instances from `row` of the table pools to `state`; for a new pool, store
+    all numbers.
+    """
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)
@@ -103,7 +107,9 @@ _LOCK_POOL = select(_POOLS).where(_POOLS.c.namespace == bindparam("namespace"), 
 
 
 class PostgresPools:
-    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
+    """Stores pools as the operator reports them; each call is one transaction. `shares` computes the key shares on a
+    hash ring.
+    """
 
     def __init__(self, database: Database, shares: Shares, lost_commits: LostCommits) -> None:
         self._database = database
@@ -112,10 +118,11 @@ class PostgresPools:
         self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
-        """Store the state, unbind sessions of instances that are gone, and make a new table if its content changed.
+        """Store the pool's state, unbind sessions of instances that are gone, and make a new version of the routing
+        table if the table's content changed.
 
-        Returns the resulting observations from routers and the database. Raises InvalidInput if the spec is invalid and
-        the operator did not report it as invalid, Conflict if the state is older than the stored one.
+        Returns the present observations of routers and the database. Raises InvalidInput if the spec is invalid and the
+        operator did not report it as invalid, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
         spec = parse_spec(state.spec) if state.problem is None else None
@@ -168,8 +175,8 @@ class PostgresPools:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """Return the pools whose last state was reported before `before`, except deleted pools and those of `fairlead
-        serve`.
+        """Return the pools whose last state was reported earlier than `before`, except deleted pools and pools of
+        `fairlead serve`.
         """
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
         query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
@@ -189,8 +196,8 @@ class PostgresPools:
         await self._database.writing(work)
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """Record that the pool is gone: its instances become Gone, its sessions are unbound, and routers are notified.
-        Repeating the call changes nothing.
+        """Record that the pool was deleted: its instances become Gone, its sessions are unbound, and routers are
+        notified. A repeated call changes nothing.
         """
 
         async def work(connection: AsyncConnection) -> None:
@@ -225,7 +232,7 @@ class PostgresPools:
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
     """Lock and return the pool's row, which is created if the pool is new. Raises Conflict if the state is older than
-    the row.
+    the state in the row.
     """
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
@@ -259,8 +266,8 @@ async def _save_pool(
     of_engines: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row. `numbers` are the resulting versions, and `of_engines` the
-    routers' knowledge of the pool's engines.
+    """Write the state's changes into the pool's row. `numbers` holds the resulting versions, and `of_engines` the
+    routers' measurements of the pool's engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -297,10 +304,10 @@ async def note_instances(
     now: datetime,
     why: str = "no longer reported by the operator",
 ) -> tuple[list[EndedInstance], list[InstanceReport]]:
-    """Store instances as reported, with a transition for every change of state. Instances that are not reported become
-    Gone.
+    """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
+    become Gone.
 
-    Returns the instances that became Gone, in their earlier state, and those that became Lost.
+    Returns the instances that became Gone, with their state before that, and the instances that became Lost.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))

@@ -1,4 +1,4 @@
-"""The answer to the operator: the present state of a pool's routers, sessions and traffic."""
+"""Reads observations for the operator: the present state of a pool's routers, sessions and traffic."""
 
 from collections.abc import Container
 from datetime import datetime
@@ -48,7 +48,9 @@ _IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_n
 async def read_observations(
     connection: AsyncConnection, pool_id: int, table_version: int, facts: MirroredFacts | None, measuring: Measuring, now: datetime
 ) -> PoolObservations:
-    """Return the observations of routers and the database about a pool with this table and these facts."""
+    """Return the observations of routers and the database about a pool, given the version of its routing table and its
+    facts.
+    """
     routers = await live_routers(connection, pool_id)
     found = (await connection.execute(_INSTANCES, {"pool": pool_id})).all()
     instances = [
@@ -88,7 +90,7 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
-    """Return the live routers: see `IS_LIVE`."""
+    """Return the last reports of the live routers (`IS_LIVE`) about the pool."""
     rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
     for acknowledged, in_flight, use, troubled, unheard_seconds in rows:
@@ -102,8 +104,8 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
-    """Return the living instances with a stalled engine or rank according to live routers, each with a
-    router's words.
+    """Return those instances in `living` of which a live router reports that the engine or a rank has stalled, each
+    with the description of one router.
     """
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
     rows: Any = await connection.execute(query, {"pool": str(pool_id)})
@@ -112,8 +114,8 @@ async def read_stalled(connection: AsyncConnection, pool_id: int, living: Contai
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
-    """Return a trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer version may
-    have further fields.
+    """Return a trouble from the fields that a router reported. Reports of an earlier version have no seconds; reports
+    of a newer version may have further fields.
     """
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
@@ -139,7 +141,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 
 
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
-    """Return the seconds since a router that is not live had a request of the pool.
+    """Return the seconds since a router that is not live had a request of the pool; None if no such router is known.
 
     A router that signed off reported that time. A router that stopped reporting may have had a request until its last
     report.

@@ -1,4 +1,6 @@
-"""Models that routers trained, stored in versions per pool; only the newest few keep their content."""
+"""Prediction models that routers trained, stored in versions per pool. Only the newest few versions keep their
+content.
+"""
 
 from datetime import datetime
 
@@ -23,14 +25,16 @@ models = tables.predictor_models
 
 
 class PostgresPredictors:
-    """Keeps the models that routers trained, and reads their figures."""
+    """Stores the prediction models that routers trained, and reads their figures."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
         self._database = database
         self._policies = policies
 
     async def store(self, model: TrainedModel, now: datetime) -> None:
-        """Store a model as the pool's next version. A model that is sent again is stored once. Raises NotFound."""
+        """Store a prediction model as the pool's next version. A model that is sent again is stored once. Raises
+        NotFound.
+        """
 
         async def work(connection: AsyncConnection) -> None:
             pool = (await pool_row(connection, model.pool)).id
@@ -52,7 +56,9 @@ class PostgresPredictors:
         await self._database.writing(work)
 
     async def newest(self, pool: PoolKey) -> SharedModel:
-        """Return the newest model whose content is kept. Raises NotFound for an unknown pool."""
+        """Return the newest prediction model whose content is kept; an empty model if the pool has none. Raises
+        NotFound for an unknown pool.
+        """
         async with self._database.reading() as connection:
             key = (await pool_row(connection, pool)).id
             query = select(models.c.version, models.c.content).where(models.c.pool_id == key, models.c.content.is_not(None))
@@ -60,7 +66,7 @@ class PostgresPredictors:
         return SharedModel() if row is None else SharedModel(version=row.version, content=row.content)
 
     async def predictor(self, pool: PoolKey) -> Predictor:
-        """Return the pool's newest models, newest first. Raises NotFound."""
+        """Return the figures of the pool's newest prediction models, newest first. Raises NotFound."""
         size = func.length(models.c.content).label("stored_bytes")
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)

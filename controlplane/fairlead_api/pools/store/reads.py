@@ -1,5 +1,5 @@
-"""Pools and their instances as the public API shows them: the present state (lists and details, cached for simultaneous
-callers), the past (revisions and events), the ring, and the figures by which others scale.
+"""Reads pools and their instances for the public API: the present state (lists and details, cached for simultaneous
+callers), the past (revisions and events), the hash ring, and the figures with which others scale pools.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 
 
 class PostgresPoolHistory:
-    """Revisions and events of a pool, the newest first. Methods raise NotFound for a pool that does not exist."""
+    """Revisions and events of pools, the newest first. Methods raise NotFound for a pool that does not exist."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -89,15 +89,16 @@ class PostgresPoolHistory:
 
 
 class PostgresRings:
-    """Reads the data for the display of a ring."""
+    """Reads the data for the display of a hash ring."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
-        """Return the present table, anchors per instance, and bound sessions by instance.
+        """Return the pool's present routing table, the number of anchors per instance, and the number of bound sessions
+        by instance.
 
-        Raises NotFound, also for a pool without a table yet.
+        Raises NotFound, also for a pool that has no table yet.
         """
         routing, sessions = tables.routing_tables, tables.sessions
         async with self._database.reading() as connection:
@@ -115,7 +116,7 @@ class PostgresRings:
 
 
 class PostgresPoolReads:
-    """Pools and their instances in their present state. Methods about one pool or instance raise NotFound."""
+    """Reads the present state of pools and instances. Methods about one pool or instance raise NotFound."""
 
     def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
         self._database = database
@@ -126,7 +127,7 @@ class PostgresPoolReads:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
-        """Return a pool. Without `instances`, its list of instances is empty."""
+        """Return a pool. With `instances` False, its list of instances is empty."""
         return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
@@ -241,13 +242,13 @@ FROM unnest(CAST(:pools AS bigint[]), CAST(:roles AS text[])) AS asked (pool_id,
 
 
 class PostgresScalingFigures:
-    """Reads the figures of all pools that are not deleted."""
+    """Reads the scaling figures of all pools that are not deleted."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def read(self, now: datetime) -> ScalingFigures:
-        """Return the current figures."""
+        """Return the current scaling figures of all pools."""
         async with self._database.reading() as connection:
             rows = list(await connection.execute(select(tables.pools).where(tables.pools.c.deleted_at.is_(None))))
             advised = await _advised(connection, rows)
@@ -263,7 +264,7 @@ class PostgresScalingFigures:
 
 
 async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
-    """Return the newest recommendation by pool and role, for pools in mode Advise."""
+    """Return the newest recommended number of instances by pool id and role, for pools in mode Advise."""
     asked = [(row.id, role) for row in rows if _is_advised(row.spec) for role in desired_of(row)]
     found: dict[int, dict[str, int]] = {}
     if asked:

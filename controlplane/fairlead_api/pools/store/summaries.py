@@ -1,9 +1,9 @@
-"""Summaries of pools: state, and traffic, latencies, refusals and moves of the last five minutes; and of instances:
-state, newest load, and hits and latency of the last five minutes. Figures from rollups are unknown while the rollups
-lag behind.
+"""Summaries of pools: state, and traffic, latencies, refusals and moves of the last five minutes. Summaries of
+instances: state, newest load, and hits and latency of the last five minutes. Figures from rollups are unknown while the
+rollups lag behind.
 
-Percentiles of TTFT, exact over every stored sample, and hit rates of instances are the most expensive part of a pool's
-page, and hardly change within seconds, so they are cached (`LastMinutes`).
+Pools' percentiles of TTFT, computed exactly from every stored sample, and instances' hit rates are the most expensive
+part of a pool's page. They hardly change within seconds, so they are cached (`LastMinutes`).
 """
 
 import zlib
@@ -68,14 +68,15 @@ NOTHING = OfInstance()
 
 
 class LastMinutes:
-    """Cached figures of the last minutes by pool and by instance, at most as old as `recent` allows."""
+    """Caches figures of the last minutes by pool and by instance, for at most the time that `recent` allows."""
 
     def __init__(self, database: Database, recent: Recent) -> None:
         self._database = database
         self._recent = recent
 
     async def latencies(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """Return TTFTs in seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
+        """Return TTFTs in seconds at the median, at p95 and at each pool's SLO percentile, by pool id, for pools that
+        had requests.
 
         `shares` are the SLO percentiles, 0-1, in the order of `pools`.
         """
@@ -88,7 +89,9 @@ class LastMinutes:
         return await self._recent.get(("pools", *pools, *shares), read)
 
     async def of_instances(self, pool: int, now: datetime) -> dict[str, OfInstance]:
-        """Return the figures of a pool's instances that had requests. Reading a single instance would take as long."""
+        """Return the figures of those instances of a pool that had requests. Reading only one instance would take
+        equally long.
+        """
 
         async def read() -> dict[str, OfInstance]:
             values = {"pool": pool, "now": now}
@@ -127,7 +130,7 @@ FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 
 
 async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
-    """Return the summaries of pools, in the order of `rows`, which are from the table pools."""
+    """Return the summaries of pools, in the order of `rows`, which are rows of the table pools."""
     ids = [row.id for row in rows]
     if not ids:
         return []
@@ -160,8 +163,8 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
 def _summary(
     row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, behind: float, idle: float | None, now: datetime
 ) -> PoolSummary:
-    """Return a pool's summary. `idle` is the request rate of a pool without traffic: zero, or None if no router
-    reports.
+    """Return a pool's summary. `idle` is the request rate to show if the pool has no traffic: zero, or None if no
+    router reports.
     """
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(conditions_of(row), row.problem)
@@ -208,20 +211,24 @@ def _summary(
 
 
 def _digest(row: Any, instances: str) -> str:
-    """Return eight hex digits that change with everything that a page shows of the pool, except rates and latencies."""
+    """Return eight hex digits that change with everything that a page shows of the pool, except request rates and
+    latencies.
+    """
     seen = (row.generation, row.table_version, row.problem, row.conditions, row.desired, instances)
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
 def desired_of(row: Any) -> dict[str, int]:
-    """Return the desired instances per role, from a row of the table pools."""
+    """Return the desired number of instances of each role, from a row of the table pools."""
     return row.desired or declared_by(row.spec)
 
 
 def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the instances that a spec declares, per role; unreadable parts are left out.
+    """Return the number of instances that a spec declares for each role. Parts of the spec that cannot be read are left
+    out.
 
-    Used while a pool's status has no number: a new pool has no number yet, and an older operator never sets one.
+    It is used while a pool's status has no desired number: a new pool has none yet, and an older operator never sets
+    one.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}
@@ -267,7 +274,7 @@ _NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
-    """Return what each live router knows about the instance's prefix cache, by router name."""
+    """Return what each live router knows about the instance's prefix cache, ordered by router name."""
     routers = tables.routers
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
@@ -275,8 +282,8 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
 
 
 async def engine_conditions(connection: AsyncConnection, pool_id: int, instance: str) -> list[EngineCondition]:
-    """Return the troubles that live routers report about the engine, each once, in the words of the router that
-    reported it last.
+    """Return the troubles that live routers report about the instance's engine, each once, with the description of the
+    router that reported it last.
     """
     routers = await live_routers(connection, pool_id)
     found = [one for router in routers for one in router.troubled_engines if one.instance == instance]
@@ -289,14 +296,14 @@ async def engine_conditions(connection: AsyncConnection, pool_id: int, instance:
 
 
 async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:
-    """Return the data-parallel ranks that routers reported in the last seconds."""
+    """Return the loads of the instance's data-parallel ranks that routers reported in the last seconds."""
     rows = await connection.execute(text(_RANKS), {"pool": pool_id, "instance": instance, "now": now})
     return [read(RankLoad, row) for row in rows]
 
 
 async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:
-    """Return how many living instances each role has in each state. States that only a newer, rolled-back version knows
-    are left out.
+    """Return the number of existing instances in each role and state. A state that this version does not know, stored
+    by a newer version that was rolled back, is left out.
     """
     instances = tables.instances.c
     known = instances.role.in_(list(Role)), instances.state.in_(list(InstanceState))
@@ -310,7 +317,9 @@ async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[Ins
 async def instance_summaries(
     last_minutes: LastMinutes, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
 ) -> list[InstanceSummary]:
-    """Return summaries of living instances by id; or with `only`, of the named instances, even if they are gone."""
+    """Return summaries of existing instances, ordered by id; or with `only`, of the instances that it names, even if
+    they are gone.
+    """
     instances = tables.instances
     query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
     rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()

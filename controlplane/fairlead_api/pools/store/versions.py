@@ -1,6 +1,6 @@
-"""Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry naming who changed it; and
-the pool's routing tables. A table gets a new version when its content changes (recorded with the changed instances), or
-when a router has a version that this database never issued.
+"""Stores revisions of a pool's spec and versions of its SLO, each once and with an audit entry naming the person or
+program that made the change. Also stores the pool's routing tables: a table gets a new version when its content changes
+(recorded with the changed instances), or when a router has a version that this database never issued.
 """
 
 from dataclasses import replace
@@ -35,7 +35,9 @@ _ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO
 async def note_revision(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
 ) -> int:
-    """Return the number of the spec's revision. If the spec changed, a new revision is stored with an audit entry."""
+    """Return the revision number of the spec in `state`. If the spec has changed, a new revision is stored with an
+    audit entry.
+    """
     recreated = row.uid != state.uid or row.deleted_at is not None
     if row.revision and not recreated and (row.spec == state.spec or as_stored(row.spec) == as_stored(state.spec)):
         return int(row.revision)
@@ -79,8 +81,8 @@ async def note_revision(
 
 
 async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
-    """Return the version of the pool's SLO. A new version is stored if its targets or classes changed, by `revision` of
-    the spec or by a window of a schedule. Without facts, the last version stays in force.
+    """Return the version of the pool's SLO. A new version is stored if the SLO's targets or classes have changed, by
+    `revision` of the spec or by a window of a schedule. If `facts` is None, the last version stays in force.
     """
     if facts is None:
         return int(row.slo_version)
@@ -113,7 +115,7 @@ _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
     case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
 ).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
-"""SQL for the content of the last table; null if the table has this hash."""
+"""SQL for the content of the last routing table; null if that table has the hash `hash`."""
 
 
 async def note_table(
@@ -127,11 +129,13 @@ async def note_table(
     drafts: list[AuditDraft],
     now: datetime,
 ) -> int:
-    """Return the present version of the pool's table. A new version is stored if the table's content changed.
+    """Return the present version of the pool's routing table. A new version is stored if the table's content has
+    changed.
 
     If a live router has acknowledged a newer version than the database has, the database was restored from a backup or
-    lost committed data; an audit entry reports this. Routers accept no version below their own, so the table is sent
-    again with a version above theirs, and every instance waits for its acknowledgement.
+    lost committed data; an audit entry reports this. Routers accept no version below the one they have, so the table is
+    stored again with a higher version, and every instance's entry counts as unacknowledged until routers acknowledge
+    that version.
     """
     ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
     lost = ahead > row.table_version

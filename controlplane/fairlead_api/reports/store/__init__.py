@@ -1,1 +1,1 @@
-"""Reports in Postgres: each report is claimed once, then stored row by row."""
+"""Stores reports in Postgres: each report's id is claimed once, and then the report's rows are stored."""

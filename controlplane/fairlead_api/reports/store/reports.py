@@ -1,4 +1,4 @@
-"""Reports in Postgres: stores the reports of one post in one transaction, and adds up the use of the gateway's keys."""
+"""Stores the reports of one POST request in Postgres, in one transaction, and adds up the usage of gateway keys."""
 
 import logging
 import struct
@@ -49,9 +49,9 @@ _ADD = _added.on_conflict_do_update(index_elements=_PLACE, set_={name: _use.c[na
 
 
 async def save_key_use(connection: AsyncConnection, report: Report, ignored: Counter[str]) -> None:
-    """Add the report's counts to the stored ones. Rows of unknown keys are only counted as ignored.
+    """Add the usage of gateway keys in a report to the stored usage. Rows of unknown keys are only counted as ignored.
 
-    The caller stores each report once, so each count is added once.
+    The caller stores each report once, so the usage is added once.
     """
     if not report.key_use:
         return
@@ -75,20 +75,22 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 
 
 LATEST = timedelta(seconds=20)
-"""Maximum delay with which a state may arrive after a newer one, unless a clock was set. It is shorter than the
-difference from which routers' times are corrected (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes
-a new state look old.
+"""Maximum delay with which a router's state may arrive after a newer one; a larger difference means that the router's
+clock was set back. It is shorter than the difference from which routers' times are corrected
+(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes a new state look old.
 """
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
-"""The fields of a Report whose rows are stored once (bindings first), and the fields whose rows belong to a pool."""
+"""The fields of a Report whose rows are stored once, bindings first (ROWS); and those whose rows belong to a pool
+(OF_POOLS).
+"""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
-"""The fields of a KnownCache that are stored under its pool and instance."""
+"""The fields of a KnownCache that are stored; its pool and instance are the keys under which they are stored."""
 
 FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
-"""The fields of a LearntFigure that are stored under its pool and instance."""
+"""The fields of a LearntFigure that are stored; its pool and instance are the keys under which they are stored."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot store."""
@@ -165,7 +167,9 @@ class PostgresReports:
         stored.lost_moves.update(applied.lost_moves)
 
     async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
-        """Halve a report that cannot be stored until the bad rows are isolated, and count the bad rows."""
+        """Store a report that contains rows that cannot be stored: halve it again and again until the bad rows are
+        isolated, and count those.
+        """
         part = _Stored()
         try:
             async with connection.begin_nested():
@@ -194,9 +198,9 @@ class PostgresReports:
         await self._database.writing(work)
 
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
-        """Claim the reports' ids for their router.
+        """Claim the reports' ids for the router that sent them.
 
-        Returns the receipts of reports claimed earlier, after waiting for the transactions that claimed them.
+        Returns the receipts of reports that were claimed before, after waiting for the transactions that claimed them.
         """
         if not reports:
             return {}
@@ -235,8 +239,8 @@ class PostgresReports:
         return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
 
     async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
-        """Mark the router as live. Its state is replaced only by a newer state, unless the router was silent for 10 s,
-        since its clock may have been set back.
+        """Mark the router as live. Its state is replaced only by a newer state, or after the router was silent for 10
+        s, because its clock may have been set back.
         """
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
@@ -280,8 +284,8 @@ class PostgresReports:
 
 
 def _note() -> "ReturningInsert[tuple[str]]":
-    """Return the statement that stores a router's state unless a newer one is stored. It returns the router's id if it
-    stored the state.
+    """Return the SQL statement that stores a router's state unless a newer state is stored. The statement returns the
+    router's id if it stored the state.
     """
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
@@ -298,7 +302,7 @@ _NOTE_ROUTER = _note()
 
 
 async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
-    """Return the addresses of all live routers that other routers can query, by name."""
+    """Return the addresses to which other routers can send queries, by name of the live router."""
     return {router: msgspec.convert(address, AskAddress) for router, address in await connection.execute(CAN_BE_ASKED)}
 
 
@@ -307,8 +311,8 @@ _TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfe
 
 
 def _settle(moves: Table) -> Update:
-    """Return the statement that stores outcomes of moves. The first outcome stays, because a router that receives a
-    person's move again also reports the session's next request.
+    """Return the SQL statement that stores outcomes of moves. An outcome that is already stored is not replaced: a
+    router that receives a person's move again also reports the session's next request.
     """
     known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
     source = recordset([*known, Column("came", BigInteger)])
@@ -344,7 +348,7 @@ def _outcome_row(outcome: MigrationOutcome) -> dict[str, Any]:
 
 
 def _rows(report: Report) -> int:
-    """Return the number of rows to store in the report."""
+    """Return the number of rows in the report that have to be stored."""
     return sum(len(getattr(report, name)) for name in ROWS)
 
 
@@ -365,8 +369,8 @@ def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
 
 
 def _halves(report: Report) -> Iterable[Report]:
-    """Return the report in two halves, keeping each migration together with its binding. Empty for a report of one row,
-    or of one such pair.
+    """Return the report divided in two halves; a migration stays together with its binding. Empty for a report of one
+    row, or of one such pair.
     """
     records = {record.id: record for record in report.migrations}
     pairs = {change.id for change in report.bindings} & records.keys()

@@ -1,4 +1,4 @@
-"""Stores by COPY the rows of a report that are stored unchanged in daily tables, such as loads and decisions."""
+"""Stores with COPY those rows of a report that daily tables store unchanged, such as loads and decisions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,9 @@ _GIVEN: Mapping[str, Callable[[Report], Mapping[str, Any]]] = {
         "shadows": lambda decision: decision.shadows or None,
     },
 }
-"""Columns that are not fields of the record, and fields that are stored in another form."""
+"""By field of Report: the columns that are not fields of the record, and the fields whose stored form differs, each
+with its value.
+"""
 
 
 def _given(name: str, report: Report) -> Mapping[str, Any]:
@@ -50,7 +52,9 @@ Row = TypeVar("Row")
 
 _place: Callable[[Any], tuple[str, str]] = attrgetter("pool.namespace", "pool.name")
 _second: Callable[[Any], tuple[str, str, int]] = attrgetter("pool.namespace", "pool.name", "second")
-"""Getters of sort keys. Tuples of strings are compared many times as fast as the dataclass of a pool's name."""
+"""Functions that return a row's sort key. Tuples of strings are compared many times as fast as the dataclass of a
+pool's name.
+"""
 
 
 async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> None:
@@ -77,5 +81,5 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
 
 
 def _known(rows: Sequence[Row], numbers: Mapping[tuple[str, str], int]) -> Sequence[Row]:
-    """Return the rows whose pools are known."""
+    """Return the rows that belong to a pool in `numbers`, which maps pools to their ids."""
     return rows if set(map(_place, rows)) <= numbers.keys() else [row for row in rows if _place(row) in numbers]

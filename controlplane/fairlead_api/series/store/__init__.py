@@ -1,1 +1,1 @@
-"""The sources of series and figures: loads, latencies, refusals, moves, and the values in force."""
+"""Reads the data of series and figures: loads, latencies, refusals, moves, and the values in force."""

@@ -1,4 +1,6 @@
-"""The figures of a range, for instances, pools and all pools. Tiles, legends and sentences of pages show them."""
+"""Reads the figures of a range of time, for instances, pools and all pools. Pages show them in tiles, legends and
+sentences.
+"""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
@@ -41,7 +43,7 @@ _COUNTS = {
         "hit_tokens": "hit_tokens",
     },
 }
-"""The column of each figure in each table of rollups."""
+"""The column that contains each figure, by table of rollups."""
 _LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
@@ -59,7 +61,9 @@ SELECT {_INSTANCE_COUNTS}
 FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
 JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
 """
-"""SQL with one look-up by primary key for each minute, because reading the range would read all instances."""
+"""SQL for one instance's figures. It looks up each minute by primary key, because a scan of the range would read all
+instances.
+"""
 _BY_INSTANCE = f"""
 SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY instance
 """
@@ -67,7 +71,7 @@ SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool A
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums of a pool's rows, and requests by latency step."""
+    """Sums over a pool's rows, and numbers of requests by latency step."""
 
     counts: dict[str, float] = field(default_factory=dict)
     ttft: dict[int, int] = field(default_factory=dict)
@@ -75,21 +79,21 @@ class _Sums:
 
 
 class PostgresFigures:
-    """The recorded figures."""
+    """Reads the figures of a range of time from the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
-        """Return the figures over these steps. Raises NotFound for a pool that does not exist."""
+        """Return the figures over the range `where`. Raises NotFound for a pool that does not exist."""
         async with self._database.reading() as connection:
             pools = list(await pools_of(connection, subject))
             percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await pool_row(connection, subject.pool)).percentile
             return (await read_figures(connection, pools, {}, where, now, percentile))[None]
 
     async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
-        """Return the figures of an instance over these steps. Raises NotFound for a pool that does not exist, and for
-        an instance that the pool never had.
+        """Return the figures of an instance over the range `where`. Raises NotFound for a pool that does not exist, and
+        for an instance that the pool never had.
         """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
@@ -99,8 +103,8 @@ class PostgresFigures:
             return InstanceFigures(**await _bounds(connection, pool, where, now), **_instance_counts(dict(row._mapping)))
 
     async def by_instance(self, subject: Subject, where: Covered, now: datetime) -> FiguresByInstance:
-        """The figures of every instance that existed during these steps. Raises NotFound for a pool that no longer
-        exists.
+        """Return the figures of every instance that existed during the range `where`. Raises NotFound for a pool that
+        no longer exists.
         """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
@@ -116,7 +120,9 @@ def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
-    """Return the range of a pool's instances, and the time up to which the range is rolled up (None = completely)."""
+    """Return the statement's parameters for the range, and the time up to which its rollups are complete (None = the
+    whole range).
+    """
     behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
     return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 
@@ -129,8 +135,8 @@ async def read_figures(
     now: datetime,
     of_all: float = FLEET_PERCENTILE,
 ) -> dict[int | None, RangeFigures]:
-    """Return the figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together
-    (None).
+    """Return the figures of each pool in `percentiles`, with its TTFT at that percentile; and, under the key None, the
+    figures of all `pools` together.
     """
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}

@@ -1,5 +1,6 @@
-"""A pool's values in force and decisions: serving and desired instances, goals, recommendations, models; and the events
-in a range: changed desired numbers, changed specs, windows of schedules, lost instances, comments of people.
+"""Reads how a pool changed over time: serving and desired instances, goals, recommendations, models. Also reads the
+events in a range that charts mark: changed desired numbers, changed specs, windows of schedules, lost instances,
+comments of people.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -20,9 +21,9 @@ from fairlead_api.series.reading import Changes
 from fairlead_client.resources.series import Annotation, AnnotationKind, Annotations
 
 MOST = 200
-"""Maximum number of annotations of each kind."""
+"""Maximum number of marked events of each kind."""
 LONGEST_COMMENT = 200
-"""Maximum number of characters of a comment beside a chart."""
+"""Maximum number of characters of a comment that are shown beside a chart."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -42,15 +43,17 @@ _ROWS = {
     'author AS a, text AS b, plan AS c FROM comments WHERE pool_id = ANY(:pools) AND start < :end AND "end" >= :start '
     "AND start >= CAST(:start AS timestamptz) - interval '92 days' ORDER BY start DESC LIMIT :most",
 }
-"""SQL for the events of each kind. It includes windows of schedules that began up to a day before the range and last
-into it, and comments on any range that touches it, which may be 92 days long.
+"""SQL for the marked events of each kind. It includes windows of schedules that began up to a day before the range and
+extend into it, and comments whose range, of at most 92 days, overlaps it.
 """
 
 
 async def read_annotations(
     connection: AsyncConnection, pools: Mapping[int, str], instance: str | None, start: datetime, end: datetime
 ) -> Annotations:
-    """Annotations of these pools (names by id); if `instance` is given, only its failures are included."""
+    """Return the marked events of these pools (names by id). With `instance`, failures of other instances are
+    left out.
+    """
     items: list[Annotation] = []
     complete = True
     for kind, statement in _ROWS.items():
@@ -102,8 +105,8 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """Return the serving instances of each role, computed backwards from the present; `row` is from the table pools.
-    Nothing is known of the time before the pool existed.
+    """Return how the number of serving instances of each role changed, computed backwards from the present. `row` is
+    the pool's row of the table pools. Nothing is known of the time before the pool existed.
     """
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
@@ -130,7 +133,7 @@ async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -
 
 
 async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: datetime) -> Changes:
-    """Return a column of the SLO's versions over time; None while no version was in force."""
+    """Return how one column of the SLO changed over time; None while no version of the SLO was in force."""
     slo = tables.slo_configs.c
     query = select(slo.active_from, slo.active_until, slo[kind].label("value")).where(
         slo.pool_id == pool, or_(slo.active_until.is_(None), slo.active_until > since)
@@ -144,7 +147,9 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Return the last decision of each step and role: its number, and the loads of its signals, by metric and role."""
+    """Return the last scaling decision of each role in each step, as the number of instances and the loads in its
+    signals: by metric and role, then by step.
+    """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_DECIDED, _where(pool, where)):
         found["instances_recommended", row.role][row.step] = float(row.recommended)
@@ -156,7 +161,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """Return one figure of the newest model of each step and router."""
+    """Return one figure (`kind`) of the newest prediction model in each step: by router, then by step."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

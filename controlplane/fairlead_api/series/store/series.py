@@ -1,4 +1,4 @@
-"""The sources of series: loads, latencies, refusals and moves by step of time, and the values in force."""
+"""Reads the data of series: loads, latencies, refusals and moves by step of time, and the values in force."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
@@ -49,7 +49,9 @@ _OF_INSTANCE = (
     "FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), make_interval(secs => :base)) AS b(at) "
     "JOIN LATERAL (SELECT * FROM {table} r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true GROUP BY 1"
 )
-"""SQL with one look-up by primary key for each bucket, because reading the range would read all instances."""
+"""SQL for one instance's series. It looks up each bucket by primary key, because a scan of the range would read all
+instances.
+"""
 
 _WITHIN = "pool_id = ANY(:pools) AND {at} >= :start AND {at} < :end"
 _KEPT_SUMS = ", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in tables.SLO_SUMS)
@@ -176,8 +178,8 @@ async def known_instance(connection: AsyncConnection, pool: int, subject: Subjec
 
 
 async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
-    """Return names by id: of the pool if it exists, or of all visible pools. Deleted pools are included, because their
-    past is part of the total.
+    """Return the subject's pools, names by id: the one pool, if it exists, or all visible pools. These include deleted
+    pools, because their past is part of the total.
     """
     if subject.pool is not None:
         return {int((await pool_row(connection, subject.pool)).id): str(subject.pool)}

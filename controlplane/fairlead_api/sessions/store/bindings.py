@@ -1,4 +1,5 @@
-"""Applies a report's binding changes to their sessions' rows, with history, migrations and answers.
+"""Applies the binding changes in a report to the rows of their sessions: stores history and migrations, and collects
+the responses for the router.
 
 Rows are read and written in bulk, with a fixed number of statements.
 """
@@ -31,10 +32,11 @@ _HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The result of applying changes.
+    """The result of applying binding changes.
 
-    `lost` has, for each change that lost its race, the present binding of the change's session; `lost_moves` counts the
-    migrations that were not stored for that reason.
+    A change loses if another router's change of the same session takes precedence. `lost` gives, by id of the lost
+    change, the present binding of the session; `lost_moves` is the number of migrations that were not stored for that
+    reason, by pool.
     """
 
     lost: dict[str, Binding]
@@ -42,7 +44,9 @@ class Applied:
 
 
 async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> Applied:
-    """Apply the report's changes in order. A migration is stored exactly when its change binds."""
+    """Apply the report's binding changes in order. The migration that belongs to a change is stored exactly if the
+    change takes effect.
+    """
     changes = [change for change in report.bindings if change.pool in ids]
     if len(changes) < len(report.bindings):
         ignored["unknown-pool"] += len(report.bindings) - len(changes)
@@ -71,7 +75,7 @@ async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mappi
 
 
 class _Judging:
-    """The changes of one report by session, and the resulting content of the rows."""
+    """The binding changes of one report by session, and the resulting content of the sessions' rows."""
 
     def __init__(self, report: Report, changes: Sequence[BindingChange], ids: Mapping[PoolKey, int], alive: set[Key]) -> None:
         self.pools = {pool_id: pool for pool, pool_id in ids.items()}
@@ -89,7 +93,9 @@ class _Judging:
         self.unknown = sum((pool_id, change.instance) not in alive for (pool_id, _), group in self.changes.items() for change in group)
 
     def judge(self, rows: dict[Key, SessionRow], absent: Any) -> None:
-        """Apply the changes to existing rows, and to new rows for sessions that are absent."""
+        """Apply the changes to the existing rows `rows`, and to new rows for the sessions in `absent`, which
+        have none.
+        """
         for key in absent:
             rows[key] = self._new_row(key)
         for key, row in rows.items():
@@ -136,18 +142,19 @@ class _Judging:
 
 
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
-    """Wait for transactions that change the instances of these pools, and block others until this one ends.
+    """Wait for transactions that change the instances of these pools, and block further such transactions until this
+    one ends.
 
-    Otherwise an instance could disappear, and its sessions be unbound, between the check that it is alive and the
-    binding of a session to it. The lock is the same as for storing a row of a pool. It is taken before the sessions'
-    locks, as in transactions that unbind sessions.
+    Otherwise an instance could disappear, and its sessions be unbound, between the check that it exists and the binding
+    of a session to it. The lock on a pool is the one that storing a row of the pool takes. It is taken before the locks
+    on sessions, as in transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:
-    """Return the named instances that exist and are not gone, with their pools."""
+    """Return those of the named instances that exist and are not gone, each with its pool's id."""
     if not instances:
         return set()
     table = tables.instances

@@ -1,4 +1,4 @@
-"""Sessions as the public API shows them: the present and earlier instances of each session; and the sessions of an
+"""Reads sessions for the public API: the present and earlier instances of each session; and the sessions of an
 instance, ranked by the size of their context.
 """
 
@@ -34,7 +34,9 @@ TOP = 10
 
 
 async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
-    """Return the sessions that the instance holds. If there are many, only the most recently seen ones are counted."""
+    """Return figures of the sessions that the instance holds. If it holds many, only the most recently seen ones are
+    counted.
+    """
     columns = sessions.c
     newest = RowsWithin(
         select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
@@ -57,23 +59,23 @@ async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str
 
 
 NAMED = 1_000
-"""Maximum number of sessions found by a part of their name that are sorted by the time they were last seen."""
+"""Maximum number of sessions whose names match a search that are sorted by the time they were last seen."""
 
 TRIGRAM = 3
-"""Length, in characters, of the shortest part of a name that the index of names can find."""
+"""Minimum length, in characters, of a part of a name that the index of names can find."""
 
 
 SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
-"""The order of the list."""
+"""The columns that order the list of sessions."""
 
 WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
-"""The order of the whole list, ascending. In the usual order, a busy session would change its place while the list is
-read.
+"""The columns that order the list of sessions when all of it is read, ascending. In the usual order, an active session
+would change its position during the reading.
 """
 
 
 class PostgresSessions:
-    """Sessions as the public API shows them."""
+    """Reads sessions for the public API."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
@@ -98,7 +100,7 @@ class PostgresSessions:
             return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        """Return a session. Raises NotFound."""
+        """Return a session and its holders. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
             query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
@@ -119,9 +121,9 @@ class PostgresSessions:
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
-    """Return whether few enough sessions match the name to be sorted.
+    """Return whether the sessions that match a search by name are few enough to be sorted.
 
-    If many match, the newest are found sooner by reading the list itself.
+    If they are many, it is faster to read the list of sessions in its order until enough matches are found.
     """
     counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
     return bool(counted.scalar_one() <= NAMED)

@@ -1,5 +1,5 @@
-"""A session's row and its holders while a report (or a drain) is applied: locked in one order, written in bulk; and
-unbound if the instance is gone.
+"""A session's row and its holders while a report (or a drain) is applied: rows are locked in one order, written in
+bulk, and unbound if the instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,22 +37,22 @@ class SessionRow:
     migrations: int
     context_tokens: int
     shared_at: datetime | None = None
-    """When the session's name was last found to be shared by several conversations."""
+    """When the name of the session was last found to be used by several conversations."""
     ended_at: datetime | None = None
-    """When the session's last holder was released, if no instance holds the session."""
+    """When the session was released from its last instance; None while an instance holds it."""
     new: bool = False
     """Whether the table has no row for the session yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
     released: dict[int, datetime] = field(default_factory=dict)
     moves: list[MigrationRecord] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Ids of the changes that lost their race."""
+    """Ids of the binding changes that did not take effect, because another router's change came first."""
     touched: bool = False
     changed: bool = False
 
     @classmethod
     def stored(cls, row: Any, pool: PoolKey) -> "SessionRow":
-        """Return a session's row, as read from the table `sessions`."""
+        """Return a session's row, converted from a row of the table `sessions`."""
         return read(cls, row, pool=pool, held=read(Held, row))
 
     def binding(self) -> Binding:
@@ -72,13 +72,13 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds after a name was found to be shared, within which an arriving binding comes from a router that does not know
-about the sharing yet.
+"""Seconds after a session's name was found to be shared by several conversations. A binding that arrives within them
+comes from a router that does not know this yet.
 """
 
 
 def give_up(row: SessionRow, change: BindingChange) -> None:
-    """Release the session from its instance, because its name was found to be shared."""
+    """Release the session from its instance, because its name was found to be shared by several conversations."""
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
@@ -88,7 +88,7 @@ def give_up(row: SessionRow, change: BindingChange) -> None:
 
 
 def _release(row: SessionRow, at: datetime) -> None:
-    """Records that the holder held the session until `at`."""
+    """Record that the present holder held the session until `at`."""
     if row.holders:
         row.holders[-1]["released_at"] = at
     else:
@@ -96,9 +96,9 @@ def _release(row: SessionRow, at: datetime) -> None:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Give the session its new home: add history and, for a move, its migration.
+    """Make the change's instance the session's new home: add history and, for a move, the migration.
 
-    The migration is the router's record, or a record created here if the router sent none. Routers' clocks differ, and
+    The migration is the router's `record`, or one made here if the router sent none. Routers' clocks differ, and
     history must not run backwards, so a binding begins no earlier than the previous one.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
@@ -135,8 +135,8 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
 
 
 def bare_record(change: BindingChange, source: str, rank: int | None) -> MigrationRecord:
-    """Return a migration of which only the binding is known. Like a router's record, it has the id of the binding
-    change.
+    """Return a migration of which only the binding change is known. It has the change's id, as a router's record would
+    have.
     """
     return MigrationRecord(
         id=change.id,
@@ -200,7 +200,7 @@ _END_HOLDERS = (
 
 
 async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, str]], pools: Mapping[int, PoolKey]) -> list[SessionRow]:
-    """Return the existing rows of these (pool id, session) pairs, locked in the same order everywhere, so that no
+    """Return the existing rows of these (pool id, session) pairs. All callers lock rows in the same order, so that no
     deadlock arises.
     """
     if not keys:
@@ -210,9 +210,7 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
 
 
 async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
-    """Write new rows, without their holders. Returns the keys of rows that another writer has created in
-    the meantime.
-    """
+    """Write new rows, without their holders. Returns the keys of those rows that another writer created first."""
     if not rows:
         return set()
     added = await connection.execute(_ADD, bound([_row(row) for row in rows]))
@@ -221,7 +219,9 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
 
 
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
-    """Write rows back with their new holders and the ends of the old ones, with three statements in total."""
+    """Write changed rows of sessions, with their new holders and the times at which earlier holders were released. Uses
+    three statements in total.
+    """
     changed = [_row(row) for row in rows if not row.new]
     if changed:
         await connection.execute(_SAVE, bound(changed))
@@ -242,18 +242,18 @@ def _row(row: SessionRow) -> dict[str, Any]:
 
 
 AT_ONCE = 20_000
-"""Maximum number of sessions per statement, so that a statement stays within its time limit."""
+"""Maximum number of sessions that one statement reads or writes, so that a statement stays within its time limit."""
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
-    """Unbind the pool's sessions that these instances hold, or all sessions if `instances` is None. The history records
-    until when each session was held.
+    """Unbind the pool's sessions that these instances hold, or all its sessions if `instances` is None. The history
+    records until when each session was held.
 
-    Routers receive no notice: each remembers a session's last home, and reports that home and the reason with the
-    session's next request.
+    Routers receive no notice: each router remembers a session's last home, and reports that home and the reason for
+    leaving it with the session's next request.
 
-    The sessions stay in the database, because there may be hundreds of thousands. They are locked in the order in which
-    reports lock them; in the meantime, reports wait for the pool's row.
+    The sessions' rows are not loaded into this process, because there may be hundreds of thousands. They are locked in
+    the order in which reports lock them. While this runs, reports wait for the pool's row.
     """
     if instances is not None and not instances:
         return

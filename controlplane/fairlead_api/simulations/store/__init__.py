@@ -1,1 +1,1 @@
-"""Simulations in Postgres (for people, for plans and for advice), and fitted engine models."""
+"""Stores simulations (for people, for plans and for advice) and fitted engine models in Postgres."""

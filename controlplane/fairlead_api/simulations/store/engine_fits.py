@@ -1,4 +1,4 @@
-"""Fitted engine models in Postgres, one per pool, and the recorded requests to which they are fitted."""
+"""Stores fitted engine models in Postgres, one per pool, and reads the recorded requests to which they are fitted."""
 
 from datetime import datetime, timedelta
 
@@ -22,7 +22,7 @@ fits, requests = tables.engine_fits, tables.recorded_requests
 
 
 class PostgresEngineFits:
-    """Fits in the database. All methods raise NotFound for a pool that does not exist."""
+    """The database's fitted engine models. Methods raise NotFound for a pool that does not exist."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class PostgresEngineFits:
             return await _engine(connection, pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
-        """Replace the fit; None removes it."""
+        """Replace the pool's fitted engine model; with None, remove it."""
 
         async def work(connection: AsyncConnection) -> PoolEngine:
             row = await pool_row(connection, pool)
@@ -48,7 +48,7 @@ class PostgresEngineFits:
         return await self._database.writing(work)
 
     async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
-        """Return the newest requests of the window, at most `most`, oldest first."""
+        """Return the newest requests that were recorded from `start` to `end`: at most `most`, oldest first."""
         c = requests.c
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)

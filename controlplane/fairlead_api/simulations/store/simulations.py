@@ -1,4 +1,4 @@
-"""Simulations in Postgres: requested by people, claimed and finished by the process that runs them."""
+"""Stores simulations in Postgres: people request them, and processes claim and finish them."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 runs, requests, pools, instances = tables.simulations, tables.recorded_requests, tables.pools, tables.instances
 
 SILENCE = text("interval '15 seconds'")
-"""Time of silence after which a runner counts as ended or hanging, so that another runner may claim its simulation."""
+"""Time without a report of a runner after which another runner may claim its simulation."""
 MOST_ATTEMPTS = 2
 
 _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
@@ -164,8 +164,9 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """Claim the oldest simulation without a runner, plans' simulations first and those for advice last. A
-        simulation whose runner fell silent twice fails; so does an automatic simulation that can no longer be useful.
+        """Claim and return the oldest simulation that no runner has claimed; plans' simulations come first, those for
+        advice last. None if there is none. A simulation whose runner has stopped reporting twice is marked as failed;
+        so is an automatic simulation that is too old to be useful.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
@@ -216,7 +217,7 @@ class PostgresSimulations:
         return Traffic.recorded(rows[::-1])
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Report that the runner is alive; return whether it should go on."""
+        """Record that the runner is alive; return whether it should continue."""
         values = {"heard_at": func.now(), "done": done} | ({} if total is None else {"total": total})
         return await self._end(claimed, runner, values)
 
@@ -250,7 +251,9 @@ class PostgresSimulations:
         await self._end(claimed, runner, {**_done(notes), **{name: msgspec.to_builtins(value) for name, value in values.items()}})
 
     async def _trialled(self, claimed: Claimed, figures: Sequence[RunFigures], traffic: Traffic) -> Trialled:
-        """Return the trial's figures, with the recorded figures of the requests that the runs measured."""
+        """Return the figures of a plan's runs, together with what was recorded for the requests that the runs
+        measured.
+        """
         half = traffic.second_half
         recorded = Recorded()
         if half is not None:
@@ -303,7 +306,9 @@ def _done(notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
-    """Return the simulated engines' spec; None if the engines are real, or if the object's newest spec is invalid."""
+    """Return the spec's description of simulated engines; None if the engines are real, or if the pool's newest spec is
+    invalid.
+    """
     try:
         return parse_spec(spec or {}).simulated
     except InvalidInput:

@@ -1,5 +1,5 @@
-"""Automatic simulations in Postgres, for plans and for pools that miss their objectives; and the results of simulations
-for advice, for pools' situations, refusals and plans.
+"""Stores automatic simulations in Postgres: for plans, and for pools that miss their objectives. Reads the results of
+simulations for advice, which advice, lists of refusals and plans use.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from fairlead_client.simulation_jobs import JobRun
 runs = tables.simulations
 
 USEFUL_SECONDS = 1200
-"""Age in seconds above which a result says nothing about the present."""
+"""Age in seconds above which the result of a simulation for advice says nothing about the present."""
 _NEWEST = text(f"""
 SELECT DISTINCT ON (pool_id) pool_id, state, error, sizing, extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS age
 FROM simulations WHERE pool_id = ANY(:pools) AND sizing IS NOT NULL
@@ -40,8 +40,8 @@ AND created_at > CAST(:now AS timestamptz) - interval '{USEFUL_SECONDS} seconds'
 
 
 async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: datetime) -> dict[int, SeenSizing]:
-    """Return, for each pool, the newest simulation for advice, and the result of the newest finished one, compared with
-    the present targets.
+    """Return, for each pool, the newest simulation for advice, and the result of the newest finished one compared with
+    the pool's present targets.
     """
     values = {"pools": list(pools), "now": now}
     found = {row.pool_id: row for row in await connection.execute(_FOUND, values)}
@@ -49,7 +49,7 @@ async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: 
 
 
 async def newest_found(connection: AsyncConnection, pools: Collection[int], now: datetime) -> dict[int, Simulated]:
-    """For each pool, the result of the newest finished simulation for advice."""
+    """Return, for each pool, the result of its newest finished simulation for advice."""
     rows = await connection.execute(_FOUND, {"pools": sorted(pools), "now": now}) if pools else ()
     return {row.pool_id: msgspec.convert(row.sized, Simulated) for row in rows}
 
@@ -75,7 +75,7 @@ def _targets(slo: SloFacts) -> tuple[float, float, float]:
 
 
 async def kept_sizing(connection: AsyncConnection, pool_id: int, simulation: str) -> KeptSizing | None:
-    """Return a finished simulation for advice."""
+    """Return the finished simulation for advice with the id `simulation`; None if there is none."""
     of_it = (runs.c.id == simulation, runs.c.pool_id == pool_id, runs.c.sized.is_not(None))
     row = (await connection.execute(select(runs).where(*of_it))).one_or_none()
     if row is None:
@@ -138,7 +138,7 @@ class PostgresSizings(PostgresSimulations):
 
 
 def _values(trial: PlanTrial | SizingTrial, pool_id: int, now: datetime) -> dict[str, Any]:
-    """Columns that all automatic simulations have in common."""
+    """Return the values of the columns that all automatic simulations have in common."""
     return {
         "id": trial.id,
         "pool_id": pool_id,

@@ -1,1 +1,1 @@
-"""Session trees in Postgres: written with each report, read as trees, tasks and think times."""
+"""Stores session trees in Postgres with each report, and reads them as trees, tasks and think times."""

@@ -1,4 +1,4 @@
-"""Trees, tasks and think times as the public API shows them. Every read is bounded."""
+"""Reads session trees, tasks and think times for the public API. Every read is bounded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -23,27 +23,29 @@ from fairlead_client.resources.slo import SloTasks
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 
 MOST_SESSIONS = 200
-"""Maximum number of sessions of a tree, the first ones, that are shown."""
+"""Maximum number of sessions of a tree that are shown; the first ones are shown."""
 MOST_TURNS = 2_000
-"""Maximum number of turns of a tree, the newest ones, that are shown."""
+"""Maximum number of turns of a tree that are shown; the newest ones are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""Maximum number of pairs of session and task of each pool, the newest ones, in which tasks are found."""
+"""Maximum number of pairs of session and task that are read for each pool, the newest ones, to find the newest
+tasks.
+"""
 MOST_COUNTED = 10_000
 """Maximum number of sessions of a tree that are counted."""
 MOST_WAITED = 20_000
-"""Maximum number of turns of a pool, the newest ones, from which think times are computed."""
+"""Number of a pool's turns, the newest ones, from which think times are computed."""
 
 
 class PostgresTrees:
-    """Trees, tasks and think times."""
+    """Reads session trees, tasks and think times from the database."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
 
     async def tasks(self, pool: str | None, sight: Sight, now: datetime) -> TaskList:
-        """Return the tasks with the newest turns, of all visible pools or of one. Each has the sums of all
-        its turns.
+        """Return the tasks with the newest turns, of all visible pools or of one pool. Each has the sums over all its
+        turns.
         """
         newest = (
             select(task_turns.c.task, task_turns.c.ended_at, session_trees.c.root)
@@ -72,8 +74,8 @@ class PostgresTrees:
         return SloTasks(pool=str(pool), start=start, end=end, since=found.since, shares=found.shares)
 
     async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]], now: datetime) -> list[TaskFigures]:
-        """Return the figures of these tasks, in the same order. A key has the pool, the task's name, and whether
-        clients named the task.
+        """Return the figures of these tasks, in the same order. Each of `keys` is the pool's id, the task's name, and
+        whether clients gave that name.
         """
         found: dict[tuple[int, str, bool], Any] = {}
         for named in {named for _, _, named in keys}:
@@ -85,8 +87,8 @@ class PostgresTrees:
         return [_task(found[key], pool_names[key[0]], named=key[2]) for key in keys if key in found]
 
     async def tree(self, pool: PoolKey, session: str, now: datetime) -> SessionTree:
-        """Return the tree of a session. The tree has no sessions if no request of the session is recorded. Raises
-        NotFound for the pool, and for a session that is not known at all.
+        """Return the tree that contains a session. The tree has no sessions if no request of the session is recorded.
+        Raises NotFound for an unknown pool, and for an unknown session.
         """
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -107,7 +109,9 @@ class PostgresTrees:
         return _tree(str(pool), root, rows, counted, sums, turns, tasks)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """Return how long sessions waited between turns, from the pool's newest recorded requests. Raises NotFound."""
+        """Return how long sessions waited between turns, from the pool's newest recorded requests. Raises NotFound for
+        an unknown pool.
+        """
         columns = recorded_requests.c
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -135,7 +139,7 @@ def _is_any(column: Any, values: Sequence[str], name: str) -> Any:
 
 
 def _seconds(row: Any) -> dict[str, Any]:
-    """Return the sums of a row in the form of `TurnSums`, with times in seconds."""
+    """Return the sums in a row as fields of `TurnSums`, with times in seconds."""
     whole = {name: int(getattr(row, name)) for name in FIGURE_NAMES}
     queued, model = whole.pop("queued_microseconds"), whole.pop("model_microseconds")
     return {**whole, "queued_seconds": queued / 1e6, "model_seconds": model / 1e6}
@@ -172,7 +176,7 @@ async def _sums_of(connection: AsyncConnection, pool: int, names: Sequence[str])
 
 
 def _tasks_of(sums: Sequence[Any], root: str) -> list[tuple[str, bool]]:
-    """Return the names of the tasks of a tree, newest first, and whether clients named them."""
+    """Return the tasks of a tree, newest first: each task's name, and whether clients gave that name."""
     ordered = sorted(sums, key=lambda row: row.ended_at, reverse=True)
     return list(dict.fromkeys((row.task or root, row.task != "") for row in ordered))
 
@@ -215,7 +219,9 @@ def _tree(
 
 
 def _with_tools(task: TaskFigures, root: str, notes: Mapping[str, list[tuple[Any, StoredTurn, Told]]], *, complete: bool) -> TaskFigures:
-    """Return the task with the total time between its turns, if all turns are present; otherwise unchanged."""
+    """Return the task with the total time between its turns added, if all its turns are among `notes`; otherwise return
+    it unchanged.
+    """
     own = [note for found in notes.values() for _, turn, note in found if (turn.task == task.task if task.named else turn.task is None)]
     if not complete or len(own) != task.turns or task.root != root:
         return task

@@ -1,8 +1,9 @@
-"""Adds a report's requests to trees and sums, in the transaction that stores the report, so that each request counts
-once.
+"""Adds the requests in a report to session trees and sums, in the transaction that stores the report, so that each
+request counts once.
 
-Postgres adds to the sums and widens the times, so the order of reports does not matter. A session's place in a tree is
-decided once, under a lock of its pool. So two reports cannot make each other's session the parent.
+Postgres adds to the stored sums and extends the stored times, so the order of reports does not matter. A session's
+position in a tree is determined once, under a lock on its pool. Therefore two simultaneous reports cannot make two
+sessions each other's parent.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,8 +24,8 @@ from fairlead_api.tables import task_turns
 from fairlead_api.trees.growing import Grown, Growth, grown, wants_place
 
 MOST_SOUGHT = 20_000
-"""Maximum number of blocks of one report that are looked up for forks. A session whose blocks exceed it
-becomes a root.
+"""Maximum number of blocks that are looked up for one report, to find the sessions from which others fork. A session
+whose blocks would exceed the number becomes a root.
 """
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""
@@ -69,11 +70,11 @@ _ADD = _sums.on_conflict_do_update(
 
 _moved = recordset([trees.c.pool_id, trees.c.session, trees.c.root])
 _JOIN = update(trees).where(trees.c.pool_id == _moved.c.pool_id, trees.c.root == _moved.c.session).values(root=_moved.c.root)
-"""SQL that gives the sessions below a session that got a parent the parent's root."""
+"""SQL for sessions below a session that got a parent: gives them the root of that parent."""
 
 
 async def save_turns(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int]) -> None:
-    """Adds the named requests of the report to their sessions."""
+    """Add those requests in the report that have a session's name to the trees and sums of their sessions."""
     by_pool: dict[int, list[RecordedRequest]] = {}
     for turn in report.traffic:
         if turn.name and turn.session is not None and turn.pool in ids:
@@ -99,7 +100,9 @@ async def _known(connection: AsyncConnection, pool: int, names: Collection[str])
 
 
 async def _forked(connection: AsyncConnection, pool: int, new: Iterable[RecordedRequest]) -> dict[int, list[Grown]]:
-    """Return the sessions that reach beyond their beginning and end with a block of these prompts, by that block."""
+    """Return the sessions that have more than their first turn and whose conversation ends with a block of the prompts
+    of `new`, by that block.
+    """
     sought: dict[int, None] = {}
     for turn in new:
         if len(sought) + len(turn.blocks) <= MOST_SOUGHT:

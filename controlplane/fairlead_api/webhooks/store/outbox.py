@@ -10,7 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.webhooks.events import Event
 
 QUIET_MINUTES = 10
-"""Minutes in which a webhook gets no second notice of the same subject, for kinds that may occur every few seconds."""
+"""Minutes in which a webhook gets no second notice about the same subject. It applies to kinds of notices that may be
+caused every few seconds.
+"""
 
 # A webhook that is deleted at this moment is left out: its row is locked, and read again.
 _ADD = text("""
@@ -26,7 +28,7 @@ FOR KEY SHARE OF w
 
 
 async def write(connection: AsyncConnection, events: Sequence[Event], now: datetime) -> None:
-    """Write a notice of each event for each webhook that wants it, due at once."""
+    """For each event, write one notice for each webhook that wants such events, to be delivered at once."""
     if events:
         rows = [{**msgspec.to_builtins(event), "quiet": event.comes_and_goes} for event in events]
         given = {"events": msgspec.json.encode(rows).decode(), "now": now, "minutes": QUIET_MINUTES}

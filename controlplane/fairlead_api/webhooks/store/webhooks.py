@@ -1,5 +1,5 @@
-"""Webhooks and notices: as people see them, where every write appends its audit entry in the same transaction; and as
-they are claimed for delivery.
+"""Stores webhooks and notices: for people, with an audit entry in the transaction of each write; and for delivery,
+which claims notices.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from fairlead_client.resources.webhooks import NoticeAttempt, NoticeKind, Notice
 webhooks, notices = tables.webhooks, tables.notices
 
 MOST_WEBHOOKS = 100
-"""Maximum number of webhooks. Each event is compared with all of them."""
+"""Maximum number of webhooks. The number is bounded because each event is compared with all of them."""
 _COUNTING = 0x7768_6B00
 """Advisory lock (the letters `whk`) for counting and adding webhooks, so that simultaneous requests cannot exceed
 MOST_WEBHOOKS.
@@ -46,7 +46,7 @@ WHERE w.id = ANY(:ids)
 
 
 class PostgresWebhooks:
-    """Webhooks in the database. Methods about one webhook or notice raise NotFound."""
+    """The database's webhooks and their notices. Methods about one webhook or notice raise NotFound."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class PostgresWebhooks:
         return await self._database.writing(work)
 
     async def delete(self, webhook_id: str, caller: Caller, now: datetime) -> None:
-        """Delete a webhook with its notices. Waiting notices are not sent."""
+        """Delete a webhook with its notices. Notices that have not been delivered are not sent any more."""
 
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(delete(webhooks).where(webhooks.c.id == webhook_id).returning(webhooks))).one_or_none()
@@ -100,7 +100,7 @@ class PostgresWebhooks:
         await self._database.writing(work)
 
     async def test(self, webhook_id: str, notice_id: str, caller: Caller, now: datetime) -> WebhookNotice:
-        """Add a test notice to a webhook, due at once."""
+        """Add a test notice for a webhook, to be delivered at once."""
 
         async def work(connection: AsyncConnection) -> WebhookNotice:
             row = (
@@ -129,7 +129,7 @@ class PostgresWebhooks:
 
 
 def _about(webhook: Webhook) -> dict[str, Any]:
-    """Return the fields of a webhook that the audit log keeps, none of which is secret."""
+    """Return the fields of a webhook that its audit entries record, none of which is secret."""
     found = msgspec.to_builtins(webhook)
     return {name: found[name] for name in ("name", "origin", "form", "kinds", "pools")}
 
