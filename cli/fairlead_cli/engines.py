@@ -70,7 +70,7 @@ def list_engines(as_json: bool) -> None:
     help="Maximum tokens of one step, as set when starting the engine (vLLM: --max-num-batched-tokens).",
 )
 @click.option(
-    "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; default: a preset's."
+    "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine, in tokens. It is not fitted; default: the preset's."
 )
 @json_option
 @url_option

@@ -176,7 +176,7 @@ def what_if(
         f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}, with TTFT {found.ttft_seconds:g} s, "
         f"TPOT {found.tpot_seconds * 1000:g} ms, goal {found.percentile:g}%"
     )
-    columns = ("class", "requests", "in time at that time", "would have been in time", "goal", "refused", "failed")
+    columns = ("class", "requests", "in time when they ran", "would have been in time", "goal", "refused", "failed")
     print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
     if not found.exact:
         click.echo("Latencies are recorded in steps, and a target lies within a step; for round numbers the answer is exact.")

@@ -41,7 +41,7 @@ def list_tasks(pool: str | None, limit: int, look: Look) -> None:
         elif answer.tasks:
             print_table(COLUMNS, [_row(one) for one in answer.tasks[:limit]])
         else:
-            click.echo("No task was recorded. docs/agents.md says what is.")
+            click.echo("No task was recorded. See docs/agents.md for the requests that are recorded.")
 
     watched(look, lambda api: api.tasks(chosen), shown)
 
@@ -59,7 +59,7 @@ def show(name: str, session: str, look: Look) -> None:
             print_found(look, tree)
             return
         if not tree.sessions:
-            click.echo("No request of this session is recorded. docs/agents.md says what is.")
+            click.echo("No request of this session is recorded. See docs/agents.md for the requests that are recorded.")
             return
         print_table(SESSION_COLUMNS, [_session_row(one) for one in tree.sessions])
         if len(tree.sessions) < tree.sessions_in_all:

@@ -148,7 +148,7 @@ def _status() -> dict[str, Any]:
                 "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
                 "updatedByRole": {
                     "type": "object",
-                    "description": "Largest number of updated instances of each role that served at once.",
+                    "description": "Largest number of updated instances of each role that served at the same time.",
                     "additionalProperties": {"type": "integer"},
                 },
                 "updatedAt": text("When one of these numbers last grew.", format="date-time"),

@@ -70,7 +70,7 @@ def judged(receiver: Receiver, networks: Networks) -> None:
     """
     try:
         if receiver.scheme == "http" and not networks:
-            raise NotAllowed("http is only for receivers in the networks of FAIRLEAD_WEBHOOK_NETWORKS, and it names none")
+            raise NotAllowed("http is only for receivers in the networks of FAIRLEAD_WEBHOOK_NETWORKS, which is empty")
         if (literal := literal_of(receiver.host)) is not None:
             allowed(receiver, [literal], networks)
     except NotAllowed as error:

@@ -78,7 +78,7 @@ def task_slo_met(facts: PoolFacts) -> Condition:
     seen = [one for one in facts.observations.tasks if one.name in goals and one.tasks + one.broken_off]
     if not any(one.tasks for one in seen):
         broken = sum(one.broken_off for one in seen)
-        message = f"No task with a target was over in the last hour{f', and {broken} broke off' if broken else ''}"
+        message = f"No task with a target ended in the last hour{f', and {broken} broke off' if broken else ''}"
         return Condition(type=kind, status="Unknown", reason="NoTasks", message=message)
     met = all(meets(one.in_time / one.tasks, goals[one.name]) for one in seen if one.tasks)
     words = "; ".join(_task_words(one, goals[one.name]) for one in seen)

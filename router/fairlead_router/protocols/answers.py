@@ -457,6 +457,7 @@ class _Document(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw()
     output: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
+    embeddings: msgspec.Raw = msgspec.Raw()
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
@@ -464,6 +465,7 @@ LONGEST_ERROR = 64 * 1024
 _OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
+_BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
@@ -492,10 +494,7 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
         failure = failure_of(document.error or {"message": "its status is failed"})
     elif _may_have_given_up(document, body) or not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(decoded(body), has_input=has_input)
-    usage = document.usage
-    if usage is None and isinstance(document.meta, dict):  # Cohere's protocol
-        usage = document.meta.get("billed_units")
-    return WholeAnswer(None if usage is None else read_usage(usage), failure, document.id)
+    return WholeAnswer(_usage_in(document.usage, document.meta), failure, document.id)
 
 
 def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
@@ -533,7 +532,8 @@ def _is_filled(document: _Document) -> bool:
     """Return whether the answer's field has more than an empty list or null; for documents other than chats and
     completions.
     """
-    return not document.choices and any(len(place) > 8 for place in (document.data, document.content, document.output))
+    places = (document.data, document.content, document.output, document.embeddings)
+    return not document.choices and any(len(place) > 8 for place in places)
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
@@ -551,7 +551,18 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 def usage_of(squeezed: Squeezed) -> Usage | None:
     """Return the token counts of an unstreamed answer that was too long to buffer."""
     document = squeezed.document()
-    return read_usage(document.get("usage")) if isinstance(document, dict) else None
+    return _usage_in(document.get("usage"), document.get("meta")) if isinstance(document, dict) else None
+
+
+def _usage_in(usage: Any, meta: Any) -> Usage | None:
+    """Return the counts of an answer's usage or, in Cohere's protocol, of what it bills: tokens of texts and of images,
+    which vLLM counts apart.
+    """
+    billed = meta.get("billed_units") if usage is None and isinstance(meta, dict) else None
+    if isinstance(billed, dict):
+        counts = [count for field in _BILLED if type(count := billed.get(field)) is int and count >= 0]
+        usage = {"input_tokens": sum(counts)} if counts else None
+    return None if usage is None else read_usage(usage)
 
 
 def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:

@@ -135,7 +135,7 @@ class AnswerSoFar:
     def _take_alike(self) -> None:
         if self._alike:
             self.deltas += len(self._alike)
-            self.has_ids = False  # events with ids are never alike
+            self.has_ids = False  # events with ids are read one by one
             self._say(decoded(b'"%b"' % b"".join(self._alike)))
             self._alike.clear()
 
@@ -152,10 +152,10 @@ class AnswerSoFar:
         document = decoded(data) if data and data != b"[DONE]" else None
         if not isinstance(document, dict):
             return
-        texts, thoughts = len(self._texts), len(self._thoughts)
+        texts, besides = len(self._texts), len(self._thoughts) + len(self._token_ids)
         self.hear(name, document)
-        if len(self._texts) == texts or len(self._thoughts) > thoughts:
-            return
+        if len(self._texts) == texts or len(self._thoughts) + len(self._token_ids) > besides:
+            return  # the next event is not to be taken for alike: a repeated token has the same ids too
         if (found := _TEXT.search(raw)) is not None and found[1].decode() == self._texts[-1]:
             self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
 

@@ -195,7 +195,7 @@ def _answers(document: Document, endpoint: Endpoint) -> int:
     prompts = document.get("messages" if endpoint.several else "prompt")
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
         prompts = [prompts]
-    return min(max(1, each), _LARGEST) * len(prompts)
+    return min(max(1, each) * len(prompts), _LARGEST)
 
 
 def _whole(value: object) -> int | None:

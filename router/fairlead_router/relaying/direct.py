@@ -21,7 +21,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.served_names import refuses_name
 from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries, fault_of
-from fairlead_router.protocols.answers import content_type, reported_error
+from fairlead_router.protocols.answers import LONGEST_ERROR, Failure, content_type, reported_error
 from fairlead_router.protocols.dialects import error_event
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.protocols.requests import forwarded_headers
@@ -250,11 +250,12 @@ class DirectRelay:
         status.
         """
         headers = _answer_headers(pool, instance, connection)
+        said = await _error_in(connection) if judges and connection.status < 400 else None
+        if said is not None:
+            self._sender.release(call, connection)
+            raise answer_failed(connection, said)
         if connection.complete:
             body = await connection.read()
-            if judges and connection.status < 400 and (said := reported_error(body)) is not None:
-                self._sender.release(call, connection)
-                raise answer_failed(connection, said)
             if later is not None:
                 later.feed(body)
             client.begin(connection.status, headers, len(body))
@@ -321,6 +322,17 @@ def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -
     lines = passed_headers(connection)
     lines.append(b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\n" % (pool.header, instance.encode()))
     return b"".join(lines)
+
+
+async def _error_in(connection: UpstreamConnection) -> Failure | None:
+    """Return the failure that an answer reports in its place; the answer can be read again. Only an answer that begins
+    like an error is awaited to its end. Raises UpstreamFailure.
+    """
+    body = await connection.read()
+    while body.startswith(b"{") and b'"error"' in body and len(body) <= LONGEST_ERROR and (piece := await connection.read()):
+        body += piece
+    connection.unread(body)
+    return reported_error(body) if connection.complete else None
 
 
 def _framed(piece: bytes, chunked: bool) -> bytes:

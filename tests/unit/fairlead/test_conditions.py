@@ -223,9 +223,9 @@ def of_tasks(name: str, tasks: int, in_time: int, broken_off: int = 0) -> TaskOb
             "False",
             "Tasks that were over in the last hour: agents: 94.9% of 1000 were in time, wanted 95%; default: none, and 2 more broke off",
         ),
-        ((of_tasks("batch", 9, 0),), "Unknown", "No task with a target was over in the last hour"),
-        ((of_tasks("agents", 0, 0, 3),), "Unknown", "No task with a target was over in the last hour, and 3 broke off"),
-        ((), "Unknown", "No task with a target was over in the last hour"),
+        ((of_tasks("batch", 9, 0),), "Unknown", "No task with a target ended in the last hour"),
+        ((of_tasks("agents", 0, 0, 3),), "Unknown", "No task with a target ended in the last hour, and 3 broke off"),
+        ((), "Unknown", "No task with a target ended in the last hour"),
     ],
 )
 def test_tasks_meet_their_target_when_each_class_with_one_does(seen: tuple[TaskObservation, ...], status: str, words: str) -> None:

@@ -66,7 +66,7 @@ def wanted_weight(request: PlanRequest) -> float | None:
     fields = request.fields or {}
     for name, value in fields.items():
         if name != "weight":
-            raise InvalidInput(f"fields.{name}", value, "remove it; a plan of kind weight takes weight")
+            raise InvalidInput(f"fields.{name}", value, "remove it; a plan of the kind weight has the field weight alone")
     weight = fields.get("weight")
     if weight is None and "weight" in fields:
         return None

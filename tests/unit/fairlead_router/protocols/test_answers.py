@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole, reported_error
+from fairlead_router.protocols import answers
+from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole, reported_error, usage_of
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.squeezing import Squeezed
 
 OPENAI, ANTHROPIC, RESPONSES = Dialect.OPENAI, Dialect.ANTHROPIC, Dialect.RESPONSES
 USAGE = {"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}
@@ -685,6 +687,25 @@ def test_usage_of_coheres_protocol_is_what_it_bills() -> None:
     said = read_whole(b'{"embeddings": {"float": [[0.1]]}, "meta": {"billed_units": {"input_tokens": 4, "image_tokens": null}}}')
     assert (said.usage, said.failure) == (Usage(0, None, 4), None)
     assert read_whole(b'{"results": [], "meta": {"api_version": {}}}').usage is None
+    assert read_whole(b'{"results": [1], "meta": {"billed_units": {"search_units": 1}}}').usage is None
+
+
+@pytest.mark.parametrize(
+    ("billed", "tokens"),
+    [({"input_tokens": 4}, 4), ({"input_tokens": 0, "image_tokens": 900}, 900), ({"input_tokens": -1, "image_tokens": 7}, 7)],
+)
+def test_what_is_billed_is_the_same_however_long_the_answer_is(billed: dict[str, int], tokens: int) -> None:
+    body = orjson.dumps({"id": "e", "embeddings": {"float": [[0.1] * 100]}, "texts": ["x"], "meta": {"billed_units": billed}})
+    squeezed = Squeezed(0)
+    squeezed.feed(body)
+    assert read_whole(body).usage == usage_of(squeezed) == Usage(0, None, tokens)
+
+
+def test_embeddings_are_not_decoded_to_see_that_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded_bodies: list[bytes] = []
+    monkeypatch.setattr(answers, "decoded", decoded_bodies.append)
+    assert read_whole(orjson.dumps({"embeddings": {"float": [[0.1] * 100]}, "meta": {}})).failure is None
+    assert not decoded_bodies
 
 
 def test_usage_is_read_beside_numbers_that_json_has_not() -> None:

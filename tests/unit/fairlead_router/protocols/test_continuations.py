@@ -360,6 +360,13 @@ def test_ids_of_a_part_of_the_text_alone_say_nothing_of_where_it_goes_on() -> No
     assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
 
 
+def test_a_token_that_is_made_again_keeps_its_ids() -> None:
+    sent = answer_so_far(Dialect.OPENAI, [_with_ids(3, text="ha"), _with_ids(5, text="ha"), *[_with_ids(5, text="ha")] * 3])
+    sent.settle()
+    assert (sent.text, sent.ids, sent.deltas) == ("ha" * 5, [3, 5, 5, 5, 5], 5)
+    assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is None
+
+
 def test_ids_that_no_token_has_are_none() -> None:
     for ids in ([2**32], [-1], [2**70], ["7"], [True], 7):
         sent = answer_so_far(Dialect.OPENAI, [])

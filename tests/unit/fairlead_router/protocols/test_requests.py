@@ -405,6 +405,7 @@ TURN = [{"role": "user", "content": "hello"}]
         (COMPLETION, {"prompt": [1, 2, 3]}, 1),
         (BATCH, {"messages": [TURN, TURN, TURN]}, 3),
         (BATCH, {"messages": [TURN, TURN], "n": 2}, 4),
+        (COMPLETION, {"prompt": ["once"] * 3000, "n": 2**60}, 2**53),
     ],
 )
 def test_a_request_says_how_many_answers_it_asks_for(path: Endpoint, document: dict[str, Any], answers: int) -> None:

@@ -26,12 +26,13 @@ from fairlead_router.serving.client_requests import ClientGone
 from fairlead_router.settings import Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 
+REPORTED = b'{"error": {"message": "boom", "code": 500}}'
 NAMES_THE_MODEL = b'{"error": {"message": "The model `mock` does not exist.", "code": 404}}'
 
 
 class Way(NamedTuple):
     """What one instance does with the request: `fails` is the kind of its failure, before its answer or in the middle
-    of it; `leaves`: its client goes away then.
+    of it; `leaves`: its client goes away then. `later` are the pieces of its body after the first.
     """
 
     fails: str = ""
@@ -39,6 +40,7 @@ class Way(NamedTuple):
     body: bytes = b"{}"
     begins: bool = False
     leaves: bool = False
+    later: tuple[bytes, ...] = ()
 
 
 class Answer:
@@ -46,14 +48,19 @@ class Answer:
 
     def __init__(self, way: Way, client: "Heard") -> None:
         self.way = way
+        self.address = "10.0.0.1:8000"
         self.status = way.status
         self.headers: list[tuple[bytes, bytes]] = []
-        self.complete = not way.begins
+        self.complete = not way.begins and not way.later
         self._client = client
         self._rest = way.body
+        self._later = list(way.later)
 
     async def read(self) -> bytes:
         piece, self._rest = self._rest, b""
+        if not piece and self._later:
+            piece = self._later.pop(0)
+            self.complete = not self._later
         if self.way.begins and not piece:
             raise UpstreamFailure(self.way.fails, "it broke off")
         return piece
@@ -216,6 +223,14 @@ async def test_an_answer_that_breaks_after_it_began_counts_against_its_instance(
     assert await engines.relay() == 0
     assert engines.client.aborted == 1
     assert (engines.counted, engines.failures) == ({"failed": 1}, {"i0": 1})
+
+
+@pytest.mark.parametrize("at", range(10, len(REPORTED), 7))
+async def test_an_error_in_place_of_an_answer_is_found_however_it_is_cut(at: int) -> None:
+    engines = Engines([Way(body=REPORTED[:at], later=(REPORTED[at:-1], REPORTED[-1:], b""))])
+    assert await engines.relay() == 0
+    assert [instance for instance, _ in engines.asked] == ["i0", "i1"]
+    assert engines.counted == {"served": 1}
 
 
 async def test_what_failed_before_an_answer_that_broke_is_judged_too() -> None:
