@@ -169,7 +169,7 @@ def told(detail: str, remedy: str | None) -> str:
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
 
 
-_CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _REASONS = {
     "cold": "new session",
     "session-cold": "new session",
@@ -191,10 +191,10 @@ def words(text: str) -> str:
 
 def deed(action: str) -> str:
     """Format an action of the audit log as words that follow the actor: `operator.InstanceCreated` → `instance
-    created`, `pool.spec-changed` → `pool spec changed`.
+    created`, `operator.SLOChanged` → `SLO changed`, `pool.spec-changed` → `pool spec changed`.
     """
-    said = _CAPITALS.sub(" ", action.removeprefix("operator."))
-    return words(said.replace(".", " ")).lower()
+    said = words(_CAPITALS.sub(" ", action.removeprefix("operator.")).replace(".", " "))
+    return " ".join(word if word.isupper() else word.lower() for word in said.split())
 
 
 def plain(value: Any) -> str:

@@ -39,6 +39,7 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
         (formats.words("hotspot"), "overloaded queue"),
         (formats.words("no-room"), "no room"),
         (formats.deed("operator.InstanceCreated"), "instance created"),
+        (formats.deed("operator.SLOChanged"), "SLO changed"),
         (formats.deed("pool.spec-changed"), "pool spec changed"),
         (formats.deed("plan.applied"), "plan applied"),
     ],
