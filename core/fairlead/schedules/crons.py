@@ -60,7 +60,7 @@ class _Field:
             raise ValueError(f"the {self.name} {text!r} is not *, a number, range (1-5) or step (*/15)")
         every = _whole(step) if slash else 1
         if not every:
-            raise ValueError(f"the {self.name} {text!r} needs a whole number after the /, as in */15")
+            raise ValueError(f"the {self.name} {text!r} needs a whole number of at least 1 after the /, as in */15")
         if found["any"]:
             first, last = self.least, self.most
         else:

@@ -98,7 +98,7 @@ def test_a_step_takes_the_any_from_a_day_as_in_a_cron_job() -> None:
         ("0 0 * foo *", "the month 'foo' is not a number from 1 to 12, or jan to dec"),
         ("0 0 * * 7", "Sunday is 0"),
         ("0 0 * * fri-mon", "runs backwards"),
-        ("*/0 * * * *", "no whole step after the /"),
+        ("*/0 * * * *", "needs a whole number of at least 1 after the /"),
         ("0 8 * *", "write five fields"),
         ("0 0 8 * * *", "write five fields"),
         ("@reboot", "write five fields"),
