@@ -250,13 +250,13 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=attained(None), status="Unknown", reason="NoTraffic", words="No request finished"),
     ),
     (ConditionType.TASK_SLO_MET, "tasks"): (
-        Step(happens=wants_tasks_in_time, status="Unknown", reason="NoTasks", words="No task with a target was over"),
+        Step(happens=wants_tasks_in_time, status="Unknown", reason="NoTasks", words="No task with a target ended"),
         Step(happens=tasks_in_time(0.9), status="True", reason="TargetMet", words="default: 90% of 100 were in time"),
         Step(happens=tasks_in_time(0.89), status="False", reason="TargetMissed", words="default: 89% of 100 were in time, wanted 90%"),
         Step(happens=tasks_in_time(1.0), status="True", reason="TargetMet", words="default: 100% of 100"),
         Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=20),
         Step(happens=api_back, status="True", reason="TargetMet", words="default: 100% of 100"),
-        Step(happens=tasks_in_time(None), status="Unknown", reason="NoTasks", words="No task with a target was over"),
+        Step(happens=tasks_in_time(None), status="Unknown", reason="NoTasks", words="No task with a target ended"),
     ),
     (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
         Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),
