@@ -278,7 +278,8 @@ class BoundedConnection(HttpToolsProtocol):
     def _close(self) -> None:
         self._forget()
         self.pipeline.clear()
-        self.transport.close()
+        if not self.transport.is_closing():  # a TLS transport that is closed twice forgets its state on Python 3.11
+            self.transport.close()
         self._drop_later()
 
     def _drop_later(self) -> None:

@@ -174,10 +174,14 @@ class GrpcConnection(asyncio.Protocol):
         self._flush_streams()
 
     def close(self) -> None:
-        """End the connection and its streams, after the frames already queued."""
+        """End the connection and its streams, after the frames already queued.
+
+        A TLS transport that is closed twice forgets its state on Python 3.11, and `abort` then does nothing.
+        """
         if self._transport is not None:
             self._flush()
-            self._transport.close()
+            if not self._transport.is_closing():
+                self._transport.close()
             if self._transport.get_write_buffer_size():  # a peer that reads nothing would keep it open for ever
                 self._loop.call_later(CLOSING_SECONDS, self._transport.abort)
 

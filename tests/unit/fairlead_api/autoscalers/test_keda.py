@@ -182,6 +182,26 @@ async def test_a_renewed_certificate_is_shown_by_a_scaler_without_external_metri
                 await asyncio.sleep(0.02)
 
 
+async def test_a_client_that_ends_no_connection_does_not_fail_the_end_of_a_port_with_tls(tmp_path: Path) -> None:
+    """Its connection was closed for what it sent, and is closed again with the port."""
+    made = ensure_certificates(tmp_path, "127.0.0.1")
+    ports = bound(AutoscalerSettings(scaler_port=0, cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
+    assert ports.scaler is not None
+    address, context = ports.scaler.getsockname(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def send_no_preface() -> ssl.SSLSocket:
+        client = context.wrap_socket(socket.create_connection(address, timeout=PATIENCE_SECONDS))
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
+        while client.recv(4096):  # the farewell, and that no more comes
+            pass
+        return client
+
+    async with serving_scaler(LatestFigures(lambda: 0.0), ports.scaler, Door(8), ports.scaler_certificate):
+        client = await asyncio.to_thread(send_no_preface)
+    client.close()
+
+
 def test_each_port_offers_the_protocol_that_it_speaks_and_no_other(tmp_path: Path) -> None:
     made = ensure_certificates(tmp_path, "127.0.0.1")
     ports = bound(AutoscalerSettings(cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
