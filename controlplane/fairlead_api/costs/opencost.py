@@ -6,7 +6,7 @@ Source: OpenCost's `core/pkg/opencost/allocation_json.go` and `pkg/costmodel` (`
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import msgspec
@@ -19,6 +19,7 @@ from fairlead_process.tasks import beside_the_loop
 
 LARGEST_ANSWER = 64 * 1024 * 1024
 PATIENCE_SECONDS = 60.0
+HOUR = timedelta(hours=1)
 MOST_MICROS = 10_000_000 * MICRO
 """Highest plausible cost of a pod in an hour, in micro-units of the currency."""
 
@@ -54,14 +55,18 @@ class OpenCost:
         self._transport = transport
 
     async def costs(self, start: datetime, end: datetime) -> PodCosts:
-        """Return what instances cost in each hour of [start, end); `start` is a whole hour. Raises Unavailable."""
+        """Return what instances cost in each hour of [start, end); `start` is a whole hour. Raises Unavailable.
+
+        Costs of times that were not requested are left out: no report would find their price.
+        """
         window = ",".join(at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (start, end))
         query = {"window": window, "step": "1h", "aggregate": "namespace,pod", "includeAggregatedMetadata": "true"}
         content = await self._ask(query)
         try:
-            return await beside_the_loop(len(content), lambda: costs_of(decoded(content, _Answer).data))
+            found = await beside_the_loop(len(content), lambda: costs_of(decoded(content, _Answer).data))
         except NotReadable as error:
             raise Unavailable(f"OpenCost's answer is not a list of allocations: {error}") from error
+        return {hour: costs for hour, costs in found.items() if start <= hour < end and (hour - start) % HOUR == timedelta()}
 
     async def _ask(self, query: Mapping[str, str]) -> bytes:
         try:

@@ -41,6 +41,11 @@ async def test_hours_are_the_same_in_every_zone() -> None:
     assert list(await _asked(_sets(one))) == [NINE]
 
 
+@pytest.mark.parametrize("minutes", [-60, 1, 37, 60])
+async def test_costs_of_a_time_that_was_not_requested_are_left_out(minutes: int) -> None:
+    assert not await _asked(_sets(allocation(NINE + timedelta(minutes=minutes), "default", "chat-0", 1.0)))
+
+
 @pytest.mark.parametrize("cost", [None, -1.0, 1e12])
 async def test_an_impossible_cost_is_none(cost: float | None) -> None:
     assert not await _asked(_sets(allocation(NINE, "default", "chat-0", cost)))
