@@ -127,6 +127,13 @@ BETWEEN_SECTIONS = (
         message="roles[].warm is not for engine.type sglang, which has no such endpoints; remove it",
     ),
     Rule(
+        cel="!self.roles.exists(role, has(role.warm) && has(role.warm.turns)) || self.rollout.maxSurge == 0",
+        holds=lambda spec: spec.rollout.max_surge == 0 or all(role.turns is None for role in spec.roles),
+        field="rollout.maxSurge",
+        message="rollout.maxSurge must be 0 with roles[].warm.turns, as a successor needs the device of its predecessor; "
+        "write 0, and maxUnavailable 1",
+    ),
+    Rule(
         cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",
         holds=lambda spec: spec.early_rejection.mode != AFTER_PREFILL or len(spec.roles) == 2,
         field="earlyRejection",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fairlead import adoption_specs
 from fairlead.costs.money import PRICE_PATTERN
 from fairlead.instances import MAX_REPLICAS, Role
-from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
+from fairlead.schemas.shapes import Rule, duration, nested, text, texts, verbatim, whole
 from fairlead.selectors import SelectorSpec
 
 MAX_NODES = 64
@@ -53,6 +53,48 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 
 MAX_ASLEEP = 64
 """Maximum number of a role's instances that are kept asleep."""
+MAX_CLAIMS = 64
+"""Maximum number of devices on which a role takes turns."""
+MAX_TURN_PRIORITY = 100
+"""Highest priority of a role that takes turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsSpec:
+    """Devices that several pools of a namespace share: at most one instance is awake on each."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="has(self.claims) && size(self.claims) >= 1",
+            holds=lambda turns: len(turns.claims) >= 1,
+            field="claims",
+            message="turns.claims must name at least one ResourceClaim; name it, or remove turns",
+        ),
+        Rule(
+            cel="!has(self.claims) || self.claims.all(one, self.claims.exists_one(other, other == one))",
+            holds=lambda turns: len(set(turns.claims)) == len(turns.claims),
+            field="claims",
+            message="turns.claims names a ResourceClaim twice; name each one once",
+        ),
+    )
+
+    claims: tuple[str, ...] = texts(
+        "Names of ResourceClaims of the namespace. Each instance uses the device of one of them, and pools that name the "
+        "same claim take turns on its device.",
+        pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+        max_length=63,
+        max_items=MAX_CLAIMS,
+        convert=str,
+    )
+    at_least_seconds: float = duration(
+        "How long an instance serves at least before it gives up its device for another pool.", "60s", minimum=1, maximum=86400
+    )
+    priority: int = whole(
+        "A pool gives up no device for a pool of a lower priority, except for the minReplicas of that pool.",
+        0,
+        minimum=0,
+        maximum=MAX_TURN_PRIORITY,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +107,16 @@ class WarmSpec:
         minimum=0,
         maximum=MAX_ASLEEP,
     )
+    turns: TurnsSpec | None = nested(
+        TurnsSpec,
+        "The devices on which the role's instances take turns with those of other pools. Without it, instances share no "
+        "device with other pools.",
+        optional=True,
+    )
+
+
+_TAKES_NO_TURNS = "!has(self.warm) || !has(self.warm.turns) || "
+"""The beginning of rules for roles that take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +171,30 @@ class RoleSpec:
             holds=lambda role: role.warm is None or role.selector is None,
             field="warm",
             message="roles[].warm is only for pods that the pool makes; pods with roles[].selector belong to their workload; remove warm",
+        ),
+        Rule(
+            cel=_TAKES_NO_TURNS + "self.name == 'both'",
+            holds=lambda role: role.turns is None or role.name is Role.BOTH,
+            field="warm.turns",
+            message="roles[].warm.turns is only for the role both; remove it",
+        ),
+        Rule(
+            cel=_TAKES_NO_TURNS + "!has(self.nodes) || self.nodes == 1",
+            holds=lambda role: role.turns is None or role.spans == 1,
+            field="warm.turns",
+            message="roles[].warm.turns is only for instances of one node; remove it, or nodes",
+        ),
+        Rule(
+            cel=_TAKES_NO_TURNS + "self.warm.asleep >= 1",
+            holds=lambda role: role.turns is None or role.asleep >= 1,
+            field="warm.asleep",
+            message="roles[].warm.turns needs warm.asleep of at least 1, since instances give up their devices by sleeping",
+        ),
+        Rule(
+            cel=_TAKES_NO_TURNS + "!has(self.warm.turns.claims) || self.maxReplicas <= size(self.warm.turns.claims)",
+            holds=lambda role: role.turns is None or role.max_replicas <= len(role.turns.claims),
+            field="maxReplicas",
+            message="maxReplicas must not be greater than the number of warm.turns.claims, as each awake instance needs one",
         ),
         *adoption_specs.OF_ROLES,
     )
@@ -182,6 +258,11 @@ class RoleSpec:
     def spans(self) -> int:
         """The number of pods of one instance."""
         return self.nodes or 1
+
+    @property
+    def turns(self) -> TurnsSpec | None:
+        """The devices on which the role takes turns; None if it does not."""
+        return self.warm.turns if self.warm is not None else None
 
     @property
     def asleep(self) -> int:

@@ -104,6 +104,7 @@ class _Container(TypedDict, total=False):
 
 class _PodSpec(TypedDict, total=False):
     nodeName: Any
+    resourceClaims: Any
     containers: list[_Container]
 
 

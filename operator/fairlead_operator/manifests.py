@@ -26,6 +26,7 @@ from fairlead_operator.pod_templates import (
     pod_template,
     restricted,
     spec_hash,
+    with_claim,
     with_named_port,
     worker_template,
 )
@@ -47,9 +48,11 @@ def pod(
     reason: str,
     now: str,
     failures: int = 0,
+    claim: str = "",
     pull_secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the manifest of one instance, created for `reason` after this many failures in a row.
+    """Return the manifest of one instance, created for `reason` after this many failures in a row,
+    with the shared device of this ResourceClaim.
 
     `image` and `pull_secrets` are for simulated engines without a template; `now` is RFC 3339.
     """
@@ -57,6 +60,8 @@ def pod(
     template = with_named_port(pod_template(spec, role, image), spec.engine.port)
     if given_template(spec, role) is None:
         template = restricted(template, pull_secrets)
+    if claim:
+        template = with_claim(template, claim)
     metadata = template.get("metadata") or {}
     return {
         "apiVersion": "v1",

@@ -30,6 +30,12 @@ class OperatorMetrics:
             "Paths that the Kubernetes API does not let the operator list or watch.",
             registry=self.registry,
         )
+        self.waiting = Gauge(
+            "fairlead_operator_waiting_for_device",
+            "Instances of a pool that wait until others leave the devices that they share (`roles[].warm.turns`).",
+            ("pool",),
+            registry=self.registry,
+        )
 
     def taken(self, step: str, pool: str, outcome: str, seconds: float) -> None:
         """Record that a step of a pool ended with this outcome after this many seconds."""

@@ -14,6 +14,8 @@ from fairlead.pools import PoolSpec
 SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
 """The hash used for a role that selects its pods, because the pods' template belongs to their workload."""
 
+SHARED_DEVICE = "fairlead-turn"
+"""Name, within a pod, of the device that its pool shares with other pools."""
 PORT_NAME = "http"
 """Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
 
@@ -40,6 +42,8 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
     if not has_template:
         return hashlib.sha256(b"no template").hexdigest()[:12]
     template: object = pod_template(spec, role, "fairlead/engine")
+    if _takes_turns(spec, role):
+        template = with_claim(pod_template(spec, role, "fairlead/engine"), "")
     if (nodes := spans(spec, role)) > 1:
         template = [nodes, template, worker_template(spec, role)]
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
@@ -67,6 +71,27 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
             "failureThreshold": 3,
         }
     return template
+
+
+def with_claim(template: Mapping[str, Any], claim: str) -> dict[str, Any]:
+    """Return the template with a shared device: the pod and its engine get the ResourceClaim of this name."""
+    spec, engine = template["spec"], engine_container(template)
+    resources = engine.get("resources") or {}
+    claims = [*(resources.get("claims") or ()), {"name": SHARED_DEVICE}]
+    able = {**engine, "resources": {**resources, "claims": claims}}
+    containers = [able if one is engine else one for one in spec["containers"]]
+    entries = [*(spec.get("resourceClaims") or ()), {"name": SHARED_DEVICE, "resourceClaimName": claim}]
+    return {**template, "spec": {**spec, "containers": containers, "resourceClaims": entries}}
+
+
+def shared_claim(spec: Mapping[str, Any]) -> str:
+    """Return the ResourceClaim of the shared device that a pod of this spec was given; empty if it was given none."""
+    found = (one.get("resourceClaimName") for one in spec.get("resourceClaims") or () if one.get("name") == SHARED_DEVICE)
+    return next(found, None) or ""
+
+
+def _takes_turns(spec: PoolSpec, role: Role) -> bool:
+    return any(item.turns is not None for item in spec.roles if item.name is role)
 
 
 def _sleeps(spec: PoolSpec, role: Role) -> bool:

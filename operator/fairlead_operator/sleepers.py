@@ -1,6 +1,10 @@
 """Calls a pool's engines to find out whether they sleep, and to put them to sleep or wake them, by vLLM's
 `/is_sleeping`, `/sleep` and `/wake_up`.
 
+`/is_sleeping` says no more than that an engine computes nothing: a paused vLLM, and one that is only about to move its
+weights away, respond with true as well. Only `vllm:engine_sleep_state`, which vLLM sets once its call to sleep has
+ended, says that the GPU's memory is free (vllm/v1/engine/core.py and async_llm.py of 0.32.0).
+
 An engine responds to `/sleep` or `/wake_up` only when it has fallen asleep or is awake, which takes seconds. So these
 calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`: a lost response, or an
 operator that was killed, changes nothing. The danger: these paths are meant for developers, and anybody who reaches an
@@ -17,6 +21,7 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
+from fairlead.engine_metrics import read_metrics
 from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.observed import EngineSleep, PodHealth
 from fairlead.reconciling.sleeping import PATIENCE_SECONDS
@@ -27,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 2.0
 _ANSWER_BYTES = 4096
+_PAGE_BYTES = 4 << 20
+_SLEEP_STATE = b"vllm:engine_sleep_state"
 _AT_ONCE = 32
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -36,6 +43,9 @@ class Engines(Protocol):
 
     async def is_sleeping(self, address: str) -> EngineSleep:
         """Ask the engine whether it sleeps."""
+
+    async def gave_up_memory(self, address: str) -> bool:
+        """Return whether the engine says that it has given up the memory of its GPU."""
 
     async def sleep(self, address: str) -> bool:
         """Have the engine move its weights to the host's memory (level 1); return False if it refuses."""
@@ -49,6 +59,9 @@ class NoEngines:
 
     async def is_sleeping(self, address: str) -> EngineSleep:
         return EngineSleep.SILENT
+
+    async def gave_up_memory(self, address: str) -> bool:
+        return False
 
     async def sleep(self, address: str) -> bool:
         return True
@@ -69,6 +82,11 @@ class HttpEngines:
             status, body = await self._call("GET", address, "/is_sleeping", _ANSWER_SECONDS)
         return read_answer(status, body)
 
+    async def gave_up_memory(self, address: str) -> bool:
+        async with self._places:
+            status, body = await self._call("GET", address, "/metrics", _ANSWER_SECONDS, _PAGE_BYTES)
+        return status == 200 and read_memory(body)
+
     async def sleep(self, address: str) -> bool:
         status, _ = await self._call("POST", address, "/sleep?level=1", PATIENCE_SECONDS)
         return status is None or status == 200
@@ -81,16 +99,34 @@ class HttpEngines:
         if self._session is not None:
             await self._session.close()
 
-    async def _call(self, method: str, address: str, path: str, seconds: float) -> tuple[int | None, bytes]:
+    async def _call(self, method: str, address: str, path: str, seconds: float, most: int = _ANSWER_BYTES) -> tuple[int | None, bytes]:
         """Return the status of the response (None without a response) and the beginning of its body."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         limit = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._session.request(method, f"http://{address}{path}", timeout=limit, allow_redirects=False) as answer:
-                return answer.status, await answer.content.read(_ANSWER_BYTES)
+                return answer.status, await _beginning(answer.content, most)
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None, b""
+
+
+async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+    """Return the first `most` bytes of a body, or all of a shorter one."""
+    read = bytearray()
+    while len(read) < most and (chunk := await content.read(most - len(read))):
+        read += chunk
+    return bytes(read)
+
+
+def read_memory(page: bytes) -> bool:
+    """Return whether, by its metrics, each rank of the engine has moved its weights away or discarded them."""
+    lines = [line for line in page.split(b"\n") if line.startswith(_SLEEP_STATE)]
+    families = read_metrics(b"\n".join(lines)).families
+    samples = [(one.labels.get("sleep_state"), one.value) for family in families for one in family.samples]
+    gone = [value for state, value in samples if state in {"weights_offloaded", "discard_all"} and value == 1.0]
+    awake = [value for state, value in samples if state == "awake"]
+    return bool(awake) and not any(awake) and len(gone) == len(awake)
 
 
 def read_answer(status: int | None, body: bytes) -> EngineSleep:

@@ -29,6 +29,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_operator.backoff import ServerBackoff
 from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavailable, HttpCluster
 from fairlead_operator.control_plane import PacedControlPlane
+from fairlead_operator.device_turns import DeviceTurns
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
 from fairlead_operator.metrics import OperatorMetrics
@@ -154,6 +155,7 @@ def _pool_workers(
         post_event=post_event,
         nodes=LeavingNodes(settings.leaving_nodes),
         engines=engines,
+        turns=DeviceTurns(metrics.waiting),
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random, metrics=metrics)
 
@@ -163,6 +165,7 @@ def _pool_workers(
         for worker in workers.of(pool):
             worker.wake()
 
+    dependencies.turns.wake = wake
     deletions = UntoldDeletions(settings.namespaces, settings.pace.longest_unread)
     watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),

@@ -88,4 +88,5 @@ def _lines(detail: PoolDetail, advice: AdviceReport) -> list[str]:
 
 
 def _is_bad(condition: Any) -> bool:
-    return bool(condition.type == "Ready" and condition.status != "True")
+    is_unready = condition.type == "Ready" and condition.status != "True"
+    return bool(is_unready or (condition.type == "HasDevices" and condition.status == "False"))

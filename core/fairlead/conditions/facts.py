@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations
+from fairlead.reconciling.devices import Turn
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble
 from fairlead.scaling.targets import RoleTarget
@@ -25,6 +26,7 @@ class ConditionType(StrEnum):
     GATEWAY_READY = "GatewayReady"
     FORECAST_HOLDS = "ForecastHolds"
     TASK_SLO_MET = "TaskSLOMet"
+    HAS_DEVICES = "HasDevices"
 
 
 class SpecRefusal(StrEnum):
@@ -204,6 +206,8 @@ class PoolFacts:
     """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
+    turn: Turn | None = None
+    """How the pool fares in taking turns on shared devices; None if it takes no turns."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

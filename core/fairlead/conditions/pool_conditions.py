@@ -22,19 +22,21 @@ from fairlead.conditions.facts import (
 )
 from fairlead.conditions.readiness import degraded, instances_ready, progressing, ready
 from fairlead.instances import Role
+from fairlead.reconciling.devices import DeviceUser, Turn
 from fairlead.scaling.targets import RoleTarget, TargetReason
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast, and
-    TaskSLOMet if the spec has no targets of whole tasks.
+    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast,
+    TaskSLOMet if the spec has no targets of whole tasks, and HasDevices if the pool takes no turns on devices.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
     of_forecasts = (forecast_holds(facts),) if facts.follows_forecast else ()
     of_tasks = (task_slo_met(facts),) if facts.task_targets else ()
+    of_turns = (has_devices(facts, facts.turn),) if facts.turn is not None else ()
     return (
         ready(facts, of_instances),
         of_instances,
@@ -49,6 +51,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         *of_gateways,
         *of_forecasts,
         *of_tasks,
+        *of_turns,
     )
 
 
@@ -114,6 +117,35 @@ def forecast_holds(facts: PoolFacts) -> Condition:
 def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether, by these conditions, the schedules that follow a forecast are suspended."""
     return any(one.get("type") == ConditionType.FORECAST_HOLDS and one.get("status") == "False" for one in conditions)
+
+
+WAITS_FOR_DEVICE, IDLE = "WaitsForDevice", "Idle"
+"""Reasons of HasDevices, by which other pools decide whether to give up a device: the pool waits for one, or it has its
+devices and no requests.
+"""
+_NAMED = 5
+"""Maximum number of pods that a message names; it counts the others."""
+
+
+def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
+    """Return HasDevices: False while instances of the pool wait until others leave the devices that they share. A pool
+    that could not use a device, because its actions fail, does not wait.
+    """
+    kind = ConditionType.HAS_DEVICES
+    if facts.apply_problem is not None:
+        return Condition(type=kind, status="Unknown", reason="ActionsFail", message="The pool cannot use a device now: see Degraded")
+    if turn.waiting:
+        who = f"{turn.waiting} of {turn.wanted} instances wait{'s' if turn.waiting == 1 else ''} for a device"
+        return Condition(type=kind, status="False", reason=WAITS_FOR_DEVICE, message=f"{who}; {_held(turn.holders)}")
+    if turn.idle:
+        return Condition(type=kind, status="True", reason=IDLE, message="Without requests: pools that wait get its devices first")
+    return Condition(type=kind, status="True", reason="HasItsDevices", message="No instance waits for a device")
+
+
+def _held(holders: tuple[DeviceUser, ...]) -> str:
+    words = [f"{one.claim} by {one.pod}{f' of {one.pool} ({one.state})' if one.pool else ', which is no instance'}" for one in holders]
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free ones are kept for pools that come first"
 
 
 _ACCEPTED = "Accepted"

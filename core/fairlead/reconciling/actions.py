@@ -36,6 +36,8 @@ class DeletionReason(StrEnum):
     """The instance sleeps, and is not needed: more instances sleep than the pool keeps, or its template is an old
     one.
     """
+    OUT_OF_TURN = "OutOfTurn"
+    """The instance keeps other pools from a device that it shares with them, and it is not its turn."""
 
 
 class ReleaseReason(StrEnum):
@@ -77,6 +79,8 @@ class CreateInstance:
     """How many instances in a row failed before this one."""
     replaces: str = ""
     """The instance that the new instance replaces; empty if that is not known yet."""
+    claim: str = ""
+    """The ResourceClaim of the shared device that the instance gets; empty if it shares none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated,
 from fairlead.reconciling.round_plan import NONE_GONE, UNBORN, RoundPlan, timer_of
 from fairlead.reconciling.sleeping import give_back, go_on_waking, keep_in_bounds, lay_down, wake
 from fairlead.reconciling.states import next_state
+from fairlead.reconciling.turns import free_claims, give_up, keep_apart
 from fairlead.reconciling.warming import weights
 from fairlead.reports.engines import EngineTrouble
 
@@ -64,6 +65,9 @@ def next_actions(
                 scale_adopted(plan, role)
         for role in makes:
             drain_stalled(plan, role)
+            keep_apart(plan, role)
+            give_up(plan, role)
+            plan.claims = free_claims(role.devices, now) if role.devices is not None else None
             arriving, moving = under_way.arriving(role.role), under_way.moving.get(role.role, 0)
             scale(plan, role, arriving=arriving, moving=moving, succeeding=drain_requested(plan, role))
         _give_up_strays(plan, desired)
@@ -141,7 +145,7 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
     known = desired.role(role)
     if known is not None:
         return known
-    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, asleep=0, adopts=False)
+    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, asleep=0, devices=None, adopts=False)
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from fairlead.capabilities import Figure, declared
 from fairlead.instances import InstanceState, Role
+from fairlead.reconciling.devices import SharedDevices
 
 
 class PodHealth(StrEnum):
@@ -80,6 +81,8 @@ class ObservedInstance:
     waking: bool = False
     """Whether the instance's recorded state is Starting because it is being woken."""
     sleep: EngineSleep = EngineSleep.UNASKED
+    claim: str = ""
+    """The ResourceClaim of the shared device that the pool gave the instance; empty if it shares none."""
     place: int = 0
     """The pod's ordinal in an ordered workload. The highest ordinal is removed first."""
     template: str = ""
@@ -202,6 +205,8 @@ class DesiredRole:
     """The number of pods of one instance."""
     asleep: int = 0
     """The maximum number of instances kept asleep."""
+    devices: SharedDevices | None = None
+    """The devices on which the role takes turns with other pools; None = it takes no turns."""
     adopts: bool = False
     """Whether the role's instances are pods that it selects; `spec_hash` is then the hash of the selected pods'
     template.

@@ -2,7 +2,8 @@
 
 Such a drain begins under the same condition as an eviction: all other desired instances serve, and the instance is not
 the last one that serves. Otherwise its successor is created first, above the maximum if necessary. If the request is
-withdrawn before the instance is empty, the instance returns to service, unless its successor already serves.
+withdrawn before the instance is empty, the instance returns to service, unless its successor already serves. An
+instance that shares its device with other pools is drained at once, since its successor needs the device.
 """
 
 from fairlead.instances import InstanceState
@@ -29,7 +30,7 @@ def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
     waiting = 0
     idle = {one.id for one in able if one.state is InstanceState.CORDONED}
     for cost, victim in plan.victims(desired, able):
-        if victim in idle or _spare(plan, desired, victim):
+        if victim in idle or desired.devices is not None or _spare(plan, desired, victim):
             plan.drain(victim, DrainReason.REQUESTED, cost)
         else:
             waiting += 1

@@ -27,11 +27,14 @@ def room(desired: DesiredRole) -> Room:
     """Return the margin that the spec's bounds allow, limited by the role's minimum and maximum.
 
     If this leaves no margin at all, one instance is removed before its successor is created; if the minimum forbids
-    that, the successor is created first, above the maximum.
+    that, the successor is created first, above the maximum. If instances share devices with other pools, an old
+    instance is always removed first: its successor needs the device.
     """
     surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
     spare = max(0, desired.replicas - desired.least_serving)
     unavailable = min(desired.rollout.max_unavailable, spare)
+    if desired.devices is not None:
+        return Room(surge=0, unavailable=max(1, unavailable))
     if surge == unavailable == 0:
         return Room(surge=0, unavailable=1) if spare else Room(surge=1, unavailable=0)
     return Room(surge=surge, unavailable=unavailable)
@@ -121,7 +124,8 @@ def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedI
         return
     free = [instance for instance in live if instance.id not in plan.actions]
     serving = {instance.id for instance in free if instance.state is InstanceState.SERVING}
-    spare = len(serving) - max(desired.least_serving, desired.replicas - room(desired).unavailable)
+    least = desired.least_serving if desired.devices is None else 0
+    spare = len(serving) - max(least, desired.replicas - room(desired).unavailable)
     candidates = [instance for instance in outdated(desired, free) if instance.id in serving or instance.state is InstanceState.CORDONED]
     for cost, victim in plan.victims(desired, candidates)[: _to_replace(desired, live)]:
         if victim in serving:

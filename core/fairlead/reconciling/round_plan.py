@@ -1,7 +1,7 @@
 """The plan of one round while it is computed: the observations, and the decisions so far."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fairlead.capabilities import UNKNOWN, best, value_of
@@ -48,6 +48,8 @@ class RoundPlan:
     """By role, for each failed instance that this plan removes: the number of failures in a row before its
     replacement.
     """
+    claims: list[str] | None = None
+    """The claims of shared devices that this plan may still take; None = instances share no devices."""
     gone: Mapping[str, Role]
     """Instances that have gone and that nothing replaces yet, with their roles."""
 
@@ -91,7 +93,11 @@ class RoundPlan:
 
     def elapsed(self, instance: ObservedInstance) -> float:
         """Return seconds since the instance's state, or its drain, began."""
-        return self.now - timer_of(instance)
+        return self.elapsed_since(timer_of(instance))
+
+    def elapsed_since(self, at: float) -> float:
+        """Return seconds since this time (Unix seconds)."""
+        return self.now - at
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
         self.actions[instance.id] = RecordState(
@@ -118,6 +124,9 @@ class RoundPlan:
         self.actions[instance.id] = SleepInstance(instance=instance.id)
 
     def wake(self, instance: ObservedInstance) -> None:
+        """Wake an instance, which takes its device."""
+        if self.claims is not None and instance.claim in self.claims:
+            self.claims.remove(instance.claim)
         self.actions[instance.id] = WakeInstance(instance=instance.id, begins=instance.state is InstanceState.ASLEEP)
 
     def end_drain(self, instance: ObservedInstance) -> None:
@@ -128,16 +137,26 @@ class RoundPlan:
 
     def create(self, role: Role, hashes: Sequence[str], reason: CreationReason, replaced: Sequence[str] = ()) -> None:
         """Create an instance of a role from each of these templates, or fewer if the limit of creations per second
-        allows only fewer. The new instances replace the instances `replaced`, in this order.
+        allows only fewer. The new instances replace the instances `replaced`, in this order. If instances share
+        devices, each new one takes a free device beside which no instance of the pool sleeps.
         """
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
         failures = self.failures.get(role, [])
         for number, spec_hash in enumerate(hashes[: max(0, self._creatable())]):
+            if self.claims is not None and not (places := self._untouched_claims()):
+                return
             ordinal = last + 1 + len(self.creations)
             after = failures.pop() if failures else 0
             replaces = replaced[number] if number < len(replaced) else ""
             creation = CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after, replaces=replaces)
+            if self.claims is not None:
+                creation = replace(creation, claim=places[0])
+                self.claims.remove(places[0])
             self.creations.append(creation)
+
+    def _untouched_claims(self) -> list[str]:
+        used = {instance.claim for instance in self.observed}
+        return [claim for claim in self.claims or () if claim not in used]
 
     def failed(self, role: Role, failures: int) -> None:
         """Record how many failures in a row precede the replacement of a failed instance."""

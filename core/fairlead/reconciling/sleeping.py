@@ -38,9 +38,11 @@ def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) 
 
 
 def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
-    """Begin to wake up to `missing` sleepers."""
+    """Begin to wake up to `missing` sleepers; of those that share devices with other pools, only those whose devices
+    are free.
+    """
     able = [one for one in _sleepers(plan, desired) if _is_kept(desired, one) and one.sleep is EngineSleep.ASLEEP]
-    for instance in able[: max(0, missing)]:
+    for instance in [one for one in able if _has_its_device(plan, desired, one)][: max(0, missing)]:
         plan.wake(instance)
 
 
@@ -53,8 +55,11 @@ def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
     """Put instances back to sleep that are to wake up, still sleep and are surplus by now; return how much of `surplus`
-    is left.
+    is left. An instance that shares its device wakes up first: a call to wake it may be under way, and another pool
+    must not take the device meanwhile.
     """
+    if desired.devices is not None:
+        return surplus
     waking = [one for one in plan.live(desired.role) if one.waking and one.sleep is EngineSleep.ASLEEP and one.id not in plan.actions]
     for instance in waking[: max(0, min(surplus, _room(plan, desired)))]:
         plan.record(instance, InstanceState.ASLEEP, _SURPLUS)
@@ -76,6 +81,15 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
     for instance in plan.live(desired.role):
         if instance.waking and instance.id not in plan.actions and plan.elapsed(instance) >= PATIENCE_SECONDS:
             plan.delete(instance, DeletionReason.NOT_WOKEN)
+
+
+def _has_its_device(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
+    """Return whether the sleeper may use its device: the pool may take it, or only the sleeper itself uses it, such as a
+    paused engine.
+    """
+    if desired.devices is None or plan.claims is None:
+        return True
+    return instance.claim in plan.claims or desired.devices.holds_alone(instance.id, instance.claim)
 
 
 def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:

@@ -58,6 +58,7 @@ _DELETION_EVENTS = {
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
     DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
+    DeletionReason.OUT_OF_TURN: ("OutOfTurn", "keeps another pool from the device that they share; it is not its turn"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
@@ -147,6 +148,7 @@ class Applier:
             reason=action.reason,
             now=now,
             failures=action.failures,
+            claim=action.claim,
             pull_secrets=self._pull_secrets,
         )
         resource, kind, name = Resource.PODS, "Pod", body["metadata"]["name"]

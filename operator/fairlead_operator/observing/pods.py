@@ -32,7 +32,7 @@ from fairlead_operator.pod_marks import (
     STATE_SINCE_ANNOTATION,
     WARMED_ANNOTATION,
 )
-from fairlead_operator.pod_templates import SELECTED_HASH
+from fairlead_operator.pod_templates import SELECTED_HASH, shared_claim
 from fairlead_operator.times import parse_time
 
 TROUBLES = frozenset(
@@ -190,6 +190,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
         health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
         group=group_of(document),
+        claim=shared_claim(document.get("spec") or {}),
         waking=annotations.get(STATE_ANNOTATION) == InstanceState.STARTING and annotations.get(STATE_REASON_ANNOTATION) == WAKING,
     )
     return Pod(

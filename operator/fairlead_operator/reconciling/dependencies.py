@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_operator.cluster import Cluster
 from fairlead_operator.control_plane import ControlPlane
+from fairlead_operator.device_turns import DeviceTurns
 from fairlead_operator.events import PostEvent
 from fairlead_operator.gateways.watching import GatewayNews
 from fairlead_operator.observing.nodes import LeavingNodes
@@ -30,3 +31,4 @@ class Dependencies:
     gateways: GatewayNews = field(default_factory=GatewayNews)
     nodes: LeavingNodes = field(default_factory=LeavingNodes)
     engines: Engines = field(default_factory=NoEngines)
+    turns: DeviceTurns = field(default_factory=DeviceTurns)

@@ -47,7 +47,7 @@ from fairlead_operator.reconciling.pool_state import (
 )
 from fairlead_operator.reconciling.pool_writer import PoolWriter, Written
 from fairlead_operator.reconciling.revisions import Revisions, former_hashes
-from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps
+from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps, sharing
 from fairlead_operator.reconciling.rollouts import present_canary, rollout_round
 from fairlead_operator.reconciling.scaling import known_decisions, scaled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
@@ -209,10 +209,12 @@ class PoolReconciler:
         ended = decided.answer.trusted.ended if decided.answer.trusted is not None else ()
         if ended and await self._others.account_for(identity, ended, in_force.spec, given):
             return pace.least  # an instance had only lost its marks, and must not be replaced
-        decided = self._planned(decided)
         self._dependencies.sleeping.note(self._key, asleep=decided.scaling.facts is not None and decided.scaling.facts.sleeps)
         self._dependencies.gateways.note(self._key, wants=in_force.spec is not None and in_force.spec.gateway is not None)
-        written = await self._writer.write(decided)
+        async with self._dependencies.turns.lock(self._key.namespace, in_force.spec):
+            decided = self._planned(await self._with_devices(decided))
+            written = await self._writer.write(decided)
+        self._tell_turn(decided, written)
         if decided.answer.trusted is not None:
             await self._recorder.deliver()
         due, settled = self._pause(decided, written)
@@ -241,6 +243,7 @@ class PoolReconciler:
         self._dependencies.nodes.forget(self._key)
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
+        self._dependencies.turns.note(self._key, None)
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
@@ -363,6 +366,24 @@ class PoolReconciler:
             goal=goal,
             highest_ordinal=highest,
         )
+
+    async def _with_devices(self, decided: PoolRound) -> PoolRound:
+        """Return the round with the devices on which the pool takes turns, as they are now. Raises ClusterError."""
+        dependencies, reading = self._dependencies, decided.reading
+        look = dependencies.turns.look(dependencies.cluster, dependencies.engines, reading.pool, reading.in_force.spec, decided.now)
+        devices = await look
+        if devices is None:
+            return decided
+        desired = sharing(decided.desired, devices)
+        goal = replace(decided.goal, roles=sharing(decided.goal.roles, devices)) if decided.goal is not None else None
+        return replace(decided, desired=desired, goal=goal, devices=devices)
+
+    def _tell_turn(self, decided: PoolRound, written: Written) -> None:
+        """Record how many instances wait for a device. After a change, the pools that share devices look at once."""
+        turn = written.facts.turn
+        self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None)
+        if written.status_changed:
+            self._dependencies.turns.tell(self._key.namespace, decided.devices)
 
     def _planned(self, decided: PoolRound) -> PoolRound:
         """Return the round with its actions planned."""

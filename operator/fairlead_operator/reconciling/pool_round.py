@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action
+from fairlead.reconciling.devices import SharedDevices
 from fairlead.reconciling.observed import DesiredPool, DesiredRole
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.reconciling.pool_reader import PoolReading
@@ -39,6 +40,8 @@ class PoolRound:
     former: PoolSpec | None
     goal: DesiredPool | None
     highest_ordinal: int
+    devices: SharedDevices | None = None
+    """The devices on which the pool takes turns; None if it takes none."""
     actions: tuple[Action, ...] = ()
 
 

@@ -14,6 +14,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance, Drain
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
+from fairlead.reconciling.turns import turn_of
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.others_acts import OthersActs
@@ -146,11 +147,11 @@ class PoolWriter:
         self._assumed = assumed
 
     def _facts(self, round_: PoolRound, gateway: GatewayFacts | None) -> PoolFacts:
-        spec = round_.reading.in_force.spec
+        spec, instances = round_.reading.in_force.spec, round_.reading.instances
         return PoolFacts(
             problem=round_.reading.in_force.problem,
             desired=round_.desired,
-            instances=round_.reading.instances,
+            instances=instances,
             observations=round_.answer.known,
             api_problem=round_.answer.problem,
             slo_percentile=round_.schedules.told.slo.percentile if round_.schedules is not None else None,
@@ -168,6 +169,7 @@ class PoolWriter:
             follows_forecast=spec is not None and any(one.follows_forecast for one in spec.scaling.schedules),
             task_targets=() if spec is None else spec.slo.task,
             unused_objectives=round_.reading.objectives.unused,
+            turn=next((turn for role in round_.desired if (turn := turn_of(role, instances, round_.answer.known, round_.now))), None),
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:

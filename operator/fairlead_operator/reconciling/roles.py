@@ -3,7 +3,7 @@ objects. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,7 @@ from fairlead.conditions.roles import count
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import PoolSpec
+from fairlead.reconciling.devices import SharedDevices
 from fairlead.reconciling.observed import (
     DesiredPool,
     DesiredRole,
@@ -166,6 +167,11 @@ def desired_roles(
         )
         for role in spec.roles
     )
+
+
+def sharing(roles: tuple[DesiredRole, ...], devices: SharedDevices) -> tuple[DesiredRole, ...]:
+    """Return the roles, with the devices on which the role both takes turns."""
+    return tuple(replace(role, devices=devices) if role.role is Role.BOTH else role for role in roles)
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:

@@ -22,6 +22,7 @@ FILES = sorted((ROOT / "examples" / "engines").glob("*.yaml"))
 PLACES = {
     "InferencePool": "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools",
     "PersistentVolumeClaim": "/api/v1/namespaces/default/persistentvolumeclaims",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
     "LeaderWorkerSet": LEADER_WORKER_SETS,
     "Pod": "/api/v1/namespaces/default/pods",
@@ -47,8 +48,16 @@ def engine_pod(pool: dict[str, Any]) -> dict[str, Any]:
     """The first pod that the operator makes of a pool."""
     spec = parse_spec(pool["spec"])
     identity = identity_of(pool)
+    turns = spec.roles[0].turns
     return pod(
-        identity, spec, role=spec.roles[0].name, ordinal=1, image="fairlead/engine:1", reason="PoolCreated", now="2026-11-29T00:00:00Z"
+        identity,
+        spec,
+        role=spec.roles[0].name,
+        ordinal=1,
+        image="fairlead/engine:1",
+        reason="PoolCreated",
+        now="2026-11-29T00:00:00Z",
+        claim="" if turns is None else turns.claims[0],
     )
 
 
@@ -94,6 +103,10 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "device-claim": lambda made: (
         made["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": "one-large-gpu"}]
         and engine(made)["resources"]["claims"] == [{"name": "gpu"}]
+    ),
+    "shared-device": lambda made: (
+        made["spec"]["resourceClaims"] == [{"name": "fairlead-turn", "resourceClaimName": "shared-gpu-0"}]
+        and engine(made)["resources"] == {"requests": {"memory": "96Gi"}, "claims": [{"name": "fairlead-turn"}]}
     ),
     "host-network": lambda made: (
         made["spec"]["hostNetwork"]

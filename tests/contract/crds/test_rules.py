@@ -19,7 +19,7 @@ from fairlead.errors import InvalidInput
 from fairlead.forecasts.calendars import CalendarDay, parse_day
 from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import PoolSpec
-from fairlead.role_specs import RoleSpec
+from fairlead.role_specs import RoleSpec, TurnsSpec
 from fairlead.rollout_specs import CanarySpec, RolloutSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec
@@ -198,6 +198,18 @@ def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def pools_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
+    """Pools that take turns on shared devices, valid but for one or two things."""
+    claims = draw(st.lists(st.sampled_from(["gpu-0", "gpu-1", "gpu-2"]), max_size=3))
+    names = draw(st.sampled_from([("both",), ("both",), ("prefill", "decode")]))
+    warm = {"asleep": draw(st.integers(0, 2)), "turns": draw(st.sampled_from([{"claims": claims}, {"claims": claims, "priority": 3}, {}]))}
+    sizes = {"maxReplicas": draw(st.integers(0, 3)), "nodes": draw(st.integers(1, 2))}
+    roles = [{"name": name, "template": copy.deepcopy(TEMPLATE), "warm": warm, **sizes} for name in names]
+    rollout = {"maxSurge": draw(st.integers(0, 1)), "maxUnavailable": 1}
+    return {"model": "m", "roles": roles, "rollout": rollout, "engine": {"type": "vllm"}, "replicas": draw(st.integers(0, 1))}
+
+
+@st.composite
 def pools_with_targets_of_tasks(draw: st.DrawFn) -> dict[str, Any]:
     """Pools that are valid but for the classes of their targets of tasks."""
     names = st.sampled_from(["agents", "default", "batch"])
@@ -266,7 +278,7 @@ ADOPTING = Judges(PoolSpec)
 
 RULED = (
     CalendarDay, CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
-    ExpressionSpec, TaskTarget,
+    ExpressionSpec, TaskTarget, TurnsSpec,
 )  # fmt: skip
 """The classes that have rules."""
 
@@ -286,6 +298,12 @@ def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) 
 @examples(150)
 @given(pools_that_adopt())
 def test_the_api_and_the_core_take_and_refuse_the_same_pools_that_adopt(document: dict[str, Any]) -> None:
+    assert ADOPTING.disagreement(document) is None
+
+
+@examples(100)
+@given(pools_that_take_turns())
+def test_the_api_and_the_core_take_the_same_pools_that_take_turns(document: dict[str, Any]) -> None:
     assert ADOPTING.disagreement(document) is None
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "benchmarks.sessions_in_memory": ["--sessions", "0"],
     "benchmarks.simulator": ["--trace", "/nowhere.jsonl"],
     "benchmarks.store_at_scale.__main__": ["--hours", "-1"],
+    "benchmarks.turns_bench": ["--turns", "0"],
     "benchmarks.warm_bench": ["--peaks", "0"],
     "benchmarks.web_budgets.__main__": ["--instances", "2"],
     "benchmarks.what_if": ["--trace", "/nowhere.jsonl"],

@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.conditions.facts import ConditionType
 from fairlead.pool_states import InstanceTrouble, TaskObservation
+from fairlead.scaling.signals import PoolDemand
 from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_operator.settings import PickerSettings, ServiceName
 from fairlead_testing.builders.scaling import pool_signals, role_signals
@@ -103,6 +104,34 @@ def tasks_in_time(share: float | None) -> Callable[[VirtualStage], None]:
         stage.api.tasks = seen
 
     return happens
+
+
+def takes_turns(stage: VirtualStage, replicas: int = 1) -> None:
+    role = {"name": "both", "maxReplicas": 2, "warm": {"asleep": 1, "turns": {"claims": ["gpu-0", "gpu-1"]}}}
+    stage.cluster.objects.pop((Resource.PODS, "job"), None)
+    stage.apply(replicas=replicas, roles=[role], rollout={"maxSurge": 0, "maxUnavailable": 1})
+
+
+def wants_two(stage: VirtualStage) -> None:
+    takes_turns(stage, 2)
+    uses = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu-1"}], "containers": [{"name": "train"}]}
+    stage.cluster.put(Resource.PODS, {"metadata": {"name": "job", "namespace": "default"}, "spec": uses, "status": {"phase": "Running"}})
+
+
+def job_ends(stage: VirtualStage) -> None:
+    stage.cluster.objects.pop((Resource.PODS, "job"))
+
+
+def has_no_requests(stage: VirtualStage) -> None:
+    stage.api.demand = PoolDemand(held_requests=0, held_prompt_tokens=0, in_flight=0, idle_seconds=600.0)
+
+
+def no_more_pods(stage: VirtualStage) -> None:
+    stage.cluster.refuse = lambda verb, resource, name: (
+        ClusterRefused(403, "Forbidden", "exceeded quota") if (verb, resource) == ("create", Resource.PODS) else None
+    )
+    for pod in stage.pods()[:1]:
+        stage.cluster.objects.pop((Resource.PODS, pod["metadata"]["name"]))
 
 
 def serves_another_model(stage: VirtualStage) -> None:
@@ -257,6 +286,13 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=api_away, status="Unknown", reason="ControlPlaneUnreachable", words="not known", rounds=20),
         Step(happens=api_back, status="True", reason="TargetMet", words="default: 100% of 100"),
         Step(happens=tasks_in_time(None), status="Unknown", reason="NoTasks", words="No task with a target ended"),
+    ),
+    (ConditionType.HAS_DEVICES, "a device is in use"): (
+        Step(happens=takes_turns, status="True", reason="HasItsDevices", words="No instance waits for a device"),
+        Step(happens=wants_two, status="False", reason="WaitsForDevice", words="1 of 2 instances waits for a device; in use: gpu-1 by job"),
+        Step(happens=job_ends, status="True", reason="HasItsDevices", words="No instance waits for a device"),
+        Step(happens=has_no_requests, status="True", reason="Idle", words="Without requests"),
+        Step(happens=no_more_pods, status="Unknown", reason="ActionsFail", words="see Degraded"),
     ),
     (ConditionType.CONTROL_PLANE_REACHABLE, "an outage"): (
         Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),

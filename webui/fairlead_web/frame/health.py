@@ -11,7 +11,7 @@ from fairlead.tables import meets
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
-_NOTICES = frozenset({"ForecastHolds", "GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
+_NOTICES = frozenset({"ForecastHolds", "GatewayReady", "HasDevices", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
 """Conditions that never raise an alarm: whatever their status, the desired instances still serve the routers'
 clients.
 """

@@ -190,7 +190,8 @@ class NodeAgent:
         the reason.
         """
         uid = manifest["metadata"]["uid"]
-        problem = refusal(self._node_object, manifest, self._placed.values()) if self._node_object is not None else None
+        allocated = await self._allocated(manifest)
+        problem = refusal(self._node_object, manifest, self._placed.values(), allocated) if self._node_object is not None else None
         if problem is None and self._node_object is not None:
             self._waiting.pop(uid, None)
             return True
@@ -199,6 +200,12 @@ class NodeAgent:
         if problem is not None and unscheduled_message(status) != problem:
             await self._tolerantly(self._report_unscheduled(manifest, problem), pod_name(manifest))
         return False
+
+    async def _allocated(self, manifest: Mapping[str, Any]) -> frozenset[str]:
+        """Return the names of the pod's ResourceClaims that have a device."""
+        names = {str(one["resourceClaimName"]) for one in manifest["spec"].get("resourceClaims") or () if one.get("resourceClaimName")}
+        namespace = manifest["metadata"]["namespace"]
+        return frozenset([name for name in sorted(names) if await self._cluster.has_device(namespace, name)])
 
     async def _report_unscheduled(self, manifest: Mapping[str, Any], problem: str) -> None:
         pod, seen = self._without_containers(manifest), manifest["metadata"].get("resourceVersion")

@@ -131,6 +131,11 @@ class PodsApi:
         """Return a PersistentVolumeClaim; None if it does not exist."""
         return await self._read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
+    async def has_device(self, namespace: str, claim: str) -> bool:
+        """Return whether a ResourceClaim exists and a device was allocated to it."""
+        found = await self._read(f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{claim}")
+        return found is not None and bool((found.get("status") or {}).get("allocation"))
+
     async def list_claims(self) -> list[Document]:
         """Return all PersistentVolumeClaims."""
         return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])

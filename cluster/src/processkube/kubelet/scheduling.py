@@ -1,11 +1,12 @@
 """Decides whether a node accepts a new pod, with the messages of Kubernetes' scheduler and in the order of its filters.
 
 Pure. It considers cordons, taints, `nodeSelector`, ports of the host, devices (`nvidia.com/gpu: 1`) and claims of
-devices, for which there is no driver. It ignores CPU and memory, affinities, and nodes other than its own.
+devices, for which there is no driver: somebody else must have allocated them. It ignores CPU and memory, affinities, and
+nodes other than its own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from processkube.tolerations import tolerates
@@ -18,9 +19,14 @@ _NOT_NOW = "No preemption victims found for incoming pod."
 """Part of the message if the pod could fit once other pods end; this scheduler never ends a pod for another."""
 
 
-def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> str | None:
+def refusal(
+    node: Mapping[str, Any],
+    pod: Mapping[str, Any],
+    others: Iterable[Mapping[str, Any]] = (),
+    allocated: Collection[str] = (),
+) -> str | None:
     """Return why the only node cannot accept the pod, as the message of the condition PodScheduled; None if it can.
-    `others`: the pods on the node.
+    `others`: the pods on the node; `allocated`: the names of the pod's ResourceClaims that have a device.
     """
     spec, present = pod["spec"], [other["spec"] for other in others]
     reason, preemption = _of_the_node(node, spec), _NEVER
@@ -28,7 +34,7 @@ def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Ma
         reason, preemption = "node(s) didn't have free ports for the requested pod ports", _NOT_NOW
     if reason is None:
         reason, preemption = _missing_device(node, spec, present)
-    if reason is None and spec.get("resourceClaims"):
+    if reason is None and any(one.get("resourceClaimName") not in allocated for one in spec.get("resourceClaims") or ()):
         reason, preemption = "cannot allocate all claims", _NEVER
     if reason is None:
         return None

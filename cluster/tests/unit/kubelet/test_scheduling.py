@@ -110,3 +110,9 @@ def test_a_pod_is_taken_by_a_node_with_the_labels_devices_and_ports_that_it_asks
 )
 def test_a_pod_is_refused_what_the_node_does_not_have(wanted: dict[str, Any], others: tuple[dict[str, Any], ...], message: str) -> None:
     assert refusal(NODE, wanted, others) == f"0/1 nodes are available: 1 {message}"
+
+
+def test_a_pod_is_taken_once_each_of_its_claims_has_a_device() -> None:
+    wanted = pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu-0"}, {"name": "nic", "resourceClaimName": "nic-0"}])
+    assert "cannot allocate all claims" in str(refusal(NODE, wanted, allocated={"gpu-0"}))
+    assert refusal(NODE, wanted, allocated={"gpu-0", "nic-0"}) is None

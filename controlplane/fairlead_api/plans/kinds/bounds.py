@@ -62,6 +62,8 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     wanted = {name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()}
     roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
     mine = roles[asked_role(request, roles)]
+    if _WARM in wanted and (turns := (mine.get(_WARM) or {}).get("turns")) is not None:
+        wanted[_WARM] = {**_still_asleep(wanted[_WARM]), "turns": turns}
     mine.update({name: value for name, value in wanted.items() if value is not None})
     for name in [name for name, value in wanted.items() if value is None]:
         mine.pop(name, None)
@@ -73,6 +75,14 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     declared = spec.get("replicas", 1)
     within = max(least, min(most, declared))
     return {"roles": roles} if within == declared else {"replicas": within, "roles": roles}
+
+
+def _still_asleep(warm: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the section `warm` of a role that takes turns on devices, which it does by sleeping. Raises InvalidInput."""
+    if warm is None or warm["asleep"] < 1:
+        remedy = "write at least 1: the role takes turns on its devices (roles[].warm.turns), and gives them up by sleeping"
+        raise InvalidInput("warm.asleep", None if warm is None else warm["asleep"], remedy)
+    return warm
 
 
 def _asleep(value: Any) -> dict[str, Any] | None:

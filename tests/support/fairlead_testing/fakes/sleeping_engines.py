@@ -22,6 +22,10 @@ class FakeEngines:
     """Engines that answer whether they sleep, and refuse to."""
     silent: set[str] = field(default_factory=set)
     told: list[tuple[str, str]] = field(default_factory=list)
+    sleep_seconds: float = 0.0
+    """How long an engine that already says that it sleeps still uses its GPU's memory, as vLLM does."""
+    falling: dict[str, float] = field(default_factory=dict)
+    """Since when the sleepers sleep."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
         if address in self.silent:
@@ -32,10 +36,21 @@ class FakeEngines:
             self.rouse(address)
         return EngineSleep.ASLEEP if address in self.asleep else EngineSleep.AWAKE
 
+    async def gave_up_memory(self, address: str) -> bool:
+        return address not in self.silent | self.unable and self._is_away(address)  # one that wakes still says so
+
+    def has_left(self, address: str) -> bool:
+        """Whether it uses no memory of its GPU now."""
+        return self._is_away(address) and address not in self.waking
+
+    def _is_away(self, address: str) -> bool:
+        return address in self.asleep and self.now() - self.falling.get(address, 0.0) >= self.sleep_seconds
+
     async def sleep(self, address: str) -> bool:
         self.told.append(("sleep", address))
-        if not self.deaf and address not in self.refusing:
+        if not self.deaf and address not in self.refusing and address not in self.asleep:
             self.asleep.add(address)
+            self.falling[address] = self.now()
         return address not in self.refusing
 
     async def wake(self, address: str) -> bool:
@@ -47,4 +62,5 @@ class FakeEngines:
     def rouse(self, address: str) -> None:
         """It is awake at once, whoever did it."""
         self.asleep.discard(address)
+        self.falling.pop(address, None)
         self.waking.pop(address, None)

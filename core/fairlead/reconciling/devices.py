@@ -1,0 +1,87 @@
+"""The devices that pools of a namespace share, the pods that use them, and the pools that take turns on them.
+
+A device is named by its ResourceClaim: the pods that name the same claim get the same device. A pod is off its device
+only if it has ended, or if it is recorded as Asleep and its engine says that it gave its memory up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairlead.instances import ACCEPTING, InstanceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUser:
+    """A pod that uses a shared device; `since` is when its recorded state began (Unix seconds)."""
+
+    claim: str
+    pod: str
+    pool: str = ""
+    """The pool whose instance the pod is; empty if it is not an instance."""
+    state: InstanceState | None = None
+    """The recorded state; None if the pod is not an instance."""
+    since: float = 0.0
+    leaving: bool = False
+    """Whether the pod is being deleted, or drains."""
+    off: bool = False
+    """Whether the pod is off its device."""
+    unsure_since: float | None = None
+    """Since when the engine of a sleeper has not said that it is off its device (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTaker:
+    """A pool that takes turns on the devices of `claims`; `least` is its minimum number of instances."""
+
+    pool: str
+    claims: tuple[str, ...]
+    priority: int = 0
+    least: int = 0
+    at_least_seconds: float = 60.0
+    waiting_since: float | None = None
+    """When the pool began to wait for a device, by its own condition (Unix seconds); None if it does not wait."""
+    idle: bool = False
+    """Whether the pool had no request for `at_least_seconds`, by its own condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDevices:
+    """What one pool needs to know to take turns: `own` is this pool, `others` are the other pools that take turns."""
+
+    own: TurnTaker
+    others: tuple[TurnTaker, ...] = ()
+    users: tuple[DeviceUser, ...] = ()
+    free_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when the operator has seen a claim's device free (Unix seconds); without a value, since now."""
+
+    def holders(self, claim: str) -> list[DeviceUser]:
+        """Return the pods that may use the memory of a claim's device."""
+        return [user for user in self.users if user.claim == claim and not user.off]
+
+    def holds_alone(self, pod: str, claim: str) -> bool:
+        """Return whether this pod, and no other, may use the memory of a claim's device."""
+        return [user.pod for user in self.holders(claim)] == [pod]
+
+    def sleeps_at(self, pool: str, claim: str) -> bool:
+        """Return whether an instance of the pool sleeps beside the claim's device."""
+        return any(user.claim == claim and user.pool == pool and user.off for user in self.users)
+
+    def held(self, pool: str) -> int:
+        """Return the number of devices that instances of the pool hold and are not about to give up."""
+        return len({user.claim for user in self.users if user.pool == pool and not (user.off or user.leaving)})
+
+    def serving(self, pool: str, claim: str) -> list[DeviceUser]:
+        """Return the pool's instances that take requests on a claim's device."""
+        return [user for user in self.holders(claim) if user.pool == pool and user.state in ACCEPTING and not user.leaving]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """How a pool fares that takes turns: how many of its `wanted` instances wait for a device, who holds the devices,
+    and whether it is idle.
+    """
+
+    wanted: int
+    waiting: int
+    holders: tuple[DeviceUser, ...]
+    idle: bool
