@@ -84,8 +84,8 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _has_its_device(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Return whether the sleeper may use its device: the pool may take it, or only the sleeper itself uses it, such as a
-    paused engine.
+    """Return whether the sleeper may use its device: the pool may take it, or only the sleeper itself uses it, as a
+    paused engine does.
     """
     if desired.devices is None or plan.claims is None:
         return True

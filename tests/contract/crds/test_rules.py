@@ -197,16 +197,23 @@ def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
     return {"model": "m", "roles": roles, "engine": engine, **replicas, **beside}
 
 
+TURNS = st.fixed_dictionaries({"claims": st.lists(st.sampled_from(["gpu-0", "gpu-1"]), max_size=3)}) | st.just({})
+"""Sections `turns`, with or without a fault."""
+
+
+@st.composite
+def roles_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
+    """Roles that take turns on shared devices, valid but for one or two things."""
+    role = {"name": draw(st.sampled_from(["both", "both", "decode"])), "template": copy.deepcopy(TEMPLATE)}
+    sizes = {"maxReplicas": draw(st.integers(1, 3)), "nodes": draw(st.integers(1, 2))}
+    return {**role, "warm": {"asleep": draw(st.integers(0, 2)), "turns": draw(TURNS)}, **sizes}
+
+
 @st.composite
 def pools_that_take_turns(draw: st.DrawFn) -> dict[str, Any]:
-    """Pools that take turns on shared devices, valid but for one or two things."""
-    claims = draw(st.lists(st.sampled_from(["gpu-0", "gpu-1", "gpu-2"]), max_size=3))
-    names = draw(st.sampled_from([("both",), ("both",), ("prefill", "decode")]))
-    warm = {"asleep": draw(st.integers(0, 2)), "turns": draw(st.sampled_from([{"claims": claims}, {"claims": claims, "priority": 3}, {}]))}
-    sizes = {"maxReplicas": draw(st.integers(0, 3)), "nodes": draw(st.integers(1, 2))}
-    roles = [{"name": name, "template": copy.deepcopy(TEMPLATE), "warm": warm, **sizes} for name in names]
+    """Pools that take turns on shared devices, valid but for a few things."""
     rollout = {"maxSurge": draw(st.integers(0, 1)), "maxUnavailable": 1}
-    return {"model": "m", "roles": roles, "rollout": rollout, "engine": {"type": "vllm"}, "replicas": draw(st.integers(0, 1))}
+    return {"model": "m", "roles": [draw(roles_that_take_turns())], "rollout": rollout, "engine": {"type": "vllm"}, "replicas": 1}
 
 
 @st.composite
@@ -364,8 +371,10 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
             pools_that_adopt(),
             CANARY_OF_PAIRS,
             pools_with_targets_of_tasks(),
+            pools_that_take_turns(),
         ),
-        RoleSpec: (roles_that_adopt(),),
+        RoleSpec: (roles_that_adopt(), roles_that_take_turns()),
+        TurnsSpec: (TURNS,),
     }
     found = find(
         st.one_of(documents(of, False, of.RULES[number]), *whole.get(of, ())),

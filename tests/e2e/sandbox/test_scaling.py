@@ -1,6 +1,8 @@
 """Scaling by signals, live: out under load and back in, each step with its row; advice changes nothing."""
 
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import httpx
 
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import RunningSandbox, result_of, until
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 ROLES = [{"name": "both", "minReplicas": 1, "maxReplicas": 5}]
 SCALING: dict[str, Any] = {
@@ -40,6 +43,46 @@ def test_a_surplus_instance_sleeps_under_load_and_is_woken_before_one_is_made(sa
     replay.send_signal(signal.SIGINT)
     assert result_of(replay, output, code=130)["failed"] == 0
     sandbox.delete_pool("naps")
+
+
+def test_two_pools_take_turns_on_one_device_and_answer_every_request(sandbox: RunningSandbox) -> None:
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    devices = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "shared"}, "spec": {"devices": devices}}
+    sandbox.kubernetes("POST", claims, claim).raise_for_status()
+    found = {"request": "gpu", "driver": "gpu.example.com", "pool": "node", "device": "gpu-0"}
+    given = {"status": {"allocation": {"devices": {"results": [found]}}}}  # as a scheduler does with a driver
+    sandbox.kubernetes("PATCH", f"{claims}/shared/status", given, "application/merge-patch+json").raise_for_status()
+    turns = {"asleep": 1, "turns": {"claims": ["shared"], "atLeast": "1s"}}
+    roles = [{"name": "both", "maxReplicas": 1, "warm": turns}]
+    for name in ("east", "west"):
+        document = pool(name, replicas=1, roles=roles, rollout={"maxSurge": 0, "maxUnavailable": 1})
+        sandbox.apply_pool(document).raise_for_status()
+
+    def awake() -> list[str]:
+        found = sandbox.kubernetes("GET", "/api/v1/namespaces/default/pods").json()["items"]
+        theirs = [one["metadata"] for one in found if one["metadata"].get("labels", {}).get("fairlead.dev/pool") in {"east", "west"}]
+        return [one["name"] for one in theirs if one["annotations"]["fairlead.dev/state"] != "Asleep"]
+
+    def answered(name: str) -> int:
+        body = {"model": f"model/{name}", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+        return httpx.post(f"{sandbox.routers[0]}/v1/chat/completions", json=body, timeout=PATIENCE_SECONDS, trust_env=False).status_code
+
+    for name in ("east", "west"):
+        until(lambda name=name: answered(name) != 404, f"the router knows {name}")  # type: ignore[misc]  # read at once
+    most, pods = 0, set[str]()
+    with ThreadPoolExecutor(1) as asking:
+        for name in ("east", "west", "east", "west"):
+            asked = asking.submit(answered, name)
+            while not asked.done():
+                seen = awake()
+                most, pods = max(most, len(seen)), pods | set(seen)
+                time.sleep(0.1)
+            assert asked.result() == 200
+    assert (most, len(pods)) == (1, 2), "never two, and each was made once"
+    for name in ("east", "west"):
+        sandbox.delete_pool(name)
+    sandbox.kubernetes("DELETE", f"{claims}/shared").raise_for_status()
 
 
 def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sandbox: RunningSandbox, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Decides whether a node accepts a new pod, with the messages of Kubernetes' scheduler and in the order of its filters.
 
 Pure. It considers cordons, taints, `nodeSelector`, ports of the host, devices (`nvidia.com/gpu: 1`) and claims of
-devices, for which there is no driver: somebody else must have allocated them. It ignores CPU and memory, affinities, and
-nodes other than its own.
+devices, for which there is no driver: somebody else must have allocated them. It ignores CPU and memory, affinities,
+and nodes other than its own.
 """
 
 from collections import Counter

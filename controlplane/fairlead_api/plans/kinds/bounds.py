@@ -78,7 +78,7 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def _still_asleep(warm: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the section `warm` of a role that takes turns on devices, which it does by sleeping. Raises InvalidInput."""
+    """Return the section `warm` of a role that takes turns, which it does by sleeping. Raises InvalidInput."""
     if warm is None or warm["asleep"] < 1:
         remedy = "write at least 1: the role takes turns on its devices (roles[].warm.turns), and gives them up by sleeping"
         raise InvalidInput("warm.asleep", None if warm is None else warm["asleep"], remedy)
