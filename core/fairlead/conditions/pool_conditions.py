@@ -143,7 +143,7 @@ def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
 
 
 def _held(holders: tuple[DeviceUser, ...]) -> str:
-    words = [f"{one.claim} by {one.pod}{f' of {one.pool} ({one.state})' if one.pool else ', which is no instance'}" for one in holders]
+    words = [f"{one.claim} by {one.pod}{f' of {one.pool} ({one.state})' if one.pool else ', not an instance'}" for one in holders]
     more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
     return f"in use: {', '.join(words[:_NAMED])}{more}" if words else "free ones are kept for pools that come first"
 

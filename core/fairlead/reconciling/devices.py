@@ -28,6 +28,11 @@ class DeviceUser:
     unsure_since: float | None = None
     """Since when the engine of a sleeper has not said that it is off its device (Unix seconds)."""
 
+    @property
+    def goes(self) -> bool:
+        """Whether the pod is about to leave its device: it is being deleted, drains, or falls asleep."""
+        return self.leaving or self.state is InstanceState.ASLEEP
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnTaker:
@@ -58,17 +63,13 @@ class SharedDevices:
         """Return the pods that may use the memory of a claim's device."""
         return [user for user in self.users if user.claim == claim and not user.off]
 
-    def holds_alone(self, pod: str, claim: str) -> bool:
-        """Return whether this pod, and no other, may use the memory of a claim's device."""
-        return [user.pod for user in self.holders(claim)] == [pod]
-
     def sleeps_at(self, pool: str, claim: str) -> bool:
         """Return whether an instance of the pool sleeps beside the claim's device."""
         return any(user.claim == claim and user.pool == pool and user.off for user in self.users)
 
     def held(self, pool: str) -> int:
         """Return the number of devices that instances of the pool hold and are not about to give up."""
-        return len({user.claim for user in self.users if user.pool == pool and not (user.off or user.leaving)})
+        return len({user.claim for user in self.users if user.pool == pool and not (user.off or user.goes)})
 
     def serving(self, pool: str, claim: str) -> list[DeviceUser]:
         """Return the pool's instances that take requests on a claim's device."""

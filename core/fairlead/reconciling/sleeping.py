@@ -42,7 +42,7 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
     are free.
     """
     able = [one for one in _sleepers(plan, desired) if _is_kept(desired, one) and one.sleep is EngineSleep.ASLEEP]
-    for instance in [one for one in able if _has_its_device(plan, desired, one)][: max(0, missing)]:
+    for instance in [one for one in able if plan.claims is None or one.claim in plan.claims][: max(0, missing)]:
         plan.wake(instance)
 
 
@@ -55,7 +55,7 @@ def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
 
 def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
     """Put instances back to sleep that are to wake up, still sleep and are surplus by now; return how much of `surplus`
-    is left. An instance that shares its device wakes up first: a call to wake it may be under way, and another pool
+    is left. An instance that shares its device wakes up first: a call to wake it may be in progress, and another pool
     must not take the device meanwhile.
     """
     if desired.devices is not None:
@@ -81,15 +81,6 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
     for instance in plan.live(desired.role):
         if instance.waking and instance.id not in plan.actions and plan.elapsed(instance) >= PATIENCE_SECONDS:
             plan.delete(instance, DeletionReason.NOT_WOKEN)
-
-
-def _has_its_device(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Return whether the sleeper may use its device: the pool may take it, or only the sleeper itself uses it, as a
-    paused engine does.
-    """
-    if desired.devices is None or plan.claims is None:
-        return True
-    return instance.claim in plan.claims or desired.devices.holds_alone(instance.id, instance.claim)
 
 
 def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:

@@ -41,14 +41,18 @@ def turn_of(desired: DesiredRole, instances: Iterable[ObservedInstance], observa
         return None
     present, idle = sum(one.counts and one.role is desired.role for one in instances), is_idle(devices, observations)
     wanted = min(desired.replicas, max(present, desired.min_replicas)) if idle else desired.replicas
-    waiting = max(0, wanted - present - len(free_claims(devices, now)))
+    free = sum(not devices.holders(claim) for claim in free_claims(devices, now))
+    waiting = max(0, wanted - present - free)
     holders = tuple(user for claim in devices.own.claims for user in devices.holders(claim) if user.pool != devices.own.pool)
     return Turn(wanted=desired.replicas, waiting=waiting, holders=holders, idle=idle)
 
 
 def free_claims(devices: SharedDevices, now: float) -> list[str]:
-    """Return the claims whose devices the pool may take now, without those that are kept for pools that come first."""
-    free = [claim for claim in devices.own.claims if not devices.holders(claim)]
+    """Return the claims whose devices the pool may take now, without those that are kept for pools that come first. The
+    device of a sleeper that has not left it, such as a paused engine, is free for that sleeper.
+    """
+    own = devices.own.pool
+    free = [claim for claim in devices.own.claims if all(_is_sleeper(user, own) for user in devices.holders(claim))]
     mine = _place_in_line(devices, devices.own, now)
     for rival in _waiting(devices, now):
         if _place_in_line(devices, rival, now) >= mine:
@@ -57,6 +61,10 @@ def free_claims(devices: SharedDevices, now: float) -> list[str]:
         if kept:
             free.remove(kept[0])
     return free
+
+
+def _is_sleeper(user: DeviceUser, pool: str) -> bool:
+    return user.pool == pool and user.state is InstanceState.ASLEEP
 
 
 def _waiting(devices: SharedDevices, now: float) -> list[TurnTaker]:
@@ -131,7 +139,7 @@ def give_up(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _leaves(user: DeviceUser, now: float) -> bool:
-    return user.leaving and now - user.since < START_SECONDS
+    return user.goes and now - user.since < START_SECONDS
 
 
 def _all_claims(devices: SharedDevices) -> list[str]:

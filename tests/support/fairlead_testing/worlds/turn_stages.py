@@ -55,7 +55,7 @@ class TurnStage:
 
     start_seconds: float = 5.0
     wake_seconds: float = 2.0
-    sleep_seconds: float = 1.0
+    sleep_seconds: float = 2.0
     now: float = 1_800_000_000.0
     cluster: FakeCluster = field(default_factory=FakeCluster)
     planes: ControlPlanes = field(default_factory=ControlPlanes)

@@ -172,7 +172,7 @@ async def test_a_pod_that_is_no_instance_holds_the_device_that_it_claims() -> No
         stage.now += 1
         stage.reconcilers["a"].changed()
         await stage.reconcilers["a"].reconcile()
-    assert stage.condition("a")["message"] == "1 of 1 instances waits for a device; in use: gpu-0 by job, which is no instance"
+    assert stage.condition("a")["message"] == "1 of 1 instances waits for a device; in use: gpu-0 by job, not an instance"
     assert [pod["metadata"]["name"] for pod in stage.pods()] == ["job"]
 
 
