@@ -1,7 +1,7 @@
 """What it costs when two pools take turns on one device: the time until a pool serves, by waking and by starting again.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.turns_bench [--cold 240] [--wake 5] [--sleep 3] [--turn 600]
-        [--turns 6] [--ttft 10]
+        [--turns 4] [--ttft 10]
 
 Virtual time, the real operator on a fake cluster with fake engines. The requests, two a second, go to one pool for
 `--turn` seconds, then to the other, and so on. In `wake` the pools share a device by `roles[].warm.turns` and their
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--wake", type=above_zero, default=5.0, help="seconds that waking takes")
     parser.add_argument("--sleep", type=above_zero, default=3.0, help="seconds until a sleeper's memory is free")
     parser.add_argument("--turn", type=above_zero, default=600.0, help="seconds for which requests go to one pool")
-    parser.add_argument("--turns", type=count, default=6, help="how often they change the pool")
+    parser.add_argument("--turns", type=count, default=4, help="how often they change the pool")
     parser.add_argument("--ttft", type=above_zero, default=10.0, help="seconds that a request may wait")
     terms = Terms(**vars(parser.parse_args()))
     print("way     least s  greatest s   in time    late  device hours")

@@ -53,14 +53,22 @@ def free_claims(devices: SharedDevices, now: float) -> list[str]:
     """
     own = devices.own.pool
     free = [claim for claim in devices.own.claims if all(_is_sleeper(user, own) for user in devices.holders(claim))]
-    mine = _place_in_line(devices, devices.own, now)
     for rival in _waiting(devices, now):
-        if _place_in_line(devices, rival, now) >= mine:
-            break
-        kept = [claim for claim in _preferred(devices, rival, free) if now < devices.free_since.get(claim, now) + RESERVED_SECONDS]
+        kept = [claim for claim in _preferred(devices, rival, free) if _is_kept(devices, rival, claim, now)]
         if kept:
             free.remove(kept[0])
     return free
+
+
+def _is_kept(devices: SharedDevices, rival: TurnTaker, claim: str, now: float) -> bool:
+    """Return whether a free device is kept for a rival. Of two pools in the same place the one that left the device
+    last comes second.
+    """
+    theirs, mine = _place_in_line(devices, rival, now), _place_in_line(devices, devices.own, now)
+    last = max((user for user in devices.users if user.claim == claim), key=lambda user: user.since, default=None)
+    left = last is not None and last.pool == devices.own.pool
+    is_first = theirs[:-1] <= mine[:-1] if left else theirs < mine
+    return is_first and now < devices.free_since.get(claim, now) + RESERVED_SECONDS
 
 
 def _is_sleeper(user: DeviceUser, pool: str) -> bool:
@@ -73,13 +81,13 @@ def _waiting(devices: SharedDevices, now: float) -> list[TurnTaker]:
     return sorted(waiting, key=lambda rival: _place_in_line(devices, rival, now))
 
 
-def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float) -> tuple[bool, int, int, float, str]:
-    """Return a sort key: first a pool below its minimum, then the highest priority, the fewest devices, the longest
-    wait.
+def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float) -> tuple[bool, bool, int, int, tuple[float, str]]:
+    """Return a sort key: first a pool below its minimum, then pools with requests, the highest priority, the fewest
+    devices, and at last the longest wait.
     """
     held = devices.held(taker.pool)
     since = now if taker.waiting_since is None else taker.waiting_since
-    return held >= taker.least, -taker.priority, held, since, taker.pool
+    return held >= taker.least, taker.idle, -taker.priority, held, (since, taker.pool)
 
 
 def _preferred(devices: SharedDevices, taker: TurnTaker, claims: Iterable[str]) -> list[str]:

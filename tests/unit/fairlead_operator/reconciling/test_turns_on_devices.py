@@ -89,6 +89,17 @@ async def test_an_engine_that_says_that_it_sleeps_and_still_uses_its_memory_hold
     assert len(stage.serving("b")) == 1
 
 
+async def test_an_engine_that_somebody_paused_is_woken_where_nobody_waits_for_its_device() -> None:
+    stage = TurnStage()
+    stage.pool_of("a", 1, at_least(20))
+    await stage.seconds(10)
+    [paused] = stage.serving("a")
+    stage.fake.asleep.add(stage.address(paused))
+    stage.fake.falling[stage.address(paused)] = float("inf")
+    await stage.seconds(10)
+    assert stage.serving("a") == [paused]
+
+
 async def test_pools_even_out_and_an_idle_pool_gives_up_all() -> None:
     stage = TurnStage()
     stage.pool_of("a", 3, at_least(10, THREE))
@@ -98,7 +109,9 @@ async def test_pools_even_out_and_an_idle_pool_gives_up_all() -> None:
     assert (len(stage.serving("a")), len(stage.serving("b"))) == (2, 1), "the last device does not change hands for ever"
     stage.planes.of["a"].demand = QUIET
     await stage.seconds(60)
-    assert (len(stage.serving("a")), len(stage.serving("b"))) == (0, 3)
+    for _ in range(20):
+        await stage.second()
+        assert (len(stage.serving("a")), len(stage.serving("b"))) == (0, 3), "and does not take one back"
 
 
 async def test_of_two_pools_the_one_without_requests_gives_up_its_device() -> None:
@@ -110,6 +123,17 @@ async def test_of_two_pools_the_one_without_requests_gives_up_its_device() -> No
     stage.pool_of("b", 1, at_least(600, THREE[:2]))
     await stage.seconds(20)
     assert [len(stage.serving(name)) for name in ("a", "b", "c")] == [1, 1, 0]
+
+
+async def test_a_pool_that_waits_for_more_does_not_take_back_what_it_gave_up() -> None:
+    stage = TurnStage()
+    stage.pool_of("c", 1, ("gpu-1",), 1)
+    stage.pool_of("a", 2, at_least(20, THREE[:2]))
+    await stage.seconds(15)
+    assert stage.condition("a")["reason"] == "WaitsForDevice"
+    stage.pool_of("b", 1, at_least(600))
+    await stage.seconds(40)
+    assert [len(stage.serving(name)) for name in "abc"] == [0, 1, 1]
 
 
 async def test_a_sleeper_that_wakes_out_of_turn_goes() -> None:
