@@ -132,7 +132,7 @@ def _taker(pool: Mapping[str, Any]) -> TurnTaker | None:
 def _told_by(pool: Mapping[str, Any], taker: TurnTaker) -> TurnTaker:
     """Return the pool with what its condition says: whether it waits for a device, and whether it is idle."""
     conditions = (pool.get("status") or {}).get("conditions") or ()
-    found = next((one for one in conditions if one.get("type") == ConditionType.HAS_DEVICES), {})
+    found: Mapping[str, Any] = next((one for one in conditions if one.get("type") == ConditionType.HAS_DEVICES), {})
     waits = found.get("reason") == WAITS_FOR_DEVICE
     return replace(taker, waiting_since=parse_time(found.get("lastTransitionTime")) if waits else None, idle=found.get("reason") == IDLE)
 

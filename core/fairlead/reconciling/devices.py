@@ -63,6 +63,11 @@ class SharedDevices:
         """Return the pods that may use the memory of a claim's device."""
         return [user for user in self.users if user.claim == claim and not user.off]
 
+    def last_user(self, claim: str) -> str:
+        """Return the pool whose instance at a claim changed its state last; empty if there is none."""
+        users = [user for user in self.users if user.claim == claim]
+        return max(users, key=lambda user: user.since).pool if users else ""
+
     def sleeps_at(self, pool: str, claim: str) -> bool:
         """Return whether an instance of the pool sleeps beside the claim's device."""
         return any(user.claim == claim and user.pool == pool and user.off for user in self.users)

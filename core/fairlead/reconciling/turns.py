@@ -61,13 +61,8 @@ def free_claims(devices: SharedDevices, now: float) -> list[str]:
 
 
 def _is_kept(devices: SharedDevices, rival: TurnTaker, claim: str, now: float) -> bool:
-    """Return whether a free device is kept for a rival. Of two pools in the same place the one that left the device
-    last comes second.
-    """
-    theirs, mine = _place_in_line(devices, rival, now), _place_in_line(devices, devices.own, now)
-    last = max((user for user in devices.users if user.claim == claim), key=lambda user: user.since, default=None)
-    left = last is not None and last.pool == devices.own.pool
-    is_first = theirs[:-1] <= mine[:-1] if left else theirs < mine
+    """Return whether a free device is kept for a rival, which gets it before this pool."""
+    is_first = _place_in_line(devices, rival, now, claim) < _place_in_line(devices, devices.own, now, claim)
     return is_first and now < devices.free_since.get(claim, now) + RESERVED_SECONDS
 
 
@@ -81,13 +76,13 @@ def _waiting(devices: SharedDevices, now: float) -> list[TurnTaker]:
     return sorted(waiting, key=lambda rival: _place_in_line(devices, rival, now))
 
 
-def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float) -> tuple[bool, bool, int, int, tuple[float, str]]:
+def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float, claim: str = "") -> tuple[bool, bool, int, int, bool, float, str]:
     """Return a sort key: first a pool below its minimum, then pools with requests, the highest priority, the fewest
-    devices, and at last the longest wait.
+    devices, pools that did not use the `claim` last, and finally the longest wait.
     """
-    held = devices.held(taker.pool)
+    held, last = devices.held(taker.pool), devices.last_user(claim)
     since = now if taker.waiting_since is None else taker.waiting_since
-    return held >= taker.least, taker.idle, -taker.priority, held, (since, taker.pool)
+    return held >= taker.least, taker.idle, -taker.priority, held, last == taker.pool, since, taker.pool
 
 
 def _preferred(devices: SharedDevices, taker: TurnTaker, claims: Iterable[str]) -> list[str]:

@@ -290,7 +290,7 @@ def _disturb(stage: TurnStage, wanted: dict[str, int], what: str, number: int) -
         case "rouse" if known:
             stage.fake.rouse(stage.address(name))
             return {name}
-        case "pause" if known:  # it says that it sleeps, and keeps its memory
+        case "pause" if known and stage.address(name) not in stage.fake.asleep:  # it says that it sleeps, and keeps its memory
             stage.fake.asleep.add(stage.address(name))
             stage.fake.falling[stage.address(name)] = float("inf")
         case "silent" if known:
