@@ -362,6 +362,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
     def forgetting(**forgotten: Any) -> tuple[Rule, ...]:
         return tuple(replace(rule, **forgotten) if place == number else rule for place, rule in enumerate(of.RULES))
 
+    about_turns = "turns" in of.RULES[number].cel  # such documents break no other rule, and would only take up the search
     careless: type[Any] = type(of.__name__, (of,), {"RULES": forgetting(holds=lambda value: True)})
     whole: dict[type[Any], tuple[st.SearchStrategy[dict[str, Any]], ...]] = {
         PoolSpec: (
@@ -371,9 +372,9 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
             pools_that_adopt(),
             CANARY_OF_PAIRS,
             pools_with_targets_of_tasks(),
-            pools_that_take_turns(),
+            *((pools_that_take_turns(),) if about_turns else ()),
         ),
-        RoleSpec: (roles_that_adopt(), roles_that_take_turns()),
+        RoleSpec: (roles_that_adopt(), *((roles_that_take_turns(),) if about_turns else ())),
         TurnsSpec: (TURNS,),
     }
     found = find(
