@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from fairlead.advice import wording
+from fairlead.advice import lateness, wording
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
 from fairlead.advice.situations import (
@@ -21,6 +21,7 @@ from fairlead.advice.situations import (
     SeenPredictions,
     SeenRole,
     SeenSizing,
+    Served,
 )
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
@@ -32,6 +33,7 @@ from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 from fairlead.scaling.specs import RatioMode, ScalingMode, ScalingSpec
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_testing.builders.situations import arriving, served, well, with_instance
+from fairlead_testing.examples import examples
 
 REFUSED = {RejectionReason.PREDICTED_TTFT.value: 660}
 
@@ -262,7 +264,7 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     found = only(pool)
     assert found.sentence == (
         "80.0 % of default/chat's 400 requests had the first token within 5 s, the goal is 90 %; "
-        "25.0 % of the late ones were on i3, so it is not a single instance."
+        "25.0 % of the late ones were on i3; without it the goal is missed too."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
@@ -276,9 +278,39 @@ def test_a_harm_that_two_decimals_would_round_to_nothing_is_told_by_the_hour(har
     assert wording.missed(harm) == words
 
 
-def test_most_late_first_tokens_on_one_instance_are_no_matter_of_all() -> None:
+def test_most_late_first_tokens_on_one_instance_are_its_matter_only_where_the_others_meet_the_goal() -> None:
     pool = with_instance(with_instance(well(), 1, served=served(100, 60)), 3, served=served(100, 40))
-    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3.")
+    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3; without it the goal is missed too.")
+    alone = with_instance(well(instances=2), 1, served=served(100, 20, tokens=0))
+    assert only(alone).sentence.endswith("; 100.0 % of the late ones were on i1; without it the goal is met.")
+
+
+def test_late_first_tokens_of_instances_that_are_gone_are_not_said_of_the_only_one_left() -> None:
+    left = with_instance(well(instances=1), 0, served=served(100, 60))
+    assert only(replace(left, gone=served(100, 60))).sentence.endswith(
+        "; 50.0 % of the late ones were on i0; without it the goal is missed too."
+    )
+    assert only(replace(left, gone=served(100, 20))).sentence.endswith("; 66.7 % of the late ones were on instances that are gone.")
+
+
+@examples(200)
+@given(some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), min_size=1, max_size=5), some.integers(0, 3))
+def test_what_is_said_of_late_requests_is_true_of_their_counts(seen: list[tuple[int, int]], gone: int) -> None:
+    """Each instance has requests in time and late ones; the last `gone` of the instances no longer exist."""
+    counts = [served(in_time + late, in_time) for in_time, late in seen]
+    present = counts[: max(0, len(counts) - gone)]
+    pool = well(instances=len(present), gone=sum(counts[len(present) :], Served()))
+    for number, one in enumerate(present):
+        pool = with_instance(pool, number, served=one)
+    for found in lateness.find(pool):
+        told = found.sentence.removesuffix(".").split("; ")[1:]
+        named = [number for number in range(len(present)) if f"on i{number}" in told[0]]
+        others = [one for number, one in enumerate(counts) if number not in named]
+        late, judged = sum(one.late for one in others), sum(one.judged for one in others)
+        assert told[0].startswith("all of them") == (bool(named) and not judged)
+        assert ("its only instance" in told[0]) == (bool(named) and not judged and len(present) == 1)
+        if named and judged:
+            assert told[1] == f"without it the goal is {'missed too' if pool.exceeds(late, judged) else 'met'}"
 
 
 def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
@@ -294,7 +326,13 @@ def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
 
 def test_targets_that_are_missed_only_together_name_the_worse_one() -> None:
     both = replace(served(100, 85), ttft_in_time=92, tpot_in_time=93)
-    assert causes(with_instance(well(instances=1), 0, served=both)) == [Cause.LATE_FIRST_TOKENS]
+    found = only(with_instance(well(instances=1), 0, served=both))
+    assert found.cause is Cause.LATE_FIRST_TOKENS
+    assert found.sentence == (
+        "85.0 % of default/chat's 100 requests had the first token within 5 s and less than 100 ms per output token, the goal is 90 %; "
+        "all of them on i0, its only instance."
+    )
+    assert found.harm.amount == 0.15
 
 
 # --- one hot instance
