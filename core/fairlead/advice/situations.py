@@ -143,12 +143,15 @@ class SeenCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdvice:
-    """The newest recommendation of a controller for a role, and its outcome."""
+    """The newest recommendation of a controller for a role, and its outcome. `replicas` is the number that the
+    controller would set now: the recommended one, or one nearer to the current one while something holds it back.
+    """
 
     controller: str
     role: Role
     current: int
     recommended: int
+    replicas: int
     verdict: str
     hold: str | None
     reason: str

@@ -102,6 +102,8 @@ def sentence(found: Recommendation) -> str:
     tokens/s, 25% of them cached; only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
+    if found.recommended == found.current:
+        parts.append(f"the present {found.current} are recommended again")
     if found.hold is not None:
         held = "nothing changes" if found.replicas == found.current else f"only {found.replicas} instead of {found.recommended}"
         parts.append(f"{held}: {_HOLDS[found.hold].format(lower=found.bounds.lower, upper=found.bounds.upper)}")

@@ -134,6 +134,7 @@ def situation(
                 role=Role(one.role),
                 current=int(one.current),
                 recommended=int(one.recommended),
+                replicas=int(one.replicas),
                 verdict=one.verdict,
                 hold=one.hold,
                 reason=one.reason,

@@ -57,7 +57,7 @@ FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
 WHERE gain IS NOT NULL GROUP BY wanted.id
 """)  # noqa: S608
 ADVISED = text("""
-SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, current, recommended, verdict, hold, reason,
+SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, current, recommended, replicas, verdict, hold, reason,
   extract(epoch FROM CAST(:now AS timestamptz) - at) AS age
 FROM scaling_decisions WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour'
 ORDER BY pool_id, controller, role, at DESC

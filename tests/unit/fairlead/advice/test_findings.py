@@ -673,6 +673,7 @@ def advised(recommended: int, **changes: Any) -> SeenAdvice:
         role=Role.BOTH,
         current=4,
         recommended=recommended,
+        replicas=recommended,
         verdict=Verdict.ADVISED,
         hold=None,
         reason="5.4 instances are needed; advised only",
@@ -698,6 +699,10 @@ def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
         advised(6, age_seconds=7200.0),
         advised(6, verdict=Verdict.APPLIED),
         advised(6, verdict=Verdict.HELD, hold=Hold.COOLDOWN),
+        advised(6, replicas=4, hold=Hold.STABILIZING),
+        advised(2, replicas=4, hold=Hold.SLO_MISSED),
+        advised(5, replicas=4, hold=Hold.NOT_WORTH_IT, controller=Controller.RATIO),
+        advised(4),
     ],
 )
 def test_advice_that_is_old_followed_or_only_held_back_for_a_while_is_not(seen: SeenAdvice) -> None:
@@ -705,8 +710,15 @@ def test_advice_that_is_old_followed_or_only_held_back_for_a_while_is_not(seen: 
 
 
 def test_advice_that_a_bound_holds_back_has_no_plan() -> None:
-    found = only(well(advised=(advised(6, verdict=Verdict.HELD, hold=Hold.AT_BOUND),)))
-    assert (found.cause, found.remedy) == (Cause.SCALING_ADVISED, None)
+    for verdict in (Verdict.HELD, Verdict.ADVISED):
+        found = only(well(advised=(advised(6, replicas=4, verdict=verdict, hold=Hold.AT_BOUND),)))
+        assert (found.cause, found.remedy, found.harm.amount) == (Cause.SCALING_ADVISED, None, 2.0)
+
+
+def test_advice_offers_the_number_that_would_be_set_now_and_not_the_one_that_steps_or_bounds_forbid() -> None:
+    found = only(well(advised=(advised(12, replicas=6, hold=Hold.STEP_LIMIT),)))
+    assert found.remedy == Remedy(kind="scale", words="6 replicas", replicas=6)
+    assert found.sentence.startswith("The operator advised 6 replicas of default/chat instead of 4") and found.harm.amount == 2.0
 
 
 def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
