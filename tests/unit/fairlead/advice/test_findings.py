@@ -476,13 +476,28 @@ def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituat
 def test_a_split_that_would_serve_more_is_told() -> None:
     found = next(one for one in advise([divided(2, 4)]) if one.cause is Cause.RATIO_OFF)
     assert found.sentence.startswith(
-        "default/chat divides 6 instances 2 : 4 between prefill and decode; for the present traffic, 4 : 2 could serve"
+        "default/chat divides 6 instances 2 : 4 between prefill and decode; for the present traffic, 4 : 2 could serve more requests, "
+        "according to a model that ranks splits; "
     )
+    assert "%" not in found.sentence, "the model ranks splits; it forecasts no share"
     assert found.remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
     auto = replace(divided(2, 4), ratio_mode=RatioMode.AUTO)
     found = next(one for one in advise([auto]) if one.cause is Cause.RATIO_OFF)
     assert found.remedy is None
-    assert "the ratio controller is already changing it" in found.sentence
+    assert "the ratio controller moves instances once that is worth it" in found.sentence
+
+
+def test_a_better_split_is_said_to_win_no_more_requests_than_are_missed() -> None:
+    few = replace(divided(2, 4), refused={RejectionReason.PREDICTED_TTFT.value: 70})
+    found = next(one for one in advise([few]) if one.cause is Cause.RATIO_OFF)
+    assert found.harm.amount == pytest.approx(few.missed / few.window_seconds)
+
+
+def test_no_split_is_judged_by_a_handful_of_requests() -> None:
+    pool = divided(2, 4)
+    assert pool.signals is not None
+    few = tuple(replace(one, finished_requests=3) for one in pool.signals.roles)
+    assert Cause.RATIO_OFF not in causes(replace(pool, signals=replace(pool.signals, roles=few)))
 
 
 def test_a_good_split_or_one_that_misses_nothing_is_not() -> None:
