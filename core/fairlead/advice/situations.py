@@ -3,7 +3,7 @@ seconds before now.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.scaling.remedies import Simulated
@@ -169,6 +169,13 @@ class SeenBurn:
     burn: float
     threshold: float
     excess_per_second: float
+
+    def within(self, seconds: float) -> "SeenBurn":
+        """Return the same alert of a pool that is only `seconds` old: its requests came within that time, not within the
+        whole window.
+        """
+        known = min(self.seconds, seconds)
+        return replace(self, seconds=known, excess_per_second=self.excess_per_second * self.seconds / known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def situation(
             )
             for one in advised
         ),
-        burns=burns,
+        burns=tuple(one.within(max(10.0, age)) for one in burns),
         sizing=sizing,
         predictions=_predictions(learnt, model),
         figures=tuple(

@@ -616,6 +616,14 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
     assert (found.harm.amount, found.level) == (0.8, Level.WARN)
 
 
+@pytest.mark.parametrize(("age", "span", "harm"), [(180.0, "3 min", 0.5), (3600.0, "1 h", 0.025), (86_400.0 * 7, "3 d", 90 / 259_200)])
+def test_a_budget_of_a_pool_younger_than_the_window_burned_within_the_pools_life(age: float, span: str, harm: float) -> None:
+    days = SeenBurn(name="lasting", seconds=3 * 86_400.0, burn=2.1, threshold=1.0, excess_per_second=90 / 259_200)
+    found = only(well(burns=(days.within(age),)))
+    assert f" over {span} (alert above 1.0)" in found.sentence
+    assert found.harm.amount == pytest.approx(harm)
+
+
 def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
     found = only(well(live_routers=0, unheard_seconds=190.0))
     assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing is measured."
