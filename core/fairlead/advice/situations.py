@@ -120,14 +120,16 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`: the number of known outcomes, how many of them were not faster than the
-    predicted time of staying, and the total seconds gained (negative: lost). `bytes_per_token` is the size of the KV
-    blocks that were transferred, as the engines count it; None if no blocks were transferred or counted.
+    predicted time of staying, and the total seconds gained (negative: lost), those of the move that lost most among
+    them (`worst_seconds`). `bytes_per_token` is the size of the KV blocks that were transferred, as the engines count
+    it; None if no blocks were transferred or counted.
     """
 
     seconds: float = 3600.0
     known: int = 0
     lost: int = 0
     net_seconds: float = 0.0
+    worst_seconds: float = 0.0
     bytes_per_token: float | None = None
 
 
@@ -171,8 +173,8 @@ class SeenBurn:
     excess_per_second: float
 
     def within(self, seconds: float) -> "SeenBurn":
-        """Return the same alert of a pool that is only `seconds` old: its requests came within that time, not within the
-        whole window.
+        """Return the same alert of a pool that is only `seconds` old: its requests came within that time, not within
+        the whole window.
         """
         known = min(self.seconds, seconds)
         return replace(self, seconds=known, excess_per_second=self.excess_per_second * self.seconds / known)

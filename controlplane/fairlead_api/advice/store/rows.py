@@ -115,6 +115,7 @@ def situation(
             known=int(moves.known),
             lost=int(moves.lost),
             net_seconds=float(moves.net),
+            worst_seconds=float(moves.worst),
             bytes_per_token=moves.bytes_per_token,
         ),
         moves_paused=facts is not None and facts.table.routing.migrations == MIGRATIONS_PAUSED,

@@ -47,7 +47,7 @@ SELECT pool_id, instance, count(*) AS losses FROM instance_transitions
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour' AND after = 'Lost' GROUP BY pool_id, instance
 """)
 MOVES = text(f"""
-SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net,
+SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net, min(gain) AS worst,
   CAST(sum(bytes) AS float8) / nullif(sum(tokens) FILTER (WHERE bytes IS NOT NULL), 0) AS bytes_per_token
 FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
   SELECT m.predicted_source_ttft_seconds - m.actual_ttft_seconds AS gain, m.transfer_bytes AS bytes, m.tokens_moved AS tokens

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from fairlead.advice import lateness, wording
@@ -395,6 +395,9 @@ def test_a_hot_instance_of_a_pool_within_its_slo_is_a_warning() -> None:
 
 
 def test_an_instance_is_hot_only_with_more_than_its_share_and_while_others_do_well() -> None:
+    for tokens in (10_000, 11_000):  # a tenth more is what one of four instances always has
+        little = with_instance(hot(), 2, served=served(100, 40, tokens=tokens))
+        assert causes(little) == [Cause.LATE_FIRST_TOKENS] and only(little).sentence.endswith("were on i2; without it the goal is met.")
     fair = with_instance(hot(), 2, served=served(100, 40, tokens=10_000))
     assert causes(fair) == [Cause.LATE_FIRST_TOKENS]
     heavy = with_instance(hot(), 2, weight=9.0)
@@ -526,6 +529,15 @@ def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
     assert (found.harm.amount, found.harm.unit, found.level) == (41.0, HarmUnit.WAITED_SECONDS, Level.WARN)
     assert found.remedy == Remedy(kind="migrations", words="pausing migrations", fields={"migrations": "Paused"})
     assert advise([well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0), moves_paused=True)]) == ()
+
+
+@given(some.lists(some.floats(-60.0, 60.0), min_size=20, max_size=40))
+def test_no_single_move_decides_that_all_moves_lose(gains: list[float]) -> None:
+    """One that waited a minute in a stalled queue says nothing of the others."""
+    moves = SeenMoves(known=len(gains), lost=sum(one <= 0 for one in gains), net_seconds=sum(gains), worst_seconds=min(gains))
+    others = sum(sorted(gains)[1:])
+    assume(abs(others) > 1e-6 and abs(moves.net_seconds) > 1e-6)
+    assert (causes(well(moves=moves)) == [Cause.LOSING_MOVES]) == (moves.net_seconds < 0 and others < 0)
 
 
 @pytest.mark.parametrize("moves", [SeenMoves(known=100, lost=12, net_seconds=0.0), SeenMoves(known=19, lost=3, net_seconds=-9.0)])
