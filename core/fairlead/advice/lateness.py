@@ -1,6 +1,7 @@
 """LateFirstTokens and SlowTokens: fewer requests than the percentile asks for meet TTFT, or TPOT."""
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from fairlead.advice import wording
 from fairlead.advice.findings import LATE_FIRST_TOKENS, SLOW_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
@@ -8,39 +9,26 @@ from fairlead.advice.situations import PoolSituation, SeenInstance, Served
 
 _Judged = Callable[[Served], tuple[int, int]]
 """Returns how many requests were late, and how many were judged."""
+_BY_BOTH, _BY_TTFT, _BY_TPOT = attrgetter("by_both"), attrgetter("by_ttft"), attrgetter("by_tpot")
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield a finding for each target that too many requests miss. If too many requests miss only the two targets
     combined, yield one finding about both, whose cause is the target that is missed more often.
     """
-    by_ttft, by_tpot = _is_missed(pool, _first_tokens), _is_missed(pool, _answers)
+    by_ttft, by_tpot = _is_missed(pool, _BY_TTFT), _is_missed(pool, _BY_TPOT)
     goal = wording.percent(pool.slo.percentile)
     each, within = wording.seconds(pool.slo.tpot_seconds), wording.seconds(pool.slo.ttft_seconds)
     if by_ttft:
-        words = f"{_met(pool, _first_tokens, 'request')} had the first token within {within}, the goal is {goal}"
-        yield _of_ttft(pool, words, _first_tokens)
+        words = f"{_met(pool, _BY_TTFT, 'request')} had the first token within {within}, the goal is {goal}"
+        yield _of_ttft(pool, words, _BY_TTFT)
     if by_tpot:
-        words = f"{_met(pool, _answers, 'answer')} took less than {each} per output token, the goal is {goal}"
-        yield _of_tpot(pool, words, _answers)
-    if not by_ttft and not by_tpot and _is_missed(pool, _both):
-        words = (
-            f"{_met(pool, _both, 'request')} had the first token within {within} and less than {each} per output token, the goal is {goal}"
-        )
-        of_worse = _of_ttft if _first_tokens(pool.served)[0] >= _answers(pool.served)[0] else _of_tpot
-        yield of_worse(pool, words, _both)
-
-
-def _first_tokens(served: Served) -> tuple[int, int]:
-    return served.ttft_judged - served.ttft_in_time, served.ttft_judged
-
-
-def _answers(served: Served) -> tuple[int, int]:
-    return served.tpot_judged - served.tpot_in_time, served.tpot_judged
-
-
-def _both(served: Served) -> tuple[int, int]:
-    return served.late, served.ended
+        words = f"{_met(pool, _BY_TPOT, 'answer')} took less than {each} per output token, the goal is {goal}"
+        yield _of_tpot(pool, words, _BY_TPOT)
+    if not by_ttft and not by_tpot and _is_missed(pool, _BY_BOTH):
+        words = f"{_met(pool, _BY_BOTH, 'request')} had the first token within {within} and less than {each} per output token, the goal is {goal}"
+        of_worse = _of_ttft if pool.served.by_ttft[0] >= pool.served.by_tpot[0] else _of_tpot
+        yield of_worse(pool, words, _BY_BOTH)
 
 
 def _is_missed(pool: PoolSituation, of: _Judged) -> bool:

@@ -55,6 +55,21 @@ class Served:
         """Number of judged requests, late ones included."""
         return self.judged or self.ttft_judged
 
+    @property
+    def by_both(self) -> tuple[int, int]:
+        """How many requests missed a target, and how many were judged."""
+        return self.late, self.ended
+
+    @property
+    def by_ttft(self) -> tuple[int, int]:
+        """How many first tokens were late, and how many were judged; requests that still run are among them."""
+        return self.ttft_judged - self.ttft_in_time, self.ttft_judged
+
+    @property
+    def by_tpot(self) -> tuple[int, int]:
+        """How many answers were slow, and how many were judged."""
+        return self.tpot_judged - self.tpot_in_time, self.tpot_judged
+
 
 ENOUGH_MINUTES = 5
 """Minutes an instance must have been observed before advice drains it. They fill a window of five minutes, so caches

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from fairlead.advice import lateness, wording
+from fairlead.advice import lateness, saturation, wording
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
 from fairlead.advice.situations import (
@@ -474,6 +474,35 @@ def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituat
     )
     roles = [Role.PREFILL] * prefill + [Role.DECODE] * decode
     return replace(seen, instances=tuple(replace(seen.instances[0], id=f"i{at}", role=role) for at, role in enumerate(roles)))
+
+
+COUNTS = some.tuples(some.integers(0, 60), some.integers(0, 60))
+"""Requests in time, and late ones."""
+
+
+@examples(100)
+@given(some.sampled_from([Role.PREFILL, Role.DECODE]), COUNTS, COUNTS, COUNTS)
+def test_no_share_of_a_role_that_is_short_mixes_requests_that_run_with_those_that_ended(
+    role: Role, both: tuple[int, int], ttft: tuple[int, int], tpot: tuple[int, int]
+) -> None:
+    """Sixty first tokens may be late before ten requests have ended."""
+    had = Served(
+        judged=sum(both),
+        in_time=both[0],
+        ttft_judged=sum(ttft),
+        ttft_in_time=ttft[0],
+        tpot_judged=sum(tpot),
+        tpot_in_time=tpot[0],
+        requests=60,
+    )
+    short = divided(2, 4)
+    pool = replace(short, refused={}, gone=had, instances=tuple(replace(one, served=Served()) for one in short.instances))
+    pool = replace(pool, sizing=seen(replace(SIMULATED, role=role), role=role))
+    in_time, late = ttft if role is Role.PREFILL else tpot
+    found = [one for one in saturation.find(pool) if one.cause is Cause.SATURATED]
+    assert bool(found) == pool.exceeds(late, in_time + late)
+    for one in found:
+        assert one.sentence.startswith(f"default/chat serves {wording.share(1 - late / (in_time + late))} of requests in time")
 
 
 def test_a_split_that_would_serve_more_is_told() -> None:
