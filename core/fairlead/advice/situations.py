@@ -197,7 +197,8 @@ class SeenBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPredictions:
-    """How wrong routers' predictions of prefill times are, as a share, mean over the live routers.
+    """How wrong routers' predictions of prefill times are, as a share: the mean over the `samples` prefills that live
+    routers observed.
 
     `unused_error` is the error of the figure (measured or declared) that is not in use, None if there is no such
     figure. For a policy that learns, there are also the mean absolute errors in seconds of the policy's model and of
@@ -206,6 +207,7 @@ class SeenPredictions:
 
     error: float | None = None
     unused_error: float | None = None
+    samples: int = 0
     model_error_seconds: float | None = None
     formula_error_seconds: float | None = None
     model_chooses: bool = False

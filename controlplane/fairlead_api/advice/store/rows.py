@@ -183,14 +183,16 @@ def _possible(kind: PlanKind, row: Any) -> bool:
 
 def _predictions(learnt: Any, model: Any) -> SeenPredictions:
     error = unused = None
+    samples = 0 if learnt is None else int(learnt.samples or 0)
     if learnt is not None:
         error, unused = (learnt.measured, learnt.declared) if learnt.in_use else (learnt.declared, learnt.measured)
     if model is None:
-        return SeenPredictions(error=error, unused_error=unused)
+        return SeenPredictions(error=error, unused_error=unused, samples=samples)
     figures = msgspec.convert(model, ModelFigures)
     return SeenPredictions(
         error=error,
         unused_error=unused,
+        samples=samples,
         model_error_seconds=figures.error_seconds,
         formula_error_seconds=figures.formula_error_seconds,
         model_chooses=figures.learned_choices > 0,

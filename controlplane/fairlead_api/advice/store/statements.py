@@ -74,6 +74,7 @@ WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key
 """)  # noqa: S608
 LEARNT = text(f"""
 SELECT p.key AS pool, bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use,
+  sum(CAST(f.value ->> 'samples' AS float8)) AS samples,
   sum(CAST(f.value ->> 'error' AS float8) * CAST(f.value ->> 'samples' AS float8))
     / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'error' IS NOT NULL), 0) AS measured,
   sum(CAST(f.value ->> 'declared_error' AS float8) * CAST(f.value ->> 'samples' AS float8))

@@ -616,12 +616,13 @@ def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() 
 
 
 def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
-    pool = well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load"))
+    pool = well(predictions=SeenPredictions(error=0.3, samples=20), early_rejection=EarlyRejectionFacts(mode="Load"))
     found = only(pool)
     assert "with a mean error of 30.0 %: early rejection at 5 s may be off by 1.5 s" in found.sentence
     assert found.harm.unit is HarmUnit.ERROR
     assert advise([replace(pool, early_rejection=EarlyRejectionFacts())]) == ()
-    assert advise([replace(pool, predictions=SeenPredictions(error=pool.allowed))]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=pool.allowed, samples=20))]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=0.9, samples=19))]) == (), "a handful of prefills says little"
 
 
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
@@ -875,7 +876,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ENGINE_STALLED: with_instance(well(), 2, troubles={"EngineStalled": 42.0}),
         Cause.KV_NOT_HANDED_ON: with_instance(well(), 1, role=Role.PREFILL, troubles={"KvNotHandedOn": 0.0}),
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
-        Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
+        Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3, samples=20), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),
         Cause.HOST_CACHE_WOULD_HELP: overloaded(sizing=seen(replace(SIMULATED, host_cache=HOST))),
         Cause.BUDGET_BURNS: well(burns=(burn,)),
