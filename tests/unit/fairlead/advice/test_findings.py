@@ -278,6 +278,17 @@ def test_a_harm_that_two_decimals_would_round_to_nothing_is_told_by_the_hour(har
     assert wording.missed(harm) == words
 
 
+@given(some.floats(1e-7, 1e4))
+def test_no_rate_of_requests_and_no_share_is_shown_as_nothing(value: float) -> None:
+    assert float(wording.rate(value)) > 0 and "e" not in wording.rate(value)
+    assert wording.share(min(value, 1.0)) != "0.0 %"
+
+
+def test_one_refusal_in_five_minutes_is_not_told_as_none() -> None:
+    found = only(well(refused={RejectionReason.PREDICTED_TTFT.value: 1}, window_seconds=300.0))
+    assert found.sentence.startswith("default/chat refuses 0.003 requests/s: ")
+
+
 def test_most_late_first_tokens_on_one_instance_are_its_matter_only_where_the_others_meet_the_goal() -> None:
     pool = with_instance(with_instance(well(), 1, served=served(100, 60)), 3, served=served(100, 40))
     assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3; without it the goal is missed too.")
