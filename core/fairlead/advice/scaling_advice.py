@@ -18,6 +18,8 @@ FRESH_SECONDS = 3600.0
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield one finding for each recommendation that still applies to the current number of instances."""
     for one in pool.advised:
+        if one.controller == Controller.SCALING and pool.scaling.mode is ScalingMode.FIXED:
+            continue  # it was advised before the mode was changed
         role = pool.role(one.role)
         if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:
             continue

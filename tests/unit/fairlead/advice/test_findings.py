@@ -758,13 +758,22 @@ def advised(recommended: int, **changes: Any) -> SeenAdvice:
     return replace(seen, **changes)
 
 
+def advising(seen: SeenAdvice, mode: ScalingMode = ScalingMode.ADVISE) -> PoolSituation:
+    return well(scaling=ScalingSpec(mode=mode), advised=(seen,))
+
+
+def test_advice_of_a_mode_that_is_no_longer_in_force_is_not_shown() -> None:
+    assert causes(advising(advised(6))) == [Cause.SCALING_ADVISED]
+    assert advise([advising(advised(6), ScalingMode.FIXED)]) == ()
+
+
 def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
-    found = only(well(advised=(advised(6),)))
+    found = only(advising(advised(6)))
     assert (
         found.sentence == "The operator advised 6 replicas of default/chat instead of 4 2 min ago: 5.4 instances are needed; advised only."
     )
     assert (found.level, found.remedy) == (Level.WARN, Remedy(kind="scale", words="6 replicas", replicas=6))
-    fewer = only(well(advised=(advised(2),)))
+    fewer = only(advising(advised(2)))
     assert (fewer.level, fewer.harm.amount, fewer.harm.unit) == (Level.NOTE, 2.0, HarmUnit.INSTANCES)
 
 
@@ -782,17 +791,17 @@ def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
     ],
 )
 def test_advice_that_is_old_followed_or_only_held_back_for_a_while_is_not(seen: SeenAdvice) -> None:
-    assert advise([well(advised=(seen,))]) == ()
+    assert advise([advising(seen)]) == ()
 
 
 def test_advice_that_a_bound_holds_back_has_no_plan() -> None:
     for verdict in (Verdict.HELD, Verdict.ADVISED):
-        found = only(well(advised=(advised(6, replicas=4, verdict=verdict, hold=Hold.AT_BOUND),)))
+        found = only(advising(advised(6, replicas=4, verdict=verdict, hold=Hold.AT_BOUND)))
         assert (found.cause, found.remedy, found.harm.amount) == (Cause.SCALING_ADVISED, None, 2.0)
 
 
 def test_advice_offers_the_number_that_would_be_set_now_and_not_the_one_that_steps_or_bounds_forbid() -> None:
-    found = only(well(advised=(advised(12, replicas=6, hold=Hold.STEP_LIMIT),)))
+    found = only(advising(advised(12, replicas=6, hold=Hold.STEP_LIMIT)))
     assert found.remedy == Remedy(kind="scale", words="6 replicas", replicas=6)
     assert found.sentence.startswith("The operator advised 6 replicas of default/chat instead of 4") and found.harm.amount == 2.0
 
@@ -896,7 +905,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ROUTERS_APART: well(apart={"release": 3}, live_routers=4),
         Cause.OPERATOR_SILENT: well(unseen_seconds=150.0),
         Cause.CONDITION_NOT_MET: well(conditions=(unready,)),
-        Cause.SCALING_ADVISED: well(advised=(advised(6),)),
+        Cause.SCALING_ADVISED: advising(advised(6)),
     }
     return pools[cause]
 
