@@ -169,8 +169,10 @@ class Applier:
         logger.info("instance was made already", extra={"instance": name})
 
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
-        """Raise NotOwned if an object of another owner has the name. Delete a fresh object and raise Altered if it lacks
-        the label by which instances are found: it would not count, and each round would create another.
+        """Raise NotOwned if an object of another owner has the name.
+
+        Delete a fresh object and raise Altered if it lacks the label by which instances are found: it would not count,
+        and each round would create another.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"
