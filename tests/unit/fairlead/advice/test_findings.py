@@ -229,6 +229,11 @@ def test_every_reason_of_refusals_has_its_sentence(reason: str, words: str) -> N
     assert (found.cause, found.subject, found.level) == (Cause.REFUSED, reason, Level.BAD)
 
 
+def test_no_rate_of_refusals_is_rounded_to_nothing() -> None:
+    rare = replace(well(refused={RejectionReason.QUEUE_FULL: 1}), window_seconds=300.0)
+    assert only(rare).sentence.startswith("default/chat refuses 12 requests/h: ")
+
+
 def test_few_refusals_are_a_warning() -> None:
     assert only(well(refused={RejectionReason.QUEUE_FULL.value: 1})).level is Level.WARN
 
@@ -270,10 +275,10 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
 
 @pytest.mark.parametrize(
     ("harm", "words"),
-    [(6.6, "6.60 requests/s"), (0.44, "0.44 requests/s"), (0.005, "0.01 requests/s"), (0.0049, "18 requests/h"), (0.00001, "1 request/h")],
+    [(6.63, "6.6 requests/s"), (0.44, "0.44 requests/s"), (0.005, "0.01 requests/s"), (0.0049, "18 requests/h"), (0.00001, "1 request/h")],
 )
 def test_a_harm_that_two_decimals_would_round_to_nothing_is_told_by_the_hour(harm: float, words: str) -> None:
-    assert wording.missed(harm) == words
+    assert wording.rate(harm) == words
 
 
 def test_most_late_first_tokens_on_one_instance_are_no_matter_of_all() -> None:
