@@ -21,26 +21,30 @@ class SideAnswer:
     An answer is one document, or a stream of events. Its format is the engine's own, so only an error is a failure.
     """
 
-    __slots__ = ("_document", "_events")
+    __slots__ = ("_document", "_events", "_size")
 
     def __init__(self, kind: bytes) -> None:
         self._events = StreamReader() if kind.startswith(EVENTS) else None
         self._document: bytearray | None = bytearray() if self._events is None else None
-        """The bytes of a document; None once they cannot be an error."""
+        """The bytes of a document, without blanks before it; None once they cannot be an error."""
+        self._size = 0
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece."""
+        self._size += len(piece)
         if self._events is not None:
             self._events.feed(piece)
         elif self._document is not None:
-            self._document += piece
-            if len(self._document) > LONGEST_ERROR or self._document.lstrip(_BLANK)[:1] not in (b"", b"{"):
+            self._document += piece if self._document else piece.lstrip(_BLANK)
+            if self._size > LONGEST_ERROR or bytes(self._document[:1]) not in (b"", b"{"):
                 self._document = None
 
     @property
     def is_open(self) -> bool:
         """Whether more of the answer must arrive before it is known that it does not begin with an error."""
-        return self._document is not None if self._events is None else not self._events.events
+        if self._events is None:
+            return self._document is not None
+        return not self._events.events and self._size <= LONGEST_ERROR
 
     @property
     def failure(self) -> Failure | None:

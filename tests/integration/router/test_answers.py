@@ -741,11 +741,11 @@ async def test_several_answers_of_which_one_is_missing_are_no_whole_answer(world
     running, proxy = await _picked(world, proxies)
     one = _event({"choices": [{"index": 1, "text": "tok", "finish_reason": None}]})
     end = _event({"choices": [{"index": 1, "text": "", "finish_reason": "stop"}]})
-    world.engines[0].events, asked = [one, end], {"prompt": ["x", "y"], "n": 1}
+    world.engines[0].events = [one, end]
     if picked:
-        await proxy.request(_body(COMPLETION, **asked), path=COMPLETION.path)
+        await proxy.request(_body(COMPLETION, prompt=["x", "y"]), path=COMPLETION.path)
     else:
-        answer = await _ask(running, COMPLETION, **asked)
+        answer = await _ask(running, COMPLETION, prompt=["x", "y"])
         assert answer.text.startswith(one + end)
         assert "the stream ended before its answer did" in answer.text
     await _all_settled(running)

@@ -58,6 +58,8 @@ def test_what_cannot_be_an_error_is_not_waited_for(cuts: list[int]) -> None:
     assert not heard(b"plain text", [*cuts, 1]).is_open
     assert not heard(b"[" + b"1," * 100, cuts).is_open
     assert not heard(b'{"tokens": [' + b"1," * LONGEST_ERROR, cuts).is_open
+    assert not heard(b" " * (LONGEST_ERROR + 1), cuts).is_open, "nor is what never begins"
+    assert not heard(b": ping\n\n" * LONGEST_ERROR, cuts, EVENTS).is_open
 
 
 @given(st.booleans(), CUTS)
