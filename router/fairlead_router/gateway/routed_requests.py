@@ -197,37 +197,39 @@ class RoutedRequests:
         if self._traces:
             may_ask = may_explain(key, anybody=self._explains)
             trace = trace_context(headers, request_id, endpoint.path, parsed.model, may_ask=may_ask)
-        return RoutingRequest(
-            id=request_id,
-            arrived_at=arrived_at,
-            prompt_tokens=prompt_tokens,
-            prompt_bytes=counted_bytes,
-            prompt_kind=kind,
-            is_plain_text=is_plain_text,
-            block_tokens=0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),
-            blocks=blocks,
-            first_bytes_hash=first_hash,
-            session=names[0] if names else None,
-            further_names=names[1:],
-            lineage=lineage(naming, document, session_name, names[0]) if names else None,
-            beginning=beginning(document, first_hash) if names or pool.binds_beginnings else 0,
-            max_output_tokens=parsed.max_output_tokens,
-            answers=parsed.answers,
-            streamed=parsed.stream,
-            divisible=not pool.divides
+        return RoutingRequest(  # by position, see fairlead.values
+            request_id,  # id
+            arrived_at,
+            prompt_tokens,
+            blocks,
+            first_hash,  # first_bytes_hash
+            names[0] if names else None,  # session
+            names[1:],  # further_names
+            beginning(document, first_hash) if names or pool.binds_beginnings else 0,
+            None,  # named
+            parsed.max_output_tokens,
+            parsed.answers,
+            parsed.stream,  # streamed
+            not pool.divides  # divisible
             or (endpoint.divides and (sidecars_divide(endpoint.path, document) if by_sidecar else is_divisible(document))),
-            movable=movable and pool.moves_caches and endpoint.divides and is_divisible(document),
-            by_sidecar=by_sidecar,
-            priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
-            tenant=tenant(headers, key, pool, trusted=self._trusted),
-            owner="" if key is None else key.facts.id,
-            body_bytes=body_bytes,
-            engine_blocks=engine_blocks,
-            client_id=client_id,
-            explain=explain,
-            scored=scored,
-            trace=trace,
-            within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
+            movable and pool.moves_caches and endpoint.divides and is_divisible(document),
+            False,  # warms
+            by_sidecar,
+            counted_bytes,  # prompt_bytes
+            kind,  # prompt_kind
+            is_plain_text,
+            0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),  # block_tokens
+            priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
+            tenant(headers, key, pool, trusted=self._trusted),
+            "" if key is None else key.facts.id,  # owner
+            body_bytes,
+            pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
+            client_id,
+            explain,
+            scored,
+            trace,
+            lineage(naming, document, session_name, names[0]) if names else None,
+            engine_blocks,
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:

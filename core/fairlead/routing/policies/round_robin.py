@@ -30,10 +30,10 @@ class RoundRobin:
         chosen = candidates[index].entry.id
         self._last = chosen
         return Decision(
-            instance=chosen,
-            reason=DecisionReason.ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
-            fallbacks=tuple([candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))]),
-            weigh=weighed(request, view, "next-in-turn", (chosen,), nothing),
+            chosen,
+            DecisionReason.ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
+            weighed(request, view, "next-in-turn", (chosen,), nothing),
+            tuple([candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))]),
         )
 
 
