@@ -328,6 +328,14 @@ def test_a_body_that_is_nested_too_deeply_is_told_so() -> None:
     parse_request(b'{"model": "m", "messages": ' + b"[" * 253 + b"]" * 253 + b"}", CHAT)
 
 
+@pytest.mark.parametrize(("opens", "closes"), [(b"[" * 300, b"]" * 300), (b'{"a":' * 300 + b"1", b"}" * 300), (b'{"a":[' * 150, b"]}" * 150)])
+def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes: bytes) -> None:
+    for before in range(201):
+        body = b'{"model": "m", "messages": [], "user": "%s", "metadata": %s%s}' % (b"x" * before, opens, closes)
+        with pytest.raises(BadRequest, match="nested too deeply"):
+            parse_request(body + b" " * 1000, CHAT)
+
+
 PEERS = ["kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_anything",
     "disaggregated_params", "migration_request", "nvext.decode_worker_id", "nvext.backend_instance_id", "vllm_xargs.kv_transfer_params",
     "extra_body.ec_transfer_params", "extra_body.vllm_xargs.bootstrap_host", "sampling_params.extra_args.kv_transfer_params"]  # fmt: skip
