@@ -36,6 +36,7 @@ from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
+
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 LINGER_SECONDS = 30.0
@@ -159,7 +160,7 @@ class Gateway:
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._routed.pool_for(parsed.model, headers if POOL_HEADER in client.headers else [], key)
-        forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
+        forwarded, naming, client_id = client.known_headers.forwarded(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
         known_as, explain = client.known_as, client.explains

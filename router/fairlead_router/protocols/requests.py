@@ -309,6 +309,41 @@ def forwarded_headers(
     return lines + b"\r\n" if lines else lines, naming, request_id
 
 
+class KnownHeaders:
+    """What `forwarded_headers` returned for the last request on a connection. Most clients send the same headers with
+    each request, but for the length of its body, which no engine gets from them.
+    """
+
+    __slots__ = ("_after", "_before", "_for", "_found")
+
+    def __init__(self) -> None:
+        self._before: list[tuple[bytes, bytes]] = []
+        """The headers before the length of the body, and those after it: all and none for a request without it."""
+        self._after: list[tuple[bytes, bytes]] = []
+        self._for = (b"", False)
+        self._found: tuple[bytes, dict[bytes, bytes] | None, bytes | None] = (b"", None, None)
+
+    def forwarded(
+        self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
+    ) -> tuple[bytes, Mapping[bytes, bytes] | None, bytes | None]:
+        """Return what `forwarded_headers` returns, with its errors."""
+        before, wanted = self._before, (session_header, credentials)
+        at = len(before)
+        known = headers[:at] == before and headers[at + 1 :] == self._after and (len(headers) == at or headers[at][0] == _LENGTH)
+        if not known or self._for != wanted:
+            self._found = found = forwarded_headers(headers, session_header, credentials=credentials)
+            at = next((place for place, (name, _) in enumerate(headers) if name == _LENGTH), len(headers))
+            self._before, self._after, self._for = headers[:at], headers[at + 1 :], wanted
+            if len(found[0]) > MOST_REMEMBERED:
+                self._before, self._after, self._for = [], [], (b"", False)
+        return self._found
+
+
+_LENGTH = b"content-length"
+MOST_REMEMBERED = 8192
+"""Maximum number of bytes of headers that are compared with those of a connection's next request."""
+
+
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
     """Return the request line and headers for an engine, without `host` and without the final empty line.
 
