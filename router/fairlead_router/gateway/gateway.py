@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fairlead_router.gateway.claims import may_explain
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer
@@ -36,6 +36,8 @@ from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_LOCAL: Final = Handling.LOCAL
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -111,7 +113,7 @@ class Gateway:
                     await send_answer(send, preflight)
                     return
                 raise _wrong_method(endpoint, scope["method"])
-            local = endpoint.handling is Handling.LOCAL
+            local = endpoint.handling is _LOCAL
             if not local and self._informing.refusing:
                 await self._send(shutting_down(dialect), client, send)
                 return

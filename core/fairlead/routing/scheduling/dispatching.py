@@ -4,6 +4,7 @@ it ends.
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from typing import Final
 
 from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -18,6 +19,8 @@ from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_PREFILL: Final = Role.PREFILL
 
 LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks of whether an engine has begun to compute a request."""
@@ -65,7 +68,7 @@ class Dispatching:
             beside = 0 < window <= load.prefilling
             if beside and load.dispatched_prefill_tokens >= small:
                 break
-            if load.entry.role is Role.PREFILL and not (state.view.candidates() and not load.lacks_decode):
+            if load.entry.role is _PREFILL and not (state.view.candidates() and not load.lacks_decode):
                 break
             tracked = queue.take_in_time(now) if beside else queue.take(now)
             if tracked is None and load.computes_nothing:
@@ -110,7 +113,7 @@ class Dispatching:
         instance, request = tracked.instance, tracked.request
         load = state.loads[instance]
         state.waiting.pop(request.id, None)
-        if load.entry.role is Role.PREFILL:
+        if load.entry.role is _PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
         hit = hit_or_fetched(state, tracked)

@@ -13,7 +13,7 @@ So the weights add up to the number of requests, even if more requests are late 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fairlead.gateway_keys import RateLimit
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome, ShadowChoice, Weighing
@@ -25,6 +25,12 @@ from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of, target_of
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_REFUSED: Final = RequestOutcome.REFUSED
+_FAILED: Final = RequestOutcome.FAILED
+_SAMPLE: Final = KeptFor.SAMPLE
+_SERVED: Final = RequestOutcome.SERVED
 
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
@@ -160,7 +166,7 @@ class KeptDecisions:
             return
         why = _why_kept(tracked, end, table)
         self._ended[why] += 1
-        if why is KeptFor.SAMPLE:
+        if why is _SAMPLE:
             if not self.is_sampled(tracked.decision_id):
                 return
         elif why is not tracked.keeps:
@@ -200,7 +206,7 @@ class KeptDecisions:
 
     def _record(self, noted: Noted, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
         request, chosen, runner_up = noted.request, noted.chosen, noted.runner_up
-        served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
+        served = tracked.instance if end.ttft_seconds is not None or end.outcome is _SERVED else ""
         given = next((one for one in tracked.continuations if one.carried_tokens), None)
         if given is not None:  # the first token came from the instance where the answer first broke off
             served = target_of(given.source, given.source_rank)
@@ -269,12 +275,12 @@ def _traced(tracked: TrackedRequest, now: float) -> TracedRequest:
 def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor:
     if tracked.keeps is not None:
         return tracked.keeps
-    if end.outcome is RequestOutcome.REFUSED:
+    if end.outcome is _REFUSED:
         return KeptFor.REFUSED
-    if end.outcome is RequestOutcome.FAILED:
+    if end.outcome is _FAILED:
         return KeptFor.FAILED
     if tracked.attempts:
         return KeptFor.RETRIED
     if (end.ttft_seconds or 0.0) >= table.slo.ttft_seconds or (end.tpot_seconds or 0.0) >= table.slo.tpot_seconds:
         return KeptFor.LATE
-    return KeptFor.MOVED if tracked.moved or tracked.continuations else KeptFor.SAMPLE
+    return KeptFor.MOVED if tracked.moved or tracked.continuations else _SAMPLE
