@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
+from fairlead.routing.knowledge.prefixes import block_hashes_of, first_bytes_hash, prompt_root
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
 from fairlead.tables import DEFAULT_CLASS
 from fairlead_router.gateway.claims import may_explain, priority_class, tenant
@@ -64,7 +64,7 @@ class PromptSize(NamedTuple):
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
     """Return the size and kind of a prompt, from which its tokens are estimated."""
-    length = len(prompt.text)
+    length = prompt.size
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
     if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
@@ -176,22 +176,22 @@ class RoutedRequests:
         `scored`: the dispatch has the scores of the compared targets.
         """
         document = parsed.document
-        prompt = parsed.prompt.text
+        prompt = parsed.prompt
         previous: str | None = None
         if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
             within = self._holder(response, pool, within)
         names = session_names(naming, pool.session_header, document, previous)
         adapter = pool.adapter(parsed.model)
-        root = prompt_root(adapter, parsed.prompt.root)
-        blocks = block_hashes(prompt, pool.block_bytes, root)
-        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, document, parsed.prompt), pool.token_sizes
+        root = prompt_root(adapter, prompt.root)
+        blocks = block_hashes_of(prompt.pieces, pool.block_bytes, root)
+        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, document, prompt), pool.token_sizes
         prompt_tokens = sizes.tokens(counted_bytes, kind)
         engine_blocks: tuple[int, ...] = ()
         if pool.scheduler.caches.heard:
             known = self._prompt_tokens.of(pool, endpoint.path, document, prompt_tokens, adapter)
             prompt_tokens, engine_blocks = known.prompt_tokens, known.engine_blocks
-        first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
+        first_hash = blocks[0] if blocks else first_bytes_hash(prompt.text, pool.block_bytes, (), root)
         as_others = not blocks or sizes.of(kind) == sizes.bytes_per_token
         request_id, trace = self._calls.next_id(), None
         if self._traces:
@@ -218,7 +218,7 @@ class RoutedRequests:
             counted_bytes,  # prompt_bytes
             kind,  # prompt_kind
             is_plain_text,
-            0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),  # block_tokens
+            0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / counted_bytes)),  # block_tokens
             priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant(headers, key, pool, trusted=self._trusted),
             "" if key is None else key.facts.id,  # owner

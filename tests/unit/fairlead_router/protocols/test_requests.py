@@ -40,7 +40,7 @@ def test_chat_text_is_the_contents_in_order_behind_the_marks_of_their_roles() ->
     ]
     parsed = parse_request(_chat(messages=messages), CHAT)
     marked = (mark("system"), b"You are kind. ", mark("user"), "Grüße".encode(), mark("assistant"), mark("user"), b"!")
-    assert parsed.prompt == Prompt(b"".join(marked))
+    assert parsed.prompt == Prompt(marked)
 
 
 @pytest.mark.parametrize(
