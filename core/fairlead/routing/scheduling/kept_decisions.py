@@ -104,6 +104,8 @@ class KeptDecisions:
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
+        self._weighs_again_at = 0.0
+        """The time before which that limit has nothing left: nearly every request of a busy pool finds it so."""
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
@@ -135,8 +137,13 @@ class KeptDecisions:
         """Return whether to note the candidates that the policy compares for this request."""
         if not self._wanted or len(self._noted) >= MOST_NOTED:
             return False
-        if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id) or not self._weighed.take_if_any(1, now):
+        if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id):
             return True
+        if now >= self._weighs_again_at:
+            seconds = self._weighed.take_if_any(1, now)
+            if not seconds:
+                return True
+            self._weighs_again_at = now + seconds
         return (at_risk or now < self._troubled_until) and not self._at_risk.take_if_any(1, now)
 
     def note(

@@ -328,7 +328,9 @@ def test_a_body_that_is_nested_too_deeply_is_told_so() -> None:
     parse_request(b'{"model": "m", "messages": ' + b"[" * 253 + b"]" * 253 + b"}", CHAT)
 
 
-@pytest.mark.parametrize(("opens", "closes"), [(b"[" * 300, b"]" * 300), (b'{"a":' * 300 + b"1", b"}" * 300), (b'{"a":[' * 150, b"]}" * 150)])
+@pytest.mark.parametrize(
+    ("opens", "closes"), [(b"[" * 300, b"]" * 300), (b'{"a":' * 300 + b"1", b"}" * 300), (b'{"a":[' * 150, b"]}" * 150)]
+)
 def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes: bytes) -> None:
     for before in range(201):
         body = b'{"model": "m", "messages": [], "user": "%s", "metadata": %s%s}' % (b"x" * before, opens, closes)
