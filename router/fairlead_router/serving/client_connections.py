@@ -246,7 +246,8 @@ class ClientConnection(HttpToolsProtocol):
         if self._passing_over_head:
             return
         headers, limits = self.headers, self.limits
-        if len(self.url) + len(b"".join(chain.from_iterable(headers))) + 4 * len(headers) > limits.header_bytes - self._head_bytes:
+        self._head_bytes += len(self.url) + len(b"".join(chain.from_iterable(headers))) + 4 * len(headers)
+        if self._head_bytes > limits.header_bytes:
             self._overflow()
         if len(self._open) > MOST_PIPELINED:
             raise TooManyWaiting  # it ends the parser, which would make a request of each of thousands in one read
