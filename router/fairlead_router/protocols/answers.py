@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -20,6 +20,10 @@ from fairlead_router.protocols.spoken_events import failure_of, listener
 from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
+_RESPONSES: Final = Dialect.RESPONSES
 
 EVENT_BYTES = 256 * 1024
 """Maximum number of bytes of an event that are buffered until it is complete. From a larger event, small fields are
@@ -90,7 +94,7 @@ class StreamReader:
         "withheld",
     )  # fmt: skip
 
-    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False, answers: int = 1) -> None:
+    def __init__(self, dialect: Dialect = _OPENAI, *, hides_usage: bool = False, whole: bool = False, answers: int = 1) -> None:
         """Make the reader.
 
         `hides_usage`: events that only have the engine's token counts are not passed to the client.
@@ -102,7 +106,7 @@ class StreamReader:
         self._spoken = listener(dialect)
         self._spoken.answers = answers
         self._hides_usage = hides_usage
-        self._by_name = dialect is Dialect.RESPONSES  # whose events are numbered, so that only their beginnings are alike
+        self._by_name = dialect is _RESPONSES  # whose events are numbered, so that only their beginnings are alike
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
@@ -110,7 +114,7 @@ class StreamReader:
         self._around = len(_NEVER)
         """The length of `_before` and `_after` in bytes, if there is only text between them."""
         self._learned = 0
-        self._knows_plain = dialect is Dialect.OPENAI
+        self._knows_plain = dialect is _OPENAI
         """Whether events are compared with the pattern of an event that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event that has not fully arrived."""
@@ -363,7 +367,7 @@ class StreamReader:
     def _begin_large(self, text: bytes) -> None:
         named = _EVENT_NAME.search(text, 0, 1024)
         self._name = named[1].strip() if named is not None else b""
-        self._large = Squeezed(1 if self._dialect is Dialect.OPENAI else 0)
+        self._large = Squeezed(1 if self._dialect is _OPENAI else 0)
         self._large.feed(text[text.find(b"data:") + 5 :])
         self._seam = text[-3:]
         self._rest.clear()
@@ -473,7 +477,7 @@ _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
+def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = _OPENAI) -> WholeAnswer:
     """Parse a body with a success status and this content type. Without `has_input`, an empty list is a valid answer.
     The body may also be an event stream that the client did not request.
     """

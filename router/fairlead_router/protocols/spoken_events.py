@@ -7,12 +7,15 @@ Sources: OpenAI's and Anthropic's references of streamed events, and the events 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.usages import Figures
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
 
 GAVE_UP = ("error", "abort")
 """Finish reasons that show that the engine gave up, and not the model or the client. Engines abort their requests when
@@ -270,6 +273,6 @@ class SpokenResponse(Spoken):
 
 def listener(dialect: Dialect) -> Spoken:
     """Return the reader for the events of this protocol."""
-    if dialect is Dialect.OPENAI:
+    if dialect is _OPENAI:
         return SpokenChoices()
     return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

@@ -50,8 +50,15 @@ class Figures:
         return _usage(self._counts, output_tokens)
 
 
+_OF_CHATS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"))
+
+
 def read_usage(usage: Any) -> Usage | None:
     """Return the token counts of a usage object; None if it has none."""
+    if type(usage) is dict and usage.keys() <= _OF_CHATS and not usage.get("prompt_tokens_details"):  # as of nearly every answer
+        prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        if type(prompt) is int and type(output) is int and 0 <= prompt <= _MOST_TOKENS and 0 <= output <= _MOST_TOKENS:
+            return Usage(output, None, prompt)
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -35,6 +36,9 @@ from fairlead_router.relaying.passing import ANSWER, Exchange, RestPassage, Stre
 from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
 from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_RESPONSES: Final = Dialect.RESPONSES
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an unstreamed answer that are buffered until it is complete; a longer answer is passed on
@@ -262,7 +266,7 @@ class Proxy:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)
             usage = said.usage or usage_of_head(connection.headers)
-            if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
+            if call.dialect is _RESPONSES and is_response_id(said.response_id):
                 self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
         headers = exchange.answer_headers()
         self._answered(exchange, usage or Usage())
@@ -365,7 +369,7 @@ class Proxy:
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
         """Record which instance holds the response in progress, if its protocol stores responses."""
-        if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
+        if exchange.call.dialect is _RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:

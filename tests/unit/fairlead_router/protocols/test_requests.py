@@ -40,7 +40,7 @@ def test_chat_text_is_the_contents_in_order_behind_the_marks_of_their_roles() ->
     ]
     parsed = parse_request(_chat(messages=messages), CHAT)
     marked = (mark("system"), b"You are kind. ", mark("user"), "Grüße".encode(), mark("assistant"), mark("user"), b"!")
-    assert parsed.prompt == Prompt(b"".join(marked))
+    assert parsed.prompt == Prompt(marked)
 
 
 @pytest.mark.parametrize(
@@ -326,6 +326,16 @@ def test_a_body_that_is_nested_too_deeply_is_told_so() -> None:
         with pytest.raises(BadRequest, match="nested too deeply; send it flatter"):
             parse_request(b'{"model": "m", "messages": ' + b"[" * depth + b"]" * depth + b"}", CHAT)
     parse_request(b'{"model": "m", "messages": ' + b"[" * 253 + b"]" * 253 + b"}", CHAT)
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"), [(b"[" * 300, b"]" * 300), (b'{"a":' * 300 + b"1", b"}" * 300), (b'{"a":[' * 150, b"]}" * 150)]
+)
+def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes: bytes) -> None:
+    for before in range(201):
+        body = b'{"model": "m", "messages": [], "user": "%s", "metadata": %s%s}' % (b"x" * before, opens, closes)
+        with pytest.raises(BadRequest, match="nested too deeply"):
+            parse_request(body + b" " * 1000, CHAT)
 
 
 PEERS = ["kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_anything",
