@@ -43,7 +43,16 @@ WRONG_TEMPLATES: tuple[Any, ...] = (
     {"spec": {"containers": ["engine"]}},
     {"spec": "x"},
     {},
+    {**TEMPLATE, "metadata": {"annotations": {"prometheus.io/port": 8000}}},
+    {**TEMPLATE, "metadata": {"labels": {"on": True}}},
 )
+MARKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"labels": {"app": "x"}, "annotations": {"fairlead.dev/weight": "2", "fairlead.dev/kv-revision": "r"}},
+    {"labels": {"fairlead.dev/group-of": "x"}},
+    {"annotations": {"fairlead.dev/drain": "true"}},
+)
+"""Labels and annotations of templates, which only some may have."""
 WRONG: tuple[Any, ...] = ("3", True, 2.5, -7, [], {}, "two words", "", 10**13)
 """Values that fit few fields."""
 
@@ -93,7 +102,7 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "free":
         return draw(st.dictionaries(st.sampled_from("ab"), st.integers(-(2**63), 2**63 - 1), max_size=1))
     if shape.kind == "verbatim":
-        return copy.deepcopy(TEMPLATE)
+        return {**copy.deepcopy(TEMPLATE), "metadata": copy.deepcopy(draw(st.sampled_from(MARKED)))}
     if shape.kind == "texts":
         fitting_texts = tuple(one for one in (*TEXTS["instant"], "blue") if re.search(shape.pattern or "", one))
         return draw(st.lists(st.sampled_from(fitting_texts + ("not so",) * faulty), max_size=2))
@@ -333,6 +342,8 @@ def test_a_spec_written_out_is_read_back_as_it_was(document: dict[str, Any]) -> 
 
 CANARY_OF_PAIRS = st.just({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode"}], "rollout": {"canary": {}}})
 """A pool that is valid but for its canary."""
+OPEN_FOR_PAIRS = st.just({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode"}], "gateway": {"failureMode": "FailOpen"}})
+"""A pool that is valid but for what its gateways do without a picker."""
 
 
 def twins() -> Iterator[tuple[type[Any], int]]:
@@ -371,6 +382,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
             pools_of_an_engine(),
             pools_that_adopt(),
             CANARY_OF_PAIRS,
+            OPEN_FOR_PAIRS,
             pools_with_targets_of_tasks(),
             *((pools_that_take_turns(),) if about_turns else ()),
         ),
