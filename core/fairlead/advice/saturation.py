@@ -90,13 +90,13 @@ def _late(served: Served, role: Role) -> tuple[int, int]:
 def _harmed(pool: PoolSituation, late: int, judged: int, turned_away: int) -> str:
     parts = []
     if turned_away:
-        parts.append(f"refuses {wording.rate(pool.per_second(turned_away))} requests/s")
+        parts.append(f"refuses {wording.rate(pool.per_second(turned_away))}")
     if judged and pool.exceeds(late, judged):
         parts.append(f"serves {wording.share(1 - late / judged)} of the other requests in time" if turned_away else "")
         parts[-1] = parts[-1] or f"serves {wording.share(1 - late / judged)} of requests in time"
         parts[-1] += f" (goal {wording.percent(pool.slo.percentile)})"
     if not parts:
-        parts.append(f"is late with {wording.rate(pool.per_second(late))} requests/s")
+        parts.append(f"is late with {wording.rate(pool.per_second(late))}")
     return f"{pool.pool} {' and '.join(parts)}"
 
 
