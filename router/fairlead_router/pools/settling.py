@@ -69,7 +69,7 @@ class Settling:
         """Return the known token counts of an answer that broke off; None if no part of it could be read."""
         stream = ticket.stream
         if stream is None:
-            return None
+            return None if ticket.usage is None else self.plausible(ticket.usage)
         told = stream.usage()
         return self.plausible(Usage(stream.generated_tokens, told.cached_tokens, told.prompt_tokens))
 

@@ -198,9 +198,11 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
 def _answers(document: Document, endpoint: Endpoint) -> int:
-    """Return the number of answers that the request asks for: `n` for each prompt. A value that engines refuse counts
-    as 1.
+    """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it. A
+    value that engines refuse counts as 1.
     """
+    if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
+        return 1
     each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
     prompts = document.get("messages" if endpoint.several else "prompt")
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):

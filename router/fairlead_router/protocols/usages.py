@@ -26,7 +26,7 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 class Figures:
     """The newest value of each token count in the usages of one answer. Anthropic's streams divide the counts between
-    two events.
+    two events. A zero does not replace a number of output tokens, because tokens that were generated stay generated.
     """
 
     __slots__ = ("_counts",)
@@ -70,8 +70,10 @@ def _take(usage: Any, into: dict[str, int]) -> bool:
     counts_output = False
     for name, value in usage.items():
         if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
+            if name in _OUTPUT:
+                counts_output = True
+                value = value or into.get(name, 0)
             into[name] = value
-            counts_output = counts_output or name in _OUTPUT
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     if details and isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
         into[_CACHED] = cached

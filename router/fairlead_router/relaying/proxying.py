@@ -22,12 +22,11 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, content_type, is_response_id, read_whole, usage_of, usage_of_head
+from fairlead_router.protocols.answers import LongAnswer, StreamReader, Usage, content_type, is_response_id, read_whole, usage_of_head
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
-from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
@@ -277,12 +276,12 @@ class Proxy:
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
         """Send the pieces of an unstreamed answer as they arrive, after the bytes `before`, which were sent already."""
         client, connection = exchange.client, exchange.connection
-        squeezed = Squeezed(0)
-        squeezed.feed(before)
+        long = LongAnswer()
+        long.feed(before)
         client.on_writable(connection.resume)
 
         def sink(piece: bytes) -> bool:
-            squeezed.feed(piece)
+            long.feed(piece)
             return client.write(piece)
 
         try:
@@ -291,8 +290,12 @@ class Proxy:
             self._lost(exchange, failure)
             client.abort()
             return
-        squeezed.feed(last)
-        self._answered(exchange, usage_of(squeezed) or usage_of_head(connection.headers) or Usage())
+        long.feed(last)
+        if connection.status < 400 and (said := long.failure) is not None:
+            exchange.ticket.usage = long.usage
+            self._lost(exchange, answer_failed(connection, said))
+        else:
+            self._answered(exchange, long.usage or usage_of_head(connection.headers) or Usage())
         client.end(last)
 
     async def _stream(self, exchange: Exchange) -> Dispatch | None:
@@ -304,7 +307,8 @@ class Proxy:
         """
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
-        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None)
+        answers = exchange.ticket.request.answers
+        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None, answers=answers)
         keep = None if kept is None else kept.append
         beginnings = _StreamBeginnings(self, exchange, self._now)
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))

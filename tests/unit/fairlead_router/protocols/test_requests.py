@@ -398,6 +398,12 @@ BATCH = _endpoint(b"/v1/chat/completions/batch")
 TURN = [{"role": "user", "content": "hello"}]
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/embeddings", "/score"])
+def test_a_protocol_without_several_answers_has_one_whatever_its_body_says(path: str) -> None:
+    document = {"model": "m", "messages": [], "input": "x", "prompt": ["x"] * 5, "n": 50, "best_of": 60, "max_tokens": 7}
+    assert parse_request(orjson.dumps(document), _endpoint(path.encode())).answers == 1
+
+
 @pytest.mark.parametrize(
     ("path", "document", "answers"),
     [
