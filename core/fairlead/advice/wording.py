@@ -1,14 +1,19 @@
 """Numbers and nouns in the sentences of findings."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from fairlead.instances import Role
 from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
-    """Return a rate per second with one decimal, or two if below one: 6.63 → `6.6`, 0.042 → `0.04`."""
-    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+    """Return a rate per second with one decimal, or two if below one, or as many as show that it is not zero: 6.63 →
+    `6.6`, 0.042 → `0.04`, 0.0033 → `0.003`.
+    """
+    if value >= 1:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.005 or not value else f"{Decimal(f'{value:.1g}'):f}"
 
 
 def missed(value: float) -> str:
