@@ -54,7 +54,7 @@ def _plan(items: list[Advice], number: int, approval: Approval) -> None:
 def _harm(one: Advice) -> str:
     match one.unit:
         case HarmUnit.REQUESTS:
-            return f"{wording.missed(one.harm)} miss the objectives" if one.harm else "none yet"
+            return f"{wording.rate(one.harm)} miss the objectives" if one.harm else "none yet"
         case HarmUnit.INSTANCES:
             return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else "none yet"
         case HarmUnit.WAITED_SECONDS:

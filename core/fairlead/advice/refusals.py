@@ -32,7 +32,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             subject=reason,
             level=Level.BAD if pool.out_of_slo else Level.WARN,
             harm=Harm(amount=rate, unit=HarmUnit.REQUESTS),
-            sentence=f"{pool.pool} refuses {wording.rate(rate)} requests/s: {why.words}.",
+            sentence=f"{pool.pool} refuses {wording.rate(rate)}: {why.words}.",
             evidence=Evidence(kind=EvidenceKind.REJECTIONS, seconds=pool.window_seconds),
             remedy=why.remedy,
             symptom=refused(reason),

@@ -7,15 +7,12 @@ from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
-    """Return a rate per second with one decimal, or two if below one: 6.63 → `6.6`, 0.042 → `0.04`."""
-    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
-
-
-def missed(value: float) -> str:
-    """Write requests per second that miss the objectives, or requests per hour if two decimals would show zero: 0.44 →
-    `0.44 requests/s`, 0.0008 → `3 requests/h`.
+    """Write a number of requests per second with one decimal, with two below one, or per hour if two decimals would
+    show zero: 6.63 → `6.6 requests/s`, 0.44 → `0.44 requests/s`, 0.0008 → `3 requests/h`.
     """
-    return f"{value:.2f} requests/s" if value >= 0.005 or not value else count(max(1, round(value * 3600)), "request") + "/h"
+    if 0 < value < 0.005:
+        return count(max(1, round(value * 3600)), "request") + "/h"
+    return f"{value:.1f} requests/s" if value >= 1 else f"{value:.2f} requests/s"
 
 
 def share(value: float) -> str:

@@ -109,7 +109,7 @@ def harm_words(one: Advice) -> str:
     """Return the finding's harm as a number with its unit."""
     match one.unit:
         case HarmUnit.REQUESTS:
-            return wording.missed(one.harm) if one.harm else formats.NONE
+            return wording.rate(one.harm) if one.harm else formats.NONE
         case HarmUnit.INSTANCES:
             return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else formats.NONE
         case HarmUnit.WAITED_SECONDS:

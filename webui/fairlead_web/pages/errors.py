@@ -20,14 +20,15 @@ from fairlead_web.text.addresses import with_query
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
     """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
-    to try again; the form data `sent` are then sent to it. `search` is the name of a list in which the person may
-    search.
+    to try again; the form data `sent` are then sent to it. `form_path` leads back to the page of a form that was
+    refused. `search` is the name of a list in which the person may search.
     """
 
     problem: Problem
     remedy: str
     command: str
     retry_path: str
+    form_path: str
     search: str
     sent: tuple[tuple[str, str], ...] = ()
 
@@ -102,6 +103,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
         remedy=problem.remedy or remedy if problem.type == "not-sampled" else remedy,
         command=POOL_COMMAND if problem.status == 404 and kind == "pools" else command,
         retry_path=here.base + here.back if sent or (request.method == "GET" and problem.status not in {403, 404}) else "",
+        form_path="" if request.method == "GET" or not signed_in else _form_path(request, here.base),
         sent=sent,
         search=SEARCHED.get(kind, "sessions") if problem.status == 404 else "",
     )
@@ -175,6 +177,12 @@ def _came_from(request: Request, base: str) -> str:
     if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):
         return "/"
     return local_path((page.path.removeprefix(base) or "/") + (f"?{page.query}" if page.query else ""))
+
+
+def _form_path(request: Request, base: str) -> str:
+    """Return the address of the page whose form was sent; empty if the browser does not name one."""
+    came_from = _came_from(request, base)
+    return "" if came_from == "/" else base + came_from
 
 
 def wants_data(request: Request) -> bool:

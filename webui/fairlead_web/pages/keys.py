@@ -1,6 +1,6 @@
 """`/keys`: gateway keys, which operators create, change and revoke."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from fairlead_web.frame.routes import Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import PAGE_ROWS, Visit
 from fairlead_web.text import formats
+from fairlead_web.text.addresses import with_query
 from fairlead_web.text.typed_text import ungrouped, whole_number
 
 
@@ -34,6 +35,10 @@ class KeysPage(Context):
     typed: dict[str, str]
     present: dict[str, dict[str, str]]
     """The values of the form that changes each key, by the key's id."""
+    former: dict[str, dict[str, str]]
+    """The values with which each of these forms was opened. Only what differs from them is changed, so that two people
+    can edit a key at once.
+    """
     edited: str | None
     """The id of the key whose form is open; None if none is."""
     problem: Problem | None
@@ -55,6 +60,8 @@ FIELDS = dict.fromkeys(
     "",
 ) | {"days": "90"}
 """The fields of the form for a key, with their initial values."""
+FORMER = "former."
+"""The names of the hidden fields that have the values with which a form was opened begin with this."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -75,14 +82,14 @@ async def create(visit: Visit) -> Response:
 
 async def change(visit: Visit) -> Response:
     """Change a gateway key. If the form is refused, it stays open in the key's row."""
-    key, typed = _key(visit), await _typed(visit)
+    key, typed, former = _key(visit), await _typed(visit), await _former(visit)
     try:
-        await visit.api.change_gateway_key(key, _change(typed))
+        await visit.api.change_gateway_key(key, _change(typed, former))
     except InvalidInput as error:
-        return await _page(visit, edited=key, typed=typed, problem=_problem(error))
+        return await _page(visit, edited=key, typed=typed, former=former, problem=_problem(error))
     except ApiProblem as error:
-        return await _refused(visit, error, typed, edited=key)
-    return visit.redirect("/keys")
+        return await _refused(visit, error, typed, edited=key, former=former)
+    return visit.redirect(_list(visit))
 
 
 async def rotate(visit: Visit) -> Response:
@@ -104,16 +111,27 @@ async def explain(visit: Visit) -> Response:
         await visit.api.change_gateway_key(_key(visit), asked)
     except ApiProblem as error:
         return await _refused(visit, error, {})
-    return visit.redirect("/keys")
+    return visit.redirect(_list(visit))
 
 
 def _key(visit: Visit) -> str:
     return str(visit.request.path_params["key"])
 
 
+def _list(visit: Visit) -> str:
+    """Return the address of that page of the list on which the button was pressed."""
+    return with_query("/keys", {"cursor": visit.param("cursor")})
+
+
 async def _typed(visit: Visit) -> dict[str, str]:
     form = await visit.form()
     return {name: str(form.get(name, "")).strip() for name in FIELDS}
+
+
+async def _former(visit: Visit) -> dict[str, str]:
+    """Return the values with which the submitted form was opened, as far as it has them."""
+    form = await visit.form()
+    return {name: str(form[f"{FORMER}{name}"]) for name in FIELDS if f"{FORMER}{name}" in form}
 
 
 def _request(typed: dict[str, str]) -> GatewayKeyRequest:
@@ -133,12 +151,12 @@ def _request(typed: dict[str, str]) -> GatewayKeyRequest:
     )
 
 
-def _change(typed: dict[str, str]) -> GatewayKeyChange:
-    """Return the change of a gateway key that the form describes. An empty field removes the limit; if the number of
-    days is empty, the expiry is unchanged. Raises InvalidInput.
+def _change(typed: dict[str, str], former: dict[str, str]) -> GatewayKeyChange:
+    """Return the change of a gateway key that the form describes: the fields that differ from `former`. An empty field
+    removes the limit; if the number of days is empty, the expiry is unchanged. Raises InvalidInput.
     """
     asked = _request(typed)
-    return GatewayKeyChange(
+    whole = GatewayKeyChange(
         name=asked.name,
         pools=asked.pools,
         models=asked.models,
@@ -151,6 +169,7 @@ def _change(typed: dict[str, str]) -> GatewayKeyChange:
         budget_month=asked.budget_month or "",
         budget_currency=asked.budget_currency or "",
     )
+    return replace(whole, **dict.fromkeys(name for name, value in former.items() if typed[name] == value))
 
 
 def _whole(name: str, text: str) -> int | None:
@@ -169,7 +188,7 @@ async def revoke(visit: Visit) -> Response:
         await visit.api.revoke_gateway_key(visit.request.path_params["key"])
     except ApiProblem as error:
         return await _refused(visit, error, {})
-    return visit.redirect("/keys")
+    return visit.redirect(_list(visit))
 
 
 def _present(key: GatewayKey) -> dict[str, str]:
@@ -194,10 +213,12 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str], edited: str | None = None) -> Response:
+async def _refused(
+    visit: Visit, error: ApiProblem, typed: dict[str, str], edited: str | None = None, former: dict[str, str] | None = None
+) -> Response:
     if error.problem.status not in REFUSALS:
         raise error
-    return await _page(visit, typed=typed, edited=edited, problem=error.problem)
+    return await _page(visit, typed=typed, edited=edited, former=former, problem=error.problem)
 
 
 async def _page(
@@ -207,12 +228,14 @@ async def _page(
     rotated: GatewayKey | None = None,
     typed: dict[str, str] | None = None,
     edited: str | None = None,
+    former: dict[str, str] | None = None,
     problem: Problem | None = None,
 ) -> Response:
     shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
     listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
     edited = edited or visit.param("edit")
     present = {key.id: _present(key) for key in listing.items}
+    opened = present | ({edited: former} if edited is not None and former else {})
     if edited is not None and typed and problem:
         present[edited] = typed
     context = KeysPage(
@@ -222,6 +245,7 @@ async def _page(
         rotated=rotated is not None,
         typed=typed if typed and edited is None else FIELDS,
         present=present,
+        former=opened,
         edited=edited,
         problem=problem,
     )

@@ -2,6 +2,7 @@
 the routing decision.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +25,10 @@ FIELDS = ("prompt", "max_tokens", "session", "model")
 again.
 """
 
+KEPT = "x-fairlead-decision-kept"
+LOOKS, LOOK_SECONDS = 8, 0.25
+"""A kept decision is looked for this often, with this pause between two looks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPage(Context):
@@ -39,6 +44,8 @@ class TrialPage(Context):
     """The form's field that the problem is about; empty if it is about no field."""
     answer: TrialAnswer | None
     decision: RoutingDecision | None
+    kept: bool
+    """Whether the router says that it keeps the decision."""
 
 
 async def show(visit: Visit) -> Response:
@@ -83,18 +90,30 @@ async def _page(visit: Visit, typed: dict[str, str], *, problem: Problem | None 
         at=(problem.field or "") if problem else "",
         answer=answer,
         decision=decision,
+        kept=answer is not None and is_kept(answer),
     )
     return visit.page(page, status=problem.status if problem else 200)
 
 
+def is_kept(answer: TrialAnswer) -> bool:
+    """Return whether the router keeps the routing decision of the test request, as its response says."""
+    return (KEPT, "true") in {(name, value) for name, value in answer.headers}
+
+
 async def _decision(visit: Visit, answer: TrialAnswer | None) -> RoutingDecision | None:
-    """Return the routing decision of the test request, if a router has already reported it; otherwise None."""
+    """Return the routing decision of the test request, or None. A decision that a router keeps is awaited, because the
+    router reports it after its response.
+    """
     if answer is None or answer.decision is None:
         return None
-    try:
-        return await visit.api.decision(answer.decision)
-    except ApiProblem:
-        return None
+    for look in range(LOOKS if is_kept(answer) else 1):
+        await asyncio.sleep(LOOK_SECONDS if look else 0)
+        try:
+            return await visit.api.decision(answer.decision)
+        except ApiProblem as error:
+            if error.problem.status != 404:
+                return None
+    return None
 
 
 ROUTES = Routes(pages={f"{POOL}/test": show}, writes={f"{POOL}/test": send})

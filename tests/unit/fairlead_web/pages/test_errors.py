@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_testing.running.web_client import COOKIE, visitor
+from fairlead_testing.running.web_client import COOKIE, ORIGIN, visitor
 from fairlead_web.frame.security import csrf_token
 
 
@@ -120,3 +120,14 @@ async def test_a_form_about_plans_that_was_sent_in_an_outage_is_kept_to_be_sent_
         assert "Send it again" in away.text
         made = await operator.http.post("/keys/new", data={**sent, "name": "team"}, headers=headers)
         assert "Send it again" not in made.text, "two keys would be made"
+
+
+async def test_an_error_page_leads_back_to_the_form_that_was_sent() -> None:
+    async with visitor("operator") as operator:
+        form = operator.form_token((await operator.http.get("/keys")).text)
+        operator.fake.broken.add("/v1/gateway-keys")
+        headers = {"sec-fetch-site": "same-origin", "referer": f"{ORIGIN}/keys?cursor=50"}
+        answer = await operator.http.post("/keys/new", data={"csrf": form, "name": "x"}, headers=headers)
+        assert answer.status_code == 503
+        assert 'href="/keys?cursor=50">Back to the form</a>' in answer.text
+        assert "Back to the form" not in (await operator.http.get("/keys")).text

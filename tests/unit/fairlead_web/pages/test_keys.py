@@ -1,6 +1,8 @@
 """The page of gateway keys: a secret is shown once, what was typed stays, and viewers only look."""
 
 import re
+from dataclasses import replace
+from html import unescape
 
 from fairlead_testing.running.web_client import visitor
 
@@ -77,6 +79,47 @@ async def test_a_forms_numbers_have_their_thousands_apart_and_are_read_as_they_a
         assert "1,250,000.00 EUR a day" in page and "2,000,000 tokens a minute" in page
         assert 'value="1,250,000.00"' in page and 'value="2,000,000"' in page
         assert (await operator.submit("/keys/k-2", name="big", tokens_per_minute="2,5")).status_code == 422
+
+
+async def test_two_people_who_edit_a_key_at_once_keep_each_others_changes() -> None:
+    async with visitor("operator") as operator:
+        opened = opened_form((await operator.http.get("/keys?edit=k-0")).text)
+        assert (await operator.submit("/keys/k-0", **opened | {"tokens_per_minute": "9,000"})).status_code == 303
+        refused = await operator.submit("/keys/k-0", **opened | {"requests_per_minute": "many"})
+        assert refused.status_code == 422
+        again = opened_form(refused.text)
+        assert again["requests_per_minute"] == "many"
+        assert (await operator.submit("/keys/k-0", **again | {"requests_per_minute": "30"})).status_code == 303
+        row = next(one for one in (await operator.http.get("/keys")).text.split("<tr>") if "edit=k-0" in one)
+        assert "9,000 tokens a minute" in row
+        assert "30 requests a minute" in row
+
+
+async def test_a_key_beyond_the_first_page_is_edited_on_its_page() -> None:
+    async with visitor("operator") as operator:
+        first = operator.fake.gateway_keys[0]
+        operator.fake.gateway_keys[:0] = [replace(first, id=f"k-new-{place}", revoked_at=None) for place in range(50)]
+        later = re.search('href="([^"]*)" rel="next"', (await operator.http.get("/keys")).text)
+        assert later is not None
+        second = (await operator.http.get(unescape(later[1]))).text
+        opener = re.search('href="(/keys[?]edit=k-0[^"]*)"', second)
+        assert opener is not None
+        edited = (await operator.http.get(unescape(opener[1]))).text
+        sent_to = re.search('action="(/keys/k-0[?][^"]*)"', edited)
+        assert sent_to is not None
+        refused = await operator.submit(unescape(sent_to[1]), **opened_form(edited) | {"days": "soon"})
+        assert refused.status_code == 422
+        assert 'value="soon"' in refused.text
+        changed = await operator.submit(unescape(sent_to[1]), **opened_form(edited) | {"name": "renamed"})
+        assert "renamed" in (await operator.http.get(changed.headers["location"])).text
+
+
+def opened_form(page: str) -> dict[str, str]:
+    """The values of the form in which a key is edited, hidden ones too, as a browser would send them."""
+    form = page.split('id="h-edit"', 1)[1].split("</form>", 1)[0]
+    inputs = [re.sub(r"\s+", " ", one) for one in re.findall("<input [^>]*>", form)]
+    named = {re.search('name="([^"]*)"', one)[1]: one for one in inputs if "checkbox" not in one or " checked" in one}  # type: ignore[index]  # each input has a name
+    return {name: unescape(value[1]) for name, one in named.items() if name != "csrf" and (value := re.search('value="([^"]*)"', one))}
 
 
 async def test_a_refused_edit_stays_open_in_its_row_with_the_field_marked() -> None:

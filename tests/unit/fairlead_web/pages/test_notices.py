@@ -42,3 +42,12 @@ async def test_only_admins_have_the_form() -> None:
     for role, has in (("viewer", False), ("operator", False), ("admin", True)):
         async with visitor(role) as one:
             assert ("Create webhook" in (await one.http.get("/notices")).text) is has
+
+
+async def test_without_a_webhook_it_is_not_said_that_nothing_happened() -> None:
+    async with visitor("admin") as admin:
+        admin.fake.webhooks.webhooks.clear()
+        admin.fake.webhooks.notices.clear()
+        page = (await admin.http.get("/notices")).text
+    assert "Notices are made only for webhooks, and there is none." in page
+    assert "Nothing has happened" not in page

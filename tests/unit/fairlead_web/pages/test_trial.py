@@ -1,7 +1,17 @@
 """The test request: from the pool's page, with answer, headers and decision beside; a refusal keeps what was typed."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.trials import TrialAnswer
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.pages import trial
 
 TEST = f"/pools/{CHAT}/test"
 
@@ -31,3 +41,40 @@ async def test_a_viewer_sees_why_it_cannot_send() -> None:
     async with visitor("viewer") as viewer:
         assert "This needs the role operator" in (await viewer.http.get(TEST)).text
         assert (await viewer.submit(TEST, prompt="hi", max_tokens="8")).status_code == 403
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, headers: Sequence[tuple[str, str]]) -> None:
+    """Has each test request answered with these headers, and with a decision that no router has reported yet."""
+
+    async def answer(*_: object) -> TrialAnswer:
+        given: TrialAnswer = example(TrialAnswer)
+        return replace(given, headers=list(headers), decision="d-unknown")
+
+    monkeypatch.setattr(ControlApi, "send_test_request", answer)
+
+
+async def test_a_decision_is_said_to_be_kept_only_if_the_router_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "LOOK_SECONDS", 0.0)
+    async with visitor("operator") as operator:
+        answered(monkeypatch, [("x-fairlead-decision-kept", "true")])
+        kept = (await operator.submit(TEST, prompt="hi", max_tokens="8")).text
+        assert 'href="/decisions/d-unknown"' in kept and "is not kept. Routers" not in kept
+        for headers in ([], [("x-fairlead-decision-kept", "false; over the limit")]):
+            answered(monkeypatch, headers)
+            other = (await operator.submit(TEST, prompt="hi", max_tokens="8")).text
+            assert 'href="/decisions/d-unknown"' not in other and "is not kept. Routers" in other
+
+
+async def test_a_kept_decision_is_awaited_until_the_router_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "LOOK_SECONDS", 0.0)
+    answered(monkeypatch, [("x-fairlead-decision-kept", "true")])
+    looked, read = [], ControlApi.decision
+
+    async def reported_late(api: ControlApi, _: str) -> RoutingDecision:
+        looked.append(1)
+        return await read(api, "d-unknown" if len(looked) < 3 else "d-0002")
+
+    monkeypatch.setattr(ControlApi, "decision", reported_late)
+    async with visitor("operator") as operator:
+        page = (await operator.submit(TEST, prompt="hi", max_tokens="8")).text
+    assert (len(looked), "All candidates and their scores" in page) == (3, True)

@@ -1,6 +1,6 @@
 // Forms act once, ask before harm, keep Apply off until the name is right, and leave empty filters out of the address.
 
-import { restore, sendable } from "./kept_forms.js";
+import { keep, restore, sendable } from "./kept_forms.js";
 
 const root = document.documentElement;
 
@@ -57,7 +57,7 @@ function submitted(event) {
   }
   // By its attribute: a field named method, as the ratio's, takes the place of the property.
   if (form.getAttribute("method") !== "post" || form.matches(".theme-form, [action$='/logout'], [action$='/login']")) return;
-  if (form.dataset.sent === "yes") { form.dataset.sent = "gone"; delete form.dataset.agreed; return; }
+  if (form.dataset.sent === "yes") { form.dataset.sent = "gone"; delete form.dataset.agreed; keep(form, "sent"); return; }
   event.preventDefault();
   if (form.dataset.sent) return;
   form.dataset.sent = "asking";

@@ -1,26 +1,31 @@
 // A form that would be lost is kept: before it is sent, the API is asked whether it answers and still knows this session. If it does not
 // answer, the form stays as it is and can be sent again. If the session has ended, what was typed waits in this tab until the person is back
-// on the page, also when the page itself finds that out.
+// on the page, also when the page itself finds that out. A form that was sent is kept until a page answers it.
 
 const KEY = "fairlead-kept-form";
 const PATIENCE_MS = 8000;
 
 const base = () => document.documentElement.dataset.base;
-const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) || field.name === "token"; // secret, or not to be set by a script
+export const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) || field.name === "token"; // secret, or not to be set by a script
 const given = (field) => (field.matches("select") ? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
 export const typed = (field) => !left(field) && (field.value !== given(field) || field.checked !== field.defaultChecked);
+export const isBox = (field) => field.type === "radio" || field.type === "checkbox";
 const touched = (form) => [...form.elements].some((field) => field.name && typed(field));
 
-function nameOf(form) {
-  return `${form.getAttribute("action")} ${form.elements.kind?.value ?? ""} ${form.elements.role?.value ?? ""}`;
+// Forms of a page are told apart by where they are sent, by the kind and role of a change, and alike ones by their order.
+const posts = () => [...document.forms].filter((one) => one.getAttribute("method") === "post" && !one.matches(".theme-form"));
+const hidden = (form, name) => form.querySelector(`[type=hidden][name=${name}]`)?.value ?? "";
+const lookOf = (form) => [form.getAttribute("action"), hidden(form, "kind"), hidden(form, "role")].join(" ");
+export const alike = (look) => posts().filter((one) => lookOf(one) === look);
+
+export function keep(form, why = "session") {
+  const fields = [...form.elements].filter((one) => one.name && !left(one) && (!isBox(one) || one.checked));
+  const look = lookOf(form);
+  const values = fields.map((one) => [one.name, one.value]);
+  sessionStorage.setItem(KEY, JSON.stringify({ why, path: location.pathname, look, place: alike(look).indexOf(form), values }));
 }
 
-function keep(form, why = "session") {
-  const fields = [...form.elements].filter((one) => one.name && !left(one) && (!["radio", "checkbox"].includes(one.type) || one.checked));
-  sessionStorage.setItem(KEY, JSON.stringify({ why, path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
-}
-
-const typedForm = () => [...document.forms].find((one) => one.getAttribute("method") === "post" && touched(one));
+const typedForm = () => posts().find(touched);
 
 export const anyTyped = () => Boolean(typedForm()) || document.activeElement?.matches("input, textarea, select");
 
@@ -34,7 +39,7 @@ export function keepTyped(why = "session") {
 // the banner of an API that is away, which it covers where both stay in sight.
 const said = (form) => (form.hidden ? document.getElementById("main") : form).querySelector(":scope > [data-kept]");
 
-function say(form, words) {
+export function say(form, words) {
   let line = said(form);
   if (!line) {
     line = document.createElement("p");
@@ -65,23 +70,7 @@ export async function sendable(form) {
   return false;
 }
 
-// Puts back what was typed before the session ended.
+// Puts back what was kept; most pages have nothing to put back.
 export function restore() {
-  const told = sessionStorage.getItem(KEY);
-  if (!told || location.pathname.endsWith("/login")) return;
-  const kept = JSON.parse(told);
-  if (kept.path !== location.pathname) return;
-  sessionStorage.removeItem(KEY);
-  const form = [...document.forms].find((one) => nameOf(one) === kept.form);
-  if (!form) return;
-  for (const [name, value] of kept.values) {
-    for (const field of form.querySelectorAll(`[name="${CSS.escape(name)}"]`)) {
-      if (field.type === "radio" || field.type === "checkbox") field.checked = field.value === value;
-      else if (!left(field)) field.value = value;
-    }
-  }
-  const folded = form.closest("details");
-  if (folded) folded.open = true;
-  const line = say(form, `${kept.why === "upgrade" ? "The page was loaded again" : "You were signed out"} before this was sent. ${form.hidden ? "N" : "What you typed is here again; n"}othing was changed.`);
-  (form.hidden ? line : form).scrollIntoView({ block: "center" });
+  if (sessionStorage.getItem(KEY)) import("./restored_forms.js").then((forms) => forms.restore(KEY), () => {});
 }

@@ -54,6 +54,7 @@ class FakePublicApi:
         self.live = LiveStreams()
         access = Access(world, clock)
         self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
+        self.gateway_keys = access.gateway_keys
         self.simulations = SimulationsOfPools(self.book, access, clock)
         self.webhooks = Webhooks(access, clock)
         self.audit_views = SavedViews(access, clock)

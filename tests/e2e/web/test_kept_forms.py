@@ -1,0 +1,89 @@
+"""What was typed into a form that was not carried out is put back into that form, and into all of its fields."""
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
+from fairlead_testing.running.browser_site import RunningSite, signed_in
+from fairlead_testing.running.every_page import furnish
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("/settings", "/schedules", "/audit", f"/pools/{CHAT}/comments", f"/pools/{CHAT}/simulator")
+"""Pages on which forms look alike, have fields of one name, or stand below a form that only reads."""
+READ = """(form) => [...form.elements]
+  .filter((one) => one.name && !["hidden", "password", "file", "submit"].includes(one.type) && one.name !== "token")
+  .map((one) => [one.name, ["checkbox", "radio"].includes(one.type) ? one.checked : one.value])"""
+NEW_KEY = "form[action$='/keys/new']"
+FORM = "[...document.forms].filter((one) => one.getAttribute('method') === 'post' && !one.matches('.theme-form'))"
+SEND = f"""(place) => {{
+  const form = {FORM}[place], read = {READ};
+  for (const one of form.elements) {{
+    if (one.type === "checkbox") one.checked = !one.checked;
+    else if (one.type === "time") one.value = "03:17";
+    else if (one.type === "number") one.value = Number(one.value) + 1;
+    else if (one.tagName === "SELECT") one.selectedIndex = one.options.length - 1;
+    else if (one.type === "text" || one.tagName === "TEXTAREA") one.value += "7";
+  }}
+  form.noValidate = true;
+  form.requestSubmit();
+  return read(form);
+}}"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_each_form_gets_back_what_was_typed_into_it(chromium: Browser, site: RunningSite, path: str) -> None:
+    furnish(site.fake, CHAT, INSTANCES[CHAT][1])
+    context = signed_in(chromium, site, "admin")
+    page = context.new_page()
+    page.route("**/-/session", lambda route: route.fulfill(status=401))
+    page.route("**/login?*", lambda route: route.fulfill(status=204))  # the page stays
+    page.goto(site.url + path)
+    page.wait_for_selector("html.scripted")
+    filled = [place for place in range(page.evaluate(f"{FORM}.length")) if page.evaluate(f"(place) => ({READ})({FORM}[place])", place)]
+    assert filled
+    for place in filled:
+        with page.expect_response("**/login?*"):
+            typed = page.evaluate(SEND, place)
+        page.goto(site.url + path)
+        page.wait_for_selector("html.scripted")
+        page.wait_for_selector("[data-kept]", state="attached")
+        assert page.evaluate(f"(place) => ({READ})({FORM}[place])", place) == typed, f"form {place} of {path}"
+    context.close()
+
+
+def create_key(page: Page, site: RunningSite, *, broken: bool = False) -> None:
+    """Sends the form for a new key, which the API answers with 503 if it is `broken`."""
+    page.goto(f"{site.url}/keys")
+    page.wait_for_selector("html.scripted")
+    if broken:
+        site.fake.broken.add("/v1/gateway-keys")
+    form = page.locator(NEW_KEY)
+    form.locator("[name=name]").fill("team of the night")
+    form.get_by_role("button", name="Create key").click()
+
+
+def test_a_form_whose_answer_was_an_error_page_is_filled_again_on_the_way_back(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "operator")
+    page = context.new_page()
+    create_key(page, site, broken=True)
+    page.get_by_role("link", name="Back to the form").wait_for()
+    site.fake.broken.clear()
+    page.get_by_role("link", name="Back to the form").click()
+    form = page.locator(NEW_KEY)
+    expect(form.locator("[data-kept]")).to_contain_text("What you typed is here again")
+    assert form.locator("[name=name]").input_value() == "team of the night"
+    context.close()
+
+
+def test_a_form_that_was_answered_is_not_filled_again(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "operator")
+    page = context.new_page()
+    create_key(page, site)
+    page.get_by_role("heading", name="Key team of the night created").wait_for()
+    page.wait_for_function("() => !sessionStorage.getItem('fairlead-kept-form')")
+    page.goto(f"{site.url}/keys")
+    page.wait_for_selector("html.scripted")
+    assert page.locator("[data-kept]").count() == 0
+    assert page.locator(f"{NEW_KEY} [name=name]").input_value() == ""
+    context.close()
