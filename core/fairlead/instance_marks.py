@@ -31,7 +31,7 @@ lay out KV blocks differently. A template's own annotation takes precedence, for
 
 TEMPLATE_MARKS = frozenset({WEIGHT_ANNOTATION, REVISION_ANNOTATION})
 """The annotations that a pod template may have. All others say something about one pod: a template with a request to
-drain, for example, would have each new instance replaced at once, for ever.
+drain, for example, would have each new instance replaced at once, without end.
 """
 
 ENGINE_CONTAINER = "engine"

@@ -385,6 +385,6 @@ def told(value: float, unit: str) -> str:
         case "tokens":
             return f"{value:,.0f} tokens"
         case "requests/s":
-            return f"{rate(value)} requests/s"
+            return rate(value)
         case _:
             return f"{value:,.0f} {unit}"

@@ -27,8 +27,8 @@ NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are treated as missing."""
 TOLD_AGAIN_SECONDS = 1800.0
-"""A recommendation that people are shown and that still stands is recorded again this often, so that they can tell it
-from one of an operator that stopped.
+"""A recommendation that people are shown and that still stands is recorded again this often, so that they can
+distinguish it from one of an operator that stopped.
 """
 
 
@@ -303,7 +303,7 @@ def sized(
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
     """Return the role's memory after this round, and the recommendation if it is news: it differs from the last one, is
-    due to be told again, or is the present number after people were shown another one.
+    due to be recorded again, or is the present number after people were shown another one.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
     its number.

@@ -347,6 +347,8 @@ async def _error_in(connection: UpstreamConnection, beginning: SideAnswer) -> Fa
     while beginning.is_open and (piece := await connection.read()):
         pieces.append(piece)
         beginning.feed(piece)
+        if connection.complete:
+            break
     connection.unread(b"".join(pieces))
     return beginning.failure
 

@@ -4,10 +4,10 @@ twice, by CEL and by Python.
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, replace
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import find, given
@@ -79,6 +79,14 @@ CONVERTED: dict[Any, str] = {parse_cron: "cron", parse_day: "day", parse_zone: "
 """What reads a text, and the texts it can read."""
 
 
+Making = TypeVar("Making", bound=Callable[..., Any])
+
+
+def kept(make: Making) -> Making:
+    """Makes each strategy once: Hypothesis examines one that it has not seen before longer than it draws from it."""
+    return cast("Making", cache(make))
+
+
 @st.composite
 def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     """What a person may write into a field, often at its bounds; where it may be `faulty`, sometimes
@@ -93,10 +101,7 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "object" and shape.of is not None:
         return draw(documents(shape.of, faulty))
     if shape.kind == "list" and shape.of is not None:
-        if faulty:
-            return draw(st.lists(documents(shape.of, True), min_size=1, max_size=min(shape.max_items, MOST_ITEMS) + 1))
-        fit = documents(shape.of, False).filter(partial(is_read, shape.of))
-        return draw(st.lists(fit, min_size=1, max_size=min(shape.max_items, MOST_ITEMS), unique_by=lambda item: item[shape.list_key]))
+        return draw(lists(shape.of, shape.list_key, min(shape.max_items, MOST_ITEMS), faulty))
     if shape.kind == "boolean":
         return draw(st.booleans())
     if shape.kind == "free":
@@ -125,6 +130,21 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
 
 MOST_ITEMS = 2
 """Most items of a list that is made here."""
+
+
+@kept
+def lists(of: type[Any], key: str, most: int, faulty: bool) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """What a person may write into a field that is a list, with too many items where it may be faulty."""
+    if faulty:
+        return st.lists(documents(of, True), min_size=1, max_size=most + 1)
+    fit = documents(of, False).filter(partial(is_read, of))
+    return st.lists(fit, min_size=1, max_size=most, unique_by=lambda item: item[key])
+
+
+@kept
+def members(of: type[Any], name: str, faulty: bool) -> st.SearchStrategy[Any]:
+    """What a person may write into a field of a class, by the attribute's name."""
+    return values(next(shape_of(item) for item in fields(of) if item.name == name), faulty)
 
 
 @st.composite
@@ -235,6 +255,7 @@ def pools_with_targets_of_tasks(draw: st.DrawFn) -> dict[str, Any]:
     return {"model": "m", "roles": roles, "slo": {"task": task}, **classes, **draw(st.sampled_from([{}, {"gateway": {}}]))}
 
 
+@kept
 @st.composite
 def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = None) -> dict[str, Any]:
     """Documents of a class, made from its shapes: a new field is tried without a change here.
@@ -246,7 +267,7 @@ def documents(draw: st.DrawFn, of: type[Any], faulty: bool, rule: Rule | None = 
         shape = shape_of(item)
         named = rule is None or re.search(rf"\bself\.{document_name(item)}\b", rule.cel)
         if shape.default is MISSING or (named and draw(st.booleans())):
-            made[document_name(item)] = "m" if item.name == "model" and not faulty else draw(values(shape, faulty))
+            made[document_name(item)] = "m" if item.name == "model" and not faulty else draw(members(of, item.name, faulty))
     if faulty and draw(st.integers(0, 19)) == 0:
         made["unknown"] = 1
     return made

@@ -9,7 +9,14 @@ from fairlead_testing.fakes.system_api import running_fake_system_api
 from fairlead_testing.running.chart import RIGHTS, applied_rights, rights_of
 from fairlead_testing.running.helm import helm_is_installed
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
-from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, running_kubernetes_api, skip_where_kubelets_run
+from fairlead_testing.running.operator_process import (
+    STAYS_SECONDS,
+    OperatorProcess,
+    Stage,
+    eventually,
+    running_kubernetes_api,
+    skip_where_kubelets_run,
+)
 from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.worlds.pod_phases import running_pod_phases
 from processkube.testing.clients import KubernetesClient
@@ -52,8 +59,8 @@ def stage(kubeconfig: str, operators_kubeconfig: str, tmp_path: Path) -> Iterato
                 if stage.pool(name) is not None:
                     stage.delete(name)
             if operator.process is not None and operator.process.poll() is None:
-                eventually(lambda: not any(stage.pool(name) for name in stage.made), "the pools are gone")
-                eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected")
+                eventually(lambda: not any(stage.pool(name) for name in stage.made), "the pools are gone", pause=STAYS_SECONDS)
+                eventually(lambda: not any(stage.pods(name) for name in stage.made), "the pods are collected", pause=STAYS_SECONDS)
             operator.kill()
             print((tmp_path / "operator.log").read_text(encoding="utf-8"))
 

@@ -33,8 +33,8 @@ SETTLED, COUNTED = 400, 100
 """Requests until the figures that are learned from the first ones are there, and those that are counted."""
 
 MOST = {"whole": 302, "stream": 375, "paced stream": 409, "long whole": 324}
-"""A twentieth above the calls of each request when this was written: 288, 357, 390 and 308. Where more are needed, the
-commit says for what, and what `benchmarks.gateway_before` says of them.
+"""A twentieth above the calls of each request when this was written: 288, 357, 390 and 308 (296, 365, 398 and 316
+since). Where more are needed, the commit says for what, and what `benchmarks.gateway_before` says of them.
 """
 
 

@@ -141,6 +141,13 @@ async def test_headers_over_64_kib_are_a_431(world: World, head: bytes) -> None:
     assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"] == "headers_too_large"
 
 
+async def test_headers_and_trailers_over_64_kib_together_are_a_431(world: World) -> None:
+    running, long = await world.ready(), b"a" * 40_000
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nx-long: " + long + b"\r\n\r\n"
+    answer = await _raw(running, head + b"2\r\n{}\r\n0\r\nx-late: " + long + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+
+
 async def test_headers_that_never_end_are_a_431_before_they_fill_memory(world: World) -> None:
     running = await world.ready()
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)

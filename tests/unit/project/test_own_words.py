@@ -5,6 +5,7 @@ does the depth at which it gives up.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,10 @@ ALLOWED = {
 
 def quotes(path: Path) -> Iterator[str]:
     """Where an error that Python may have raised is turned into text, other than for a log."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    if not re.search(r"\bexcept\b[^:]* as ", source):
+        return  # most files: parsing them all takes seconds
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ExceptHandler) and node.name is not None and node.type is not None:
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             if PYTHONS_OWN & {ast.unparse(one) for one in caught}:

@@ -22,9 +22,12 @@ from fairlead_api.app import create_api
 from fairlead_api.settings import BootstrapToken, Settings
 from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
+from fairlead_testing.running.shared_work import share
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import StrictSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
+
+share()
 
 CHAT = PoolKey(namespace="default", name="chat")
 SECRETS = {role: f"{role}-secret-0123456789" for role in ("viewer", "operator", "admin", "system-operator", "system-router")}

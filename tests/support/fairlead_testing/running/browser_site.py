@@ -22,12 +22,15 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from fairlead_client.client import ControlApi
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_testing.running.compiled_templates import compile_templates_once
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
 from fairlead_web.frame.settings import web_settings
 from fairlead_web.live.clusters import NO_CLUSTERS, ClusterAddress, Clusters, ClusterSettings
 from processkube.testing.ports import free_port
+
+compile_templates_once()
 
 CHROMIUM = Path("/usr/bin/chromium")
 HEADLESS_CHROMIUM = Path(shutil.which("chromium-headless-shell") or CHROMIUM)

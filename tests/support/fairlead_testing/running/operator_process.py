@@ -35,17 +35,24 @@ Never one that matters.
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
 ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
+STAYS_SECONDS = 0.2
+"""Between two looks at what stays as it is once it has come: each look costs the operator's cluster a request, and
+looking every 0.03 s took more of the processor than the operator.
+"""
 
 
-def eventually(look: Callable[[], Value | None], wish: str, seconds: float = PATIENCE_SECONDS) -> Value:
-    """The first truthy value `look` gives; an AssertionError saying the wish when it does not come."""
+def eventually(look: Callable[[], Value | None], wish: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.03) -> Value:
+    """The first truthy value `look` gives; an AssertionError saying the wish when it does not come.
+
+    The `pause` between two looks is short enough to see what passes; what stays can be looked at less often.
+    """
     deadline = time.monotonic() + seconds
     while True:
         value = look()
         if value:
             return value
         assert time.monotonic() < deadline, f"it never came to this: {wish}"
-        time.sleep(0.03)
+        time.sleep(pause)
 
 
 def install_definitions(client: KubernetesClient) -> None:
@@ -252,7 +259,7 @@ class Stage:
 
     def settle(self, name: str, replicas: int) -> None:
         """Wait until exactly so many instances are there and serve, and the status says so."""
-        eventually(lambda: self._is_settled(name, replicas), f"{name} settles at {replicas} instances")
+        eventually(lambda: self._is_settled(name, replicas), f"{name} settles at {replicas} instances", pause=STAYS_SECONDS)
 
     def _is_settled(self, name: str, replicas: int) -> bool:
         pool = self.pool(name) or {}

@@ -4,18 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from types import CodeType
 from urllib.parse import urlsplit
 
 import httpx
-from jinja2 import BytecodeCache, Environment
-from jinja2.bccache import Bucket
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
+from fairlead_testing.running.compiled_templates import compile_templates_once
 from fairlead_web.app import create_web_app
-from fairlead_web.frame import rendering
 from fairlead_web.frame.settings import web_settings
 from fairlead_web.live.clusters import NO_CLUSTERS, ClusterSettings
 from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
@@ -25,21 +21,7 @@ ORIGIN = "http://127.0.0.1:8080"
 COOKIE = "fairlead-session-8080"
 
 
-class CompiledOnce(BytecodeCache):
-    """What templates were compiled to, by their key and their text: compiling is most of what a test's site takes."""
-
-    def __init__(self) -> None:
-        self._code: dict[tuple[str, str], CodeType] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self._code.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        assert bucket.code is not None
-        self._code[bucket.key, bucket.checksum] = bucket.code
-
-
-setattr(rendering, "Environment", partial(Environment, bytecode_cache=CompiledOnce()))  # noqa: B010  # of all sites of this process
+compile_templates_once()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -242,7 +242,7 @@ def test_a_cache_is_not_said_to_help_little_for_a_handful_of_requests(requests: 
 def test_few_requests_a_second_are_not_told_as_none() -> None:
     assert [told(value, "requests/s") for value in (0.0, 0.0033, 0.04, 3.14)] == [
         "0.00 requests/s",
-        "0.003 requests/s",
+        "12 requests/h",
         "0.04 requests/s",
         "3.1 requests/s",
     ]

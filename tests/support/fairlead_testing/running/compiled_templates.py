@@ -1,0 +1,32 @@
+"""Templates that all sites of a process compile once: compiling them is most of what a test's site takes."""
+
+from functools import partial
+from types import CodeType
+from unittest.mock import patch
+
+from jinja2 import BytecodeCache, Environment
+from jinja2.bccache import Bucket
+
+from fairlead_web.frame import rendering
+
+
+class CompiledOnce(BytecodeCache):
+    """What templates were compiled to, by their key and their text."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+_OF_THIS_PROCESS = CompiledOnce()
+
+
+def compile_templates_once() -> None:
+    """From now on, each site of this process takes the templates that an earlier one compiled."""
+    patch.object(rendering, "Environment", partial(Environment, bytecode_cache=_OF_THIS_PROCESS)).start()
