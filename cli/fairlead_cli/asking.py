@@ -27,6 +27,8 @@ _ADDRESSES = Addresses("http://127.0.0.1:8080")
 DOOR = "fairlead.door"
 """Key in the click context's `meta` for the `Door`: the connection of `kubectl fairlead` to the control API."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
+_OF_FAIRLEAD = f"give the API's address with --url and a token with --token, {_OR_FOLDER}"
+_OF_KUBECTL = "name the Service of the control API with --service NAMESPACE/NAME:PORT, or another cluster with --context"
 
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -114,17 +116,18 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
         with reached(url, token) as client:
             return asyncio.run(asked(client))
     except ApiProblem as error:
-        raise _refusal(error) from error
+        raise _refusal(error, is_behind_kubernetes(url)) from error
     except ApiUnreachable as error:
-        raise click.ClickException(f"{error}; give the API's address with --url and a token with --token, {_OR_FOLDER}") from error
+        remedy = _OF_KUBECTL if is_behind_kubernetes(url) else _OF_FAIRLEAD
+        raise click.ClickException(f"{error}; {remedy}") from error
 
 
-def _refusal(error: ApiProblem) -> click.ClickException:
+def _refusal(error: ApiProblem, is_of_kubectl: bool) -> click.ClickException:
     """Return the control API's refusal as an exception. A refusal of invalid input counts as a usage error, as if the
     command line had refused it.
     """
     kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
-    return kind("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
+    return kind("\n".join([told(error.problem) + _to_sign_in(error, is_of_kubectl), *conflict_lines(error.problem)]))
 
 
 def conflict_lines(problem: Problem) -> list[str]:
@@ -141,10 +144,10 @@ def conflict_lines(problem: Problem) -> list[str]:
     return [*lines, f"Plan it again with: {program()} change again {conflict.plan}"]
 
 
-def _to_sign_in(error: ApiProblem) -> str:
+def _to_sign_in(error: ApiProblem, is_of_kubectl: bool) -> str:
     if error.problem.status != 401:
         return ""
-    return f"; give a token with --token or FAIRLEAD_TOKEN, {_OR_FOLDER}"
+    return "; give a token with --token or FAIRLEAD_TOKEN" + ("" if is_of_kubectl else f", {_OR_FOLDER}")
 
 
 def gateways() -> tuple[str, ...]:

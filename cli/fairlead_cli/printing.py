@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from fairlead.percentages import percentage
 from fairlead_process.commands import ExitCode
 from fairlead_process.option_types import output_option
 from fairlead_process.tables import plain_table, print_whole, seconds_words
@@ -66,7 +67,7 @@ def when(at: datetime | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+    return "-" if share is None else percentage(share).replace(" %", "%")
 
 
 def seconds(value: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fairlead.errors import InvalidInput
+from fairlead.percentages import percentage
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, print_json, print_table, seconds, time_words
@@ -240,7 +241,7 @@ def _other(one: WhatIfShare) -> tuple[str, ...]:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
+    return "–" if share is None else percentage(share).replace(" %", "%")
 
 
 def _times(burn: float | None) -> str:

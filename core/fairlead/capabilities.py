@@ -30,6 +30,11 @@ REMEMBERED_SECONDS = 7 * 86_400.0
 over a weekend.
 """
 
+SAME_TIME_SECONDS = 600.0
+"""Observers whose newest observations lie within this many seconds of each other are combined. Older observations may
+be of engines that were slower or faster then.
+"""
+
 _RANKS = {source: rank for rank, source in enumerate(Source)}
 
 
@@ -92,14 +97,17 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 
 
 def agreed(figures: Sequence[Figure]) -> Figure:
-    """Combine what several observers measured on the same engines: the mean, weighted by samples.
+    """Combine what several observers measured on the same engines in the same minutes: the mean, weighted by samples.
 
-    The spread is taken from the observer with the most samples, the age from the newest observation. The result is
-    unknown if no observer measured anything.
+    Observers that saw nothing for `SAME_TIME_SECONDS` while another one did have no say. The spread is taken from the
+    observer with the most samples, the age from the newest observation. The result is unknown if no observer measured
+    anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:
         return UNKNOWN
+    newest_age = min(one.age_seconds or 0.0 for one in measured)
+    measured = [one for one in measured if (one.age_seconds or 0.0) <= newest_age + SAME_TIME_SECONDS]
     weights = [max(1, one.samples) for one in measured]
     return Figure(
         value=sum((one.value or 0.0) * weight for one, weight in zip(measured, weights, strict=True)) / sum(weights),

@@ -4,6 +4,9 @@ follows.
 
 from collections.abc import Mapping, Sequence
 
+MARKS = "fairlead.dev/"
+"""The beginning of the names of all labels and annotations that Fairlead reads or writes."""
+
 POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
@@ -19,6 +22,16 @@ DRAIN_ANNOTATION = "fairlead.dev/drain"
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
 """Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's
 share of the keys.
+"""
+
+REVISION_ANNOTATION = "fairlead.dev/kv-revision"
+"""The model and the engine's image. Prefill and decode instances pair only if it is equal, because other versions may
+lay out KV blocks differently. A template's own annotation takes precedence, for example if each role has its own image.
+"""
+
+TEMPLATE_MARKS = frozenset({WEIGHT_ANNOTATION, REVISION_ANNOTATION})
+"""The annotations that a pod template may have. All others say something about one pod: a template with a request to
+drain, for example, would have each new instance replaced at once, for ever.
 """
 
 ENGINE_CONTAINER = "engine"

@@ -2,12 +2,13 @@
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fairlead import adoption_specs
 from fairlead.costs.money import PRICE_PATTERN
+from fairlead.instance_marks import MARKS, TEMPLATE_MARKS
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
 from fairlead.selectors import SelectorSpec
@@ -18,12 +19,22 @@ MAX_NODES = 64
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 """The schema of an object; copied at each use, because YAML would write a shared one as a reference."""
 
+_MOST_LABELS = 256
+
+
+def _texts() -> dict[str, Any]:
+    """Return the schema of labels or annotations. A number without quotes, which YAML allows, is refused here, with its
+    place, and not only by the API server when it is to create a pod.
+    """
+    return {"type": "object", "maxProperties": _MOST_LABELS, "additionalProperties": {"type": "string"}}
+
+
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
     "required": ["spec"],
     "properties": {
-        "metadata": {**_OBJECT, "properties": {"labels": {**_OBJECT}, "annotations": {**_OBJECT}}},
+        "metadata": {**_OBJECT, "properties": {"labels": _texts(), "annotations": _texts()}},
         "spec": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
@@ -49,6 +60,28 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
         },
     },
 }
+
+
+def _reserved(role: Any) -> Iterator[tuple[str, str]]:
+    """Yield each label and annotation of a role's templates that only the operator or people write on a single pod, as
+    its path and its name.
+    """
+    for field, template in (("template", role.template), ("workerTemplate", role.worker_template)):
+        metadata = (template or {}).get("metadata") or {}
+        for part, allowed in (("labels", ()), ("annotations", TEMPLATE_MARKS)):
+            for name in metadata.get(part) or {}:
+                if str(name).startswith(MARKS) and name not in allowed:
+                    yield f"{field}.metadata.{part}", name
+
+
+def _no_reserved(field: str) -> str:
+    """Return the CEL expression for a template that has no such label or annotation."""
+    place = f"self.{field}.metadata"
+    of_ours = f"name.startsWith('{MARKS}')"
+    allowed = " || ".join((f"!{of_ours}", *(f"name == '{mark}'" for mark in sorted(TEMPLATE_MARKS))))
+    labels = f"!has({place}.labels) || {place}.labels.all(name, !{of_ours})"
+    annotations = f"!has({place}.annotations) || {place}.annotations.all(name, {allowed})"
+    return f"!has(self.{field}) || !has({place}) || (({labels}) && ({annotations}))"
 
 
 MAX_ASLEEP = 64
@@ -119,6 +152,13 @@ class RoleSpec:
             holds=lambda role: role.warm is None or role.selector is None,
             field="warm",
             message="roles[].warm is only for pods that the pool makes; pods with roles[].selector belong to their workload; remove warm",
+        ),
+        Rule(
+            cel=" && ".join(f"({_no_reserved(field)})" for field in ("template", "workerTemplate")),
+            holds=lambda role: not any(_reserved(role)),
+            fault=lambda role: next(_reserved(role)),
+            message=f"labels and annotations of {MARKS} belong to a single pod, and a template would give them to every new one; remove them "
+            f"from roles[].template and workerTemplate, except {' and '.join(sorted(TEMPLATE_MARKS))}",
         ),
         *adoption_specs.OF_ROLES,
     )

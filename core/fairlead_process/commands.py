@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -37,6 +38,7 @@ MEANINGS = {
 
 def run_program(command: click.Command, program: str) -> NoReturn:
     """Run the command line in `sys.argv` and exit with its code; with FAIRLEAD_DEBUG=1 faults show their traceback."""
+    _replace_closed_streams()
     try:
         tracebacks = debug(os.environ)
     except InvalidInput as problem:
@@ -44,6 +46,15 @@ def run_program(command: click.Command, program: str) -> NoReturn:
     if tracebacks:
         command.main(prog_name=program)
     sys.exit(run(command, sys.argv[1:], program))
+
+
+def _replace_closed_streams() -> None:
+    """Put the null device in place of each standard stream that the caller has closed (`>&-`). Python has no object for
+    such a stream, and its number would go to the next file or connection, with all that libraries print there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - it stays open until the process ends
 
 
 def run(command: click.Command, arguments: Sequence[str], program: str) -> int:

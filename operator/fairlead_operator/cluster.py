@@ -61,8 +61,10 @@ class Cluster(Protocol):
         cache). For pods only `PodParts` are returned.
         """
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
-        """Create the object; return False if an object of that name exists."""
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Create the object; return it as the server stores it, which admission webhooks may have changed. None if an
+        object of that name exists.
+        """
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Apply a merge patch; return False if the object does not exist.
@@ -166,15 +168,14 @@ class HttpCluster:
         items: list[dict[str, Any]] = (answer or {}).get("items") or []
         return items
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
         query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict")]  # a typo in a pod template is told, not dropped
         try:
-            await self._api.call("POST", resource.path(namespace), body=body, query=query)
+            return await self._api.call("POST", resource.path(namespace), body=body, query=query)
         except ClusterRefused as refused:
             if refused.reason != "AlreadyExists":  # a quota that another creation changes at this moment is a 409 too
                 raise
-            return False
-        return True
+            return None
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         query = [("fieldManager", FIELD_MANAGER)]

@@ -61,7 +61,7 @@ class Lease:
         began = self._monotonic()
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
         if found is None:
-            taken = await self._cluster.create(Resource.LEASES, self._settings.namespace, self._fresh())
+            taken = await self._cluster.create(Resource.LEASES, self._settings.namespace, self._fresh()) is not None
         elif self._is_anothers(found):
             taken = False
         else:
@@ -135,7 +135,7 @@ class FencedCluster:
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         return await self._cluster.find(resource, namespace, selector)
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
         self._demand()
         return await self._cluster.create(resource, namespace, body)
 

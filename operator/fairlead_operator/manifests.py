@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead import pool_roles
-from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL, REVISION_ANNOTATION
 from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, VERSION, PoolSpec
@@ -16,7 +16,6 @@ from fairlead_operator.pod_marks import (
     INSTANCE_LABEL,
     LEADER,
     ORDINAL_ANNOTATION,
-    REVISION_ANNOTATION,
     ROLE_LABEL,
 )
 from fairlead_operator.pod_patches import state_annotations

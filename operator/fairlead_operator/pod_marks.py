@@ -38,12 +38,6 @@ workload's template may set it.
 NO_DRAIN: Mapping[str, None] = MappingProxyType(dict.fromkeys((DRAINING_ANNOTATION, DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION)))
 """A patch that removes everything that a drain leaves on a pod."""
 
-REVISION_ANNOTATION = "fairlead.dev/kv-revision"
-"""Annotation: the model and the engine's image. Prefill and decode instances pair only if it is equal, because other
-versions may lay out KV blocks differently. A template's own annotation takes precedence, for example if each role has
-its own image.
-"""
-
 CREATED_ANNOTATION = "fairlead.dev/created-at"
 """Annotation: the time at which the operator made the pod, by the operator's clock.
 

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
-from fairlead.instance_marks import POOL_LABEL, WEIGHT_ANNOTATION
+from fairlead.instance_marks import MARKS, POOL_LABEL, TEMPLATE_MARKS
 from fairlead.instances import InstanceState, Role
-from fairlead.pools import GROUP
 from fairlead_operator.pod_marks import (
     ADOPTED_ROLE_LABEL,
     DELETION_COST_ANNOTATION,
     DRAINING_ANNOTATION,
     FORMER_COST_ANNOTATION,
     NO_DRAIN,
-    REVISION_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
@@ -100,4 +98,4 @@ def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _is_mark(name: str) -> bool:
-    return name.startswith(f"{GROUP}/") and name not in {WEIGHT_ANNOTATION, REVISION_ANNOTATION}
+    return name.startswith(MARKS) and name not in TEMPLATE_MARKS

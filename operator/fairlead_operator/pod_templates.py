@@ -101,7 +101,8 @@ def _add_variables(container: dict[str, Any]) -> None:
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
     """Return the completed template with a name for the engine's port, unless the template gives that name to another
-    port.
+    port, or another name to this port on the network of the node: there, Kubernetes takes a port's second name for a
+    second use of the port, and refuses the pod.
 
     The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """
@@ -110,10 +111,10 @@ def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
         return named
     ports = engine_container(named)["ports"]
     engine = next(one for one in ports if one.get("containerPort") == port)
-    if "name" in engine:
-        ports.append({"name": PORT_NAME, "containerPort": port, "protocol": "TCP"})
-    else:
+    if "name" not in engine:
         engine["name"] = PORT_NAME
+    elif not named["spec"].get("hostNetwork"):
+        ports.append({"name": PORT_NAME, "containerPort": port, "protocol": "TCP"})
     return named
 
 

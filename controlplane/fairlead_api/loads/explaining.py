@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Protocol
 
+from fairlead.advice.wording import rate
 from fairlead.errors import InvalidInput
 from fairlead.percentages import percentage
 from fairlead.tables import PoolKey
@@ -226,7 +227,7 @@ count as unusual.
 FEW_SHARE = 0.5
 """Minimum share of the tokens that a small group of sessions must have to be named in an explanation."""
 FEW_RECORDED = 5
-"""Minimum number of requests for which shares are reported, even if all requests are recorded."""
+"""Minimum number of requests for which shares and hit rates are reported, even if all requests are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 """The metrics that the SLO limits, each with the SLO's name for it. These metrics show whether an instance or the whole
 pool has too little capacity.
@@ -341,7 +342,8 @@ def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterat
     if others and found.requests > others * MUCH and found.requests >= FEW_RECORDED:
         yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
     hits = figures["hit_rate"]
-    if hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
+    enough = found.requests >= FEW_RECORDED  # one miss is no hit rate of an instance
+    if enough and hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
         yield f"Its cache helped little: a mean prefix hit rate of {percentage(hits.mean)}, {percentage(hits.others)} elsewhere."
     kv = figures["kv_usage"]
     if found.metric != "kv_usage" and kv.maximum is not None and kv.limit is not None and kv.maximum > kv.limit:
@@ -383,6 +385,6 @@ def told(value: float, unit: str) -> str:
         case "tokens":
             return f"{value:,.0f} tokens"
         case "requests/s":
-            return f"{value:.1f} requests/s"
+            return f"{rate(value)} requests/s"
         case _:
             return f"{value:,.0f} {unit}"

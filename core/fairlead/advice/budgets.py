@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
 from fairlead.advice.situations import PoolSituation
 
@@ -28,4 +29,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _span(seconds: float) -> str:
+    """Write a window as the SLO page names it; one that a pool is too young to fill as a time span."""
+    if seconds % 3600:
+        return wording.seconds(seconds)
     return f"{seconds / 86_400:g} d" if seconds >= 86_400 else f"{seconds / 3600:g} h"

@@ -10,6 +10,10 @@ from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstan
 from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
+MUCH = 1.2
+"""Multiple of its fair share of the prompt tokens that an instance must have computed to be hot: some instance always
+has a little more than its share, and is late for another reason.
+"""
 MOST = 3
 """Maximum number of HotInstance findings per pool: if more instances are hot, the cause is not a single instance."""
 
@@ -34,7 +38,7 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
     seen = one.served
     if len(serving) < 2 or seen.ttft_judged < ENOUGH_FINISHED or not pool.exceeds(_late(seen), seen.ttft_judged):
         return False
-    return _share(one, serving) > _fair(one, serving)
+    return _share(one, serving) > MUCH * _fair(one, serving)
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:

@@ -1,66 +1,76 @@
 """LateFirstTokens and SlowTokens: fewer requests than the percentile asks for meet TTFT, or TPOT."""
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from fairlead.advice import wording
 from fairlead.advice.findings import LATE_FIRST_TOKENS, SLOW_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
 from fairlead.advice.situations import PoolSituation, SeenInstance, Served
 
+_Judged = Callable[[Served], tuple[int, int]]
+"""Returns how many requests were late, and how many were judged."""
+_BY_BOTH, _BY_TTFT, _BY_TPOT = attrgetter("by_both"), attrgetter("by_ttft"), attrgetter("by_tpot")
+
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield a finding for each target that too many requests miss. If too many requests miss only the two targets
-    combined, yield one finding, for the target that is missed more often.
+    combined, yield one finding about both, whose cause is the target that is missed more often.
     """
-    served = pool.served
-    late_ttft, late_tpot = _late_ttft(served), _late_tpot(served)
-    by_ttft, by_tpot = pool.exceeds(late_ttft, served.ttft_judged), pool.exceeds(late_tpot, served.tpot_judged)
-    if not by_ttft and not by_tpot and pool.exceeds(served.late, served.ended):
-        by_ttft = late_ttft >= late_tpot
-        by_tpot = not by_ttft
+    by_ttft, by_tpot = _is_missed(pool, _BY_TTFT), _is_missed(pool, _BY_TPOT)
     goal = wording.percent(pool.slo.percentile)
+    each, within = wording.seconds(pool.slo.tpot_seconds), wording.seconds(pool.slo.ttft_seconds)
     if by_ttft:
-        met = wording.share(1 - late_ttft / served.ttft_judged)
-        judged = wording.count(served.ttft_judged, "request")
-        words = f"{met} of {pool.pool}'s {judged} had the first token within {wording.seconds(pool.slo.ttft_seconds)}, the goal is {goal}"
-        yield _finding(pool, Cause.LATE_FIRST_TOKENS, words, late_ttft, _late_ttft, "ttft_p95", LATE_FIRST_TOKENS)
+        words = f"{_met(pool, _BY_TTFT, 'request')} had the first token within {within}, the goal is {goal}"
+        yield _of_ttft(pool, words, _BY_TTFT)
     if by_tpot:
-        met = wording.share(1 - late_tpot / served.tpot_judged)
-        each = wording.seconds(pool.slo.tpot_seconds)
-        words = f"{met} of {pool.pool}'s {wording.count(served.tpot_judged, 'answer')} took less than {each} per output token, the goal is {goal}"
-        yield _finding(pool, Cause.SLOW_TOKENS, words, late_tpot, _late_tpot, "tpot_p95", SLOW_TOKENS)
+        words = f"{_met(pool, _BY_TPOT, 'answer')} took less than {each} per output token, the goal is {goal}"
+        yield _of_tpot(pool, words, _BY_TPOT)
+    if not by_ttft and not by_tpot and _is_missed(pool, _BY_BOTH):
+        words = f"{_met(pool, _BY_BOTH, 'request')} had the first token within {within} and less than {each} per output token, the goal is {goal}"
+        of_worse = _of_ttft if pool.served.by_ttft[0] >= pool.served.by_tpot[0] else _of_tpot
+        yield of_worse(pool, words, _BY_BOTH)
 
 
-def _late_ttft(served: Served) -> int:
-    return served.ttft_judged - served.ttft_in_time
+def _is_missed(pool: PoolSituation, of: _Judged) -> bool:
+    return pool.exceeds(*of(pool.served))
 
 
-def _late_tpot(served: Served) -> int:
-    return served.tpot_judged - served.tpot_in_time
+def _met(pool: PoolSituation, of: _Judged, noun: str) -> str:
+    late, judged = of(pool.served)
+    return f"{wording.share(1 - late / judged)} of {pool.pool}'s {wording.count(judged, noun)}"
 
 
-def _finding(
-    pool: PoolSituation, cause: Cause, words: str, late: int, late_of: Callable[[Served], int], metric: str, symptom: str
-) -> Finding:
+def _of_ttft(pool: PoolSituation, words: str, of: _Judged) -> Finding:
+    return _finding(pool, Cause.LATE_FIRST_TOKENS, words, of, "ttft_p95", LATE_FIRST_TOKENS)
+
+
+def _of_tpot(pool: PoolSituation, words: str, of: _Judged) -> Finding:
+    return _finding(pool, Cause.SLOW_TOKENS, words, of, "tpot_p95", SLOW_TOKENS)
+
+
+def _finding(pool: PoolSituation, cause: Cause, words: str, of: _Judged, metric: str, symptom: str) -> Finding:
+    late, _ = of(pool.served)
     return Finding(
         pool=pool.pool,
         cause=cause,
         level=Level.BAD,
         harm=Harm(amount=pool.per_second(late), unit=HarmUnit.REQUESTS),
-        sentence=f"{words}; {_where(pool, late, late_of)}.",
+        sentence=f"{words}; {_where(pool, late, of)}.",
         evidence=Evidence(kind=EvidenceKind.HEATMAP, seconds=pool.window_seconds, metric=metric),
         symptom=symptom,
     )
 
 
-def _where(pool: PoolSituation, late: int, late_of: Callable[[Served], int]) -> str:
-    """Name the instance with most of the late requests, and say whether only this instance or all instances are
-    late.
+def _where(pool: PoolSituation, late: int, of: _Judged) -> str:
+    """Name the instance with most of the late requests, and say whether the requests of all others, instances that are
+    gone included, meet the goal.
     """
-    worst: SeenInstance | None = max(pool.instances, key=lambda one: (late_of(one.served), one.id), default=None)
-    if worst is None or not late_of(worst.served):
-        return "the instances that served them are gone"
-    part, fair = late_of(worst.served) / late, 1 / len(pool.instances)
-    if len(pool.instances) == 1:
-        return f"all of them on {worst.id}, its only instance"
-    spread = "" if part > 2 * fair else ", so it is not a single instance"
-    return f"{wording.share(part)} of the late ones were on {worst.id}{spread}"
+    worst: SeenInstance | None = max(pool.instances, key=lambda one: (of(one.served)[0], one.id), default=None)
+    of_gone, _ = of(pool.gone)
+    if worst is None or of(worst.served)[0] < of_gone:
+        return f"{wording.share(of_gone / late)} of the late ones were on instances that are gone"
+    others, judged = of(sum((one.served for one in pool.instances if one is not worst), pool.gone))
+    if not judged:
+        return f"all of them on {worst.id}, {'its only instance' if len(pool.instances) == 1 else 'where all were served'}"
+    then = "missed too" if pool.exceeds(others, judged) else "met"
+    return f"{wording.share(of(worst.served)[0] / late)} of the late ones were on {worst.id}; without it the goal is {then}"

@@ -8,6 +8,7 @@ from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, wrong_figure
 from fairlead.advice.situations import PoolSituation
 from fairlead.reports.engines import Quantity
+from fairlead.scaling.signals import ENOUGH_FINISHED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
@@ -21,6 +22,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 def _speeds(pool: PoolSituation) -> Iterator[Finding]:
     error = pool.predictions.error
     if error is None or pool.early_rejection.mode == "Disabled" or error <= pool.allowed:
+        return
+    if pool.predictions.samples < ENOUGH_FINISHED:
         return
     off = wording.seconds(error * pool.slo.ttft_seconds)
     yield Finding(

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
 from fairlead.advice.saturation import FRESH_SECONDS
 from fairlead.advice.situations import PoolSituation
 from fairlead.instances import Role
-from fairlead.scaling.overload import DECODE_LIMIT, Demand, Outlook, outlook
+from fairlead.scaling.overload import DECODE_LIMIT, Demand, outlook
 from fairlead.scaling.sizing import decode_work, prefill_work, running_decode_work
 from fairlead.scaling.specs import RatioMode
 
@@ -20,6 +19,8 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         return
     prefill, decode = pool.signals.of(Role.PREFILL), pool.signals.of(Role.DECODE)
     if prefill is None or decode is None or not prefill.serving or not decode.serving:
+        return
+    if not prefill.knows_work or not decode.knows_work:
         return
     prompts = prefill_work(prefill, pool.slo, pool.capacity)
     outputs = running_decode_work(decode, pool.slo, pool.capacity, DECODE_LIMIT)
@@ -39,15 +40,15 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         seen = outlook((number, prompts), (total - number, outputs), demand)
         if seen.is_better_than(best):
             best, split = seen, number
-    gained = (best.servable - now.servable) * prefill.requests_per_second
+    gained = min(pool.per_second(pool.missed), (best.servable - now.servable) * prefill.requests_per_second)
     if split != prefill.serving and gained > 0:
-        yield _finding(pool, (prefill.serving, decode.serving), (split, total - split), now, best, gained)
+        yield _finding(pool, (prefill.serving, decode.serving), (split, total - split), gained)
 
 
-def _finding(pool: PoolSituation, present: tuple[int, int], better: tuple[int, int], now: Outlook, then: Outlook, gained: float) -> Finding:
+def _finding(pool: PoolSituation, present: tuple[int, int], better: tuple[int, int], gained: float) -> Finding:
     auto = pool.ratio_mode is RatioMode.AUTO
     remedy = None if auto or not pool.can_scale else Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": RatioMode.AUTO.value})
-    does = "the ratio controller is already changing it" if auto else "ratio mode Auto moves one instance at a time"
+    does = "the ratio controller moves instances once that is worth it" if auto else "ratio mode Auto moves one instance at a time"
     return Finding(
         pool=pool.pool,
         cause=Cause.RATIO_OFF,
@@ -55,8 +56,8 @@ def _finding(pool: PoolSituation, present: tuple[int, int], better: tuple[int, i
         harm=Harm(amount=gained, unit=HarmUnit.REQUESTS),
         sentence=(
             f"{pool.pool} divides {present[0] + present[1]} instances {present[0]} : {present[1]} between prefill "
-            f"and decode; for the present traffic, {better[0]} : {better[1]} could serve "
-            f"{wording.share(then.servable)} of requests instead of {wording.share(now.servable)}; {does}."
+            f"and decode; for the present traffic, {better[0]} : {better[1]} could serve more requests, according to a model that ranks "
+            f"splits; {does}."
         ),
         evidence=Evidence(kind=EvidenceKind.SCALING, seconds=pool.window_seconds),
         remedy=remedy,

@@ -17,7 +17,7 @@ from fairlead.advice.findings import (
     refused,
 )
 from fairlead.advice.remedy_words import number_words
-from fairlead.advice.situations import PoolSituation, SeenRole
+from fairlead.advice.situations import PoolSituation, SeenRole, Served
 from fairlead.instances import Role
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.scaling.remedies import Confirmed, Simulated, enough_instances
@@ -54,11 +54,8 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
     prefills, decodes = role.role is not Role.DECODE, role.role is not Role.PREFILL
     reasons = (FOR_PREFILL if prefills else frozenset()) | (FOR_DECODE if decodes else frozenset[RejectionReason]())
     turned_away = sum(pool.refused.get(reason, 0) for reason in reasons)
-    served = pool.served
-    late = served.late if prefills and decodes else served.ttft_judged - served.ttft_in_time if prefills else 0
-    if decodes and not prefills:
-        late = served.tpot_judged - served.tpot_in_time
-    if not pool.exceeds(late + turned_away, served.ended + turned_away):
+    late, judged = _late(pool.served, role.role)
+    if not pool.exceeds(late + turned_away, judged + turned_away):
         return
     explained = {refused(reason) for reason in reasons}
     explained |= ({LATE_FIRST_TOKENS} if prefills else set()) | ({SLOW_TOKENS} if decodes else set())
@@ -69,7 +66,7 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
         subject=role.role.value,
         level=Level.BAD,
         harm=Harm(amount=harm, unit=HarmUnit.REQUESTS),
-        sentence=f"{_harmed(pool, late, served.ended, turned_away)} because {_why(pool, role)}; {outcome}.",
+        sentence=f"{_harmed(pool, late, judged, turned_away)} because {_why(pool, role)}; {outcome}.",
         evidence=Evidence(
             kind=EvidenceKind.HEATMAP,
             seconds=pool.window_seconds,
@@ -80,13 +77,23 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
     )
 
 
-def _harmed(pool: PoolSituation, late: int, ended: int, turned_away: int) -> str:
+def _late(served: Served, role: Role) -> tuple[int, int]:
+    """Return how many requests missed the targets that depend on the role, and how many were judged by these."""
+    match role:
+        case Role.PREFILL:
+            return served.by_ttft
+        case Role.DECODE:
+            return served.by_tpot
+    return served.by_both
+
+
+def _harmed(pool: PoolSituation, late: int, judged: int, turned_away: int) -> str:
     parts = []
     if turned_away:
         parts.append(f"refuses {wording.rate(pool.per_second(turned_away))}")
-    if ended and pool.exceeds(late, ended):
-        parts.append(f"serves {wording.share(1 - late / ended)} of the other requests in time" if turned_away else "")
-        parts[-1] = parts[-1] or f"serves {wording.share(1 - late / ended)} of requests in time"
+    if judged and pool.exceeds(late, judged):
+        parts.append(f"serves {wording.share(1 - late / judged)} of the other requests in time" if turned_away else "")
+        parts[-1] = parts[-1] or f"serves {wording.share(1 - late / judged)} of requests in time"
         parts[-1] += f" (goal {wording.percent(pool.slo.percentile)})"
     if not parts:
         parts.append(f"is late with {wording.rate(pool.per_second(late))}")

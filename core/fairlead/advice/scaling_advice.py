@@ -12,34 +12,42 @@ from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.specs import RatioMode, ScalingMode
 
 FRESH_SECONDS = 3600.0
-"""Seconds for which a recommendation counts as current. It is recorded only once, when it changes."""
+"""Seconds for which a recommendation counts as current. One that still stands is recorded again every half hour."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield one finding for each recommendation that still applies to the current number of instances."""
     for one in pool.advised:
+        if one.controller == Controller.SCALING and pool.scaling.mode is ScalingMode.FIXED:
+            continue  # it was advised before the mode was changed
         role = pool.role(one.role)
         if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:
             continue
-        if one.verdict == Verdict.ADVISED or (one.verdict == Verdict.HELD and one.hold == Hold.AT_BOUND):
+        is_advised = one.verdict == Verdict.ADVISED and one.replicas != one.current
+        if is_advised or one.hold == Hold.AT_BOUND:
             yield _finding(pool, one, role.most)
 
 
 def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:
     up = one.recommended > one.current
     ago = wording.seconds(one.age_seconds)
-    number = wording.of_role(one.role, one.recommended, "replica")
+    number = wording.of_role(one.role, _number(one), "replica")
     return Finding(
         pool=pool.pool,
         cause=Cause.SCALING_ADVISED,
         subject=f"{one.controller} {one.role}",
         level=Level.WARN if up else Level.NOTE,
-        harm=Harm(amount=float(abs(one.recommended - one.current)), unit=HarmUnit.INSTANCES),
+        harm=Harm(amount=float(abs(_number(one) - one.current)), unit=HarmUnit.INSTANCES),
         sentence=f"The operator advised {number} of {pool.pool} instead of {one.current} {ago} ago: {one.reason.rstrip('.')}.",
         evidence=Evidence(kind=EvidenceKind.SCALING, seconds=max(one.age_seconds, pool.window_seconds)),
         remedy=_remedy(pool, one, most),
         symptom=LATE_FIRST_TOKENS if up and one.controller == Controller.SCALING else None,
     )
+
+
+def _number(one: SeenAdvice) -> int:
+    """Return the number to speak of: the one to set now, or the recommended one that a bound forbids."""
+    return one.recommended if one.replicas == one.current else one.replicas
 
 
 def _remedy(pool: PoolSituation, one: SeenAdvice, most: int) -> Remedy | None:
@@ -49,7 +57,7 @@ def _remedy(pool: PoolSituation, one: SeenAdvice, most: int) -> Remedy | None:
         if pool.ratio_mode is RatioMode.AUTO:
             return None
         return Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": RatioMode.AUTO.value})
-    number = min(one.recommended, most)
+    number = min(one.replicas, most)
     if pool.scaling.mode is ScalingMode.SLO or number == one.current:
         return None
     named = None if one.role is Role.BOTH else one.role

@@ -3,7 +3,7 @@ seconds before now.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.scaling.remedies import Simulated
@@ -54,6 +54,21 @@ class Served:
     def ended(self) -> int:
         """Number of judged requests, late ones included."""
         return self.judged or self.ttft_judged
+
+    @property
+    def by_both(self) -> tuple[int, int]:
+        """How many requests missed a target, and how many were judged."""
+        return self.late, self.ended
+
+    @property
+    def by_ttft(self) -> tuple[int, int]:
+        """How many first tokens were late, and how many were judged; requests that still run are among them."""
+        return self.ttft_judged - self.ttft_in_time, self.ttft_judged
+
+    @property
+    def by_tpot(self) -> tuple[int, int]:
+        """How many answers were slow, and how many were judged."""
+        return self.tpot_judged - self.tpot_in_time, self.tpot_judged
 
 
 ENOUGH_MINUTES = 5
@@ -120,14 +135,16 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`: the number of known outcomes, how many of them were not faster than the
-    predicted time of staying, and the total seconds gained (negative: lost). `bytes_per_token` is the size of the KV
-    blocks that were transferred, as the engines count it; None if no blocks were transferred or counted.
+    predicted time of staying, and the total seconds gained (negative: lost), those of the move that lost most among
+    them (`worst_seconds`). `bytes_per_token` is the size of the KV blocks that were transferred, as the engines count
+    it; None if no blocks were transferred or counted.
     """
 
     seconds: float = 3600.0
     known: int = 0
     lost: int = 0
     net_seconds: float = 0.0
+    worst_seconds: float = 0.0
     bytes_per_token: float | None = None
 
 
@@ -143,12 +160,15 @@ class SeenCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdvice:
-    """The newest recommendation of a controller for a role, and its outcome."""
+    """The newest recommendation of a controller for a role, and its outcome. `replicas` is the number that the
+    controller would set now: the recommended one, or one nearer to the current one while something holds it back.
+    """
 
     controller: str
     role: Role
     current: int
     recommended: int
+    replicas: int
     verdict: str
     hold: str | None
     reason: str
@@ -167,10 +187,18 @@ class SeenBurn:
     threshold: float
     excess_per_second: float
 
+    def within(self, seconds: float) -> "SeenBurn":
+        """Return the same alert of a pool that is only `seconds` old: its requests came within that time, not within
+        the whole window.
+        """
+        known = min(self.seconds, seconds)
+        return replace(self, seconds=known, excess_per_second=self.excess_per_second * self.seconds / known)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPredictions:
-    """How wrong routers' predictions of prefill times are, as a share, mean over the live routers.
+    """How wrong routers' predictions of prefill times are, as a share: the mean over the `samples` prefills that live
+    routers observed.
 
     `unused_error` is the error of the figure (measured or declared) that is not in use, None if there is no such
     figure. For a policy that learns, there are also the mean absolute errors in seconds of the policy's model and of
@@ -179,6 +207,7 @@ class SeenPredictions:
 
     error: float | None = None
     unused_error: float | None = None
+    samples: int = 0
     model_error_seconds: float | None = None
     formula_error_seconds: float | None = None
     model_chooses: bool = False

@@ -107,15 +107,15 @@ class BindingChange:
     name identifies no session and is no longer bound.
     """
 
-    id: str = ""
     pool: PoolKey
     session: str
     instance: str
+    reason: BindingReason
+    at: float
+    id: str = ""
     rank: int | None = None
     previous: str | None = None
     previous_rank: int | None = None
-    reason: BindingReason
-    at: float
     based_on: int = 0
     after: str | None = None
     context_tokens: int = 0
@@ -140,11 +140,11 @@ class Binding:
     pool: PoolKey
     session: str
     instance: str | None
-    rank: int | None = None
     version: int
     reason: BindingReason
     bound_at: float
     migrated_at: float | None
+    rank: int | None = None
     context_tokens: int = 0
     change: str | None = None
     shared_at: float | None = None

@@ -102,6 +102,8 @@ def sentence(found: Recommendation) -> str:
     tokens/s, 25% of them cached; only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
+    if found.recommended == found.current:
+        parts.append(f"the present {found.current} are recommended again")
     if found.hold is not None:
         held = "nothing changes" if found.replicas == found.current else f"only {found.replicas} instead of {found.recommended}"
         parts.append(f"{held}: {_HOLDS[found.hold].format(lower=found.bounds.lower, upper=found.bounds.upper)}")
@@ -116,7 +118,7 @@ def _grounds(found: Recommendation) -> str:
         move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
         if found.cause is Cause.WORK_EXCEEDS:
             served = f"{percentage(seen.servable_after or 0)} instead of {percentage(seen.servable or 0)} of the requests could be served"
-            return f"more work arrives than the instances can do, and after a move {served}: {move}"
+            return f"more work arrives than the instances can do, and by a model {served} after a move: {move}"
         return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} are out of balance: {move}"
     if found.demand is not None:
         seen_by_routers = found.demand

@@ -84,6 +84,11 @@ def kept_requests(kept_tokens: float, spread: float) -> float:
     return _NORMAL.cdf(_NORMAL.inv_cdf(kept_tokens) + spread)
 
 
+def median_of(mean: float, variation: float) -> float:
+    """Return the median of log-normal lengths with this mean and coefficient of variation."""
+    return mean / sqrt(1 + variation**2)
+
+
 def tokens_within(length: float, variation: float) -> float:
     """Return the share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
     log-normal with this coefficient of variation.

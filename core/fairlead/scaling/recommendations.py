@@ -61,7 +61,7 @@ class Verdict(StrEnum):
     ADVISED = "Advised"
     """The mode is Advise."""
     HELD = "Held"
-    """Nothing changed; `hold` says why."""
+    """Nothing changed; `hold` says why. None: the present number is recommended again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,9 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A recommended number of instances for a role that differs from the present one; for the ratio controller, the
-    role is the receiver. `replicas` is the number in force after this round, or in mode Advise the number that would be
-    in force.
+    """A recommended number of instances for a role; for the ratio controller, the role is the receiver. It is the
+    present number only if another one was recommended before and no longer is. `replicas` is the number in force after
+    this round, or in mode Advise the number that would be in force.
     """
 
     controller: Controller
@@ -157,3 +157,10 @@ class Recommendation:
         if self.verdict is Verdict.HELD:
             return said + ("up" if self.recommended > self.current else "down")
         return said + f"{self.current}>{self.recommended}>{self.replicas}"
+
+
+def stands(line: str) -> bool:
+    """Return whether the recommendation with this `line` is shown to people until another one is recorded: it is
+    advised, or only a bound forbids it.
+    """
+    return line.split()[2:3] == [Verdict.ADVISED] or line.split()[3:4] == [Hold.AT_BOUND]

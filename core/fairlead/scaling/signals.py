@@ -87,6 +87,13 @@ class RoleSignals:
         """Whether enough requests finished to predict the load that arriving ones bring."""
         return self.finished_requests is None or self.finished_requests >= ENOUGH_FINISHED
 
+    @property
+    def is_mostly_unfinished(self) -> bool:
+        """Whether few requests finished and more are running: the finished ones are then the short ones, and say little
+        about the work.
+        """
+        return not self.knows_work and self.in_flight > (self.finished_requests or 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSignals:

@@ -16,7 +16,7 @@ from math import ceil, inf
 
 from fairlead.capabilities import UNKNOWN, EngineCapability, Figure, value_of
 from fairlead.instances import Role
-from fairlead.scaling.overload import tokens_within
+from fairlead.scaling.overload import median_of, tokens_within
 from fairlead.scaling.recommendations import Need
 from fairlead.scaling.signals import RoleSignals
 from fairlead.scaling.specs import ScalingSpec
@@ -85,8 +85,9 @@ def whole_instances(needed: float) -> int:
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
     """Return instances that the arriving prompts keep busy all the time.
 
-    None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if a prompt of mean
-    length misses `slo.ttft` even alone, because more instances would not help it.
+    None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if more than half of
+    the prompts miss `slo.ttft` even alone, because more instances would not help them. The median decides: a few very
+    long prompts raise the mean above what most prompts need.
     """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
@@ -97,9 +98,10 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
     if not signals.requests_per_second:
         return uncached / speed
     mean, within = uncached / signals.requests_per_second, speed * slo.ttft_seconds
-    if mean > within:
+    variation = signals.prompt_variation or 0.0
+    if median_of(mean, variation) > within:
         return None
-    computed = tokens_within(within / mean, signals.prompt_variation or 0.0) if refuses_late and mean > 0 else 1.0
+    computed = tokens_within(within / mean, variation) if refuses_late and mean > 0 else 1.0
     return uncached * computed / speed
 
 

@@ -15,7 +15,7 @@ from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bou
 from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rebuilt, rewound, with_step
 from fairlead.scaling.overload import DECODE_LIMIT, Demand
 from fairlead.scaling.ratio import RoleShare, compare, moved
-from fairlead.scaling.recommendations import Controller, Hold, Recommendation, Verdict
+from fairlead.scaling.recommendations import Controller, Hold, Recommendation, Verdict, stands
 from fairlead.scaling.signals import PoolDemand, PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, running_decode_work, whole_instances
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
@@ -26,6 +26,10 @@ from fairlead.tables import SloFacts
 NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
 """Signals older than this are treated as missing."""
+TOLD_AGAIN_SECONDS = 1800.0
+"""A recommendation that people are shown and that still stands is recorded again this often, so that they can tell it
+from one of an operator that stopped.
+"""
 
 
 class TargetReason(StrEnum):
@@ -298,7 +302,8 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """Return the role's memory after this round, and the recommendation if it differs from the present number.
+    """Return the role's memory after this round, and the recommendation if it is news: it differs from the last one, is
+    due to be told again, or is the present number after people were shown another one.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
     its number.
@@ -309,11 +314,10 @@ def sized(
     if needed.instances is None:
         return role, None
     recommended, missed = _recommended(role.replicas, needed.instances, signals, slo, spec)
+    is_due_again = _begins_half_hour(role.compared_at, now)
     role = remembered(role, role.replicas if missed else recommended, spec, now)
-    if recommended == role.replicas:
-        return replace(role, told=""), None
     replicas = role.replicas
-    hold: Hold | None = Hold.SLO_MISSED if missed else Hold.AT_BOUND
+    hold: Hold | None = None if recommended == replicas else Hold.SLO_MISSED if missed else Hold.AT_BOUND
     if not missed and bounds.clamp(recommended) != role.replicas:
         allowed, hold = next_replicas(role, recommended, spec, now)
         replicas = bounds.clamp(allowed)
@@ -331,16 +335,24 @@ def sized(
         need=needed,
         signals=(signals,),
     )
-    is_news = recommendation.line != role.told
+    if recommended == role.replicas:
+        return replace(role, told=""), recommendation if stands(role.told) else None
+    is_news = recommendation.line != role.told or (is_due_again and stands(recommendation.line))
     role = replace(role, told=recommendation.line)
     if spec.mode is ScalingMode.SLO:
         role = with_step(role, replicas, now, steps_kept_seconds(spec))
     return role, recommendation if is_news else None
 
 
+def _begins_half_hour(before: float | None, now: float) -> bool:
+    return before is not None and before // TOLD_AGAIN_SECONDS != now // TOLD_AGAIN_SECONDS
+
+
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
-    """Return the recommended number, and whether it is lower than the present one while requests miss the SLO."""
-    if abs(needed - current) <= spec.tolerance * current:
+    """Return the recommended number, and whether it is lower than the present one while requests miss the SLO. A lower
+    number is never recommended by requests most of which are still running.
+    """
+    if abs(needed - current) <= spec.tolerance * current or (needed < current and signals.is_mostly_unfinished):
         return current, False
     recommended = max(1, whole_instances(needed))
     attained = min((share for share in (signals.ttft_attainment, signals.tpot_attainment) if share is not None), default=1.0)

@@ -133,23 +133,23 @@ def _as_in_kubernetes(pattern: str) -> str:
 
 
 _TYPES = {"object": Mapping, "array": list, "string": str}
+_WANTED = {"object": "an object", "array": "a list", "string": "text (in quotes, if it looks like a number)"}
 
 
 def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
     """Check a value that is kept verbatim against its schema.
 
-    It checks type, required, properties, items, minItems and minLength; the schema may use only these.
+    It checks type, required, properties, additionalProperties, maxProperties, items, minItems and minLength; the schema
+    may use only these.
     """
     kind = schema.get("type")
     if kind is not None and not isinstance(value, _TYPES[kind]):
-        raise InvalidInput(path, value, f"write {'text' if kind == 'string' else 'a list' if kind == 'array' else 'an object'}")
+        raise InvalidInput(path, value, f"write {_WANTED[kind]}")
     if isinstance(value, Mapping):
         for name in schema.get("required", ()):
             if value.get(name) is None:
                 raise InvalidInput(f"{path}.{name}", None, "it is required; write it")
-        for name, inner in schema.get("properties", {}).items():
-            if value.get(name) is not None:
-                _check(inner, value[name], f"{path}.{name}")
+        _check_members(schema, value, path)
     elif isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
             raise InvalidInput(path, value, f"write a list of at least {schema['minItems']} items")
@@ -157,3 +157,12 @@ def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
             _check(schema.get("items", {}), item, f"{path}[{index}]")
     elif isinstance(value, str) and len(value) < schema.get("minLength", 0):
         raise InvalidInput(path, value, f"write at least {schema['minLength']} characters")
+
+
+def _check_members(schema: Mapping[str, Any], value: Mapping[str, Any], path: str) -> None:
+    if len(value) > schema.get("maxProperties", len(value)):
+        raise InvalidInput(path, f"{len(value)} members", f"write at most {schema['maxProperties']}")
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    for name, member in value.items():
+        if member is not None:
+            _check(known.get(name, others), member, f"{path}.{name}")

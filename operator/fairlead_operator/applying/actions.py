@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import (
@@ -29,7 +30,7 @@ from fairlead.reconciling.observed import WAKING
 from fairlead.reconciling.states import BACK_WHILE_DRAINING, SLEPT_BY_OTHERS, WOKEN_BY_OTHERS
 from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import is_owned, release
-from fairlead_operator.applying.retrying import ActionRetries, NotOwned
+from fairlead_operator.applying.retrying import ActionRetries, Altered, NotOwned
 from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
@@ -48,6 +49,11 @@ _NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 NO_LEADER_WORKER_SETS = (
     "the cluster does not know LeaderWorkerSets, of which instances with several nodes are made; install their controller "
     "(lws.sigs.k8s.io), or take nodes out of roles[]"
+)
+
+_UNLABELLED = (
+    f"{{what}} came into being without its label {POOL_LABEL} and was deleted again; an admission webhook or policy of the cluster "
+    "changes the labels of new pods: exempt those that fairlead-operator creates"
 )
 
 _DELETION_EVENTS = {
@@ -152,19 +158,34 @@ class Applier:
         resource, kind, name = Resource.PODS, "Pod", body["metadata"]["name"]
         if (nodes := spans(spec, action.role)) > 1:
             resource, kind, body = Resource.LEADER_WORKER_SETS, "LeaderWorkerSet", group(self._identity, spec, body, action.role, nodes)
-        if await self._make(resource, body):
+        made = await self._make(resource, body)
+        found = made if made is not None else await self._cluster.get(resource, self._identity.namespace, name)
+        await self._require_ours(resource, kind, found, is_fresh=made is not None)
+        if made is not None:
             words = f"{action.reason} {action.replaces}" if action.replaces else action.reason
             instance = f"{name}{LEADER}" if nodes > 1 else name
             self._record_event("InstanceCreated", f"{instance} was created{template} ({words})", instance)
             return
-        found = await self._cluster.get(resource, self._identity.namespace, name)
-        if found is not None and not is_owned(found["metadata"], self._identity.uid):
-            raise NotOwned(
-                f"{kind} {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
-            )
         logger.info("instance was made already", extra={"instance": name})
 
-    async def _make(self, resource: Resource, body: dict[str, Any]) -> bool:
+    async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
+        """Raise NotOwned if an object of another owner has the name.
+
+        Delete a fresh object and raise Altered if it lacks the label by which instances are found: it would not count,
+        and each round would create another.
+        """
+        metadata = found["metadata"] if found is not None else {}
+        what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"
+        if metadata and not is_fresh and not is_owned(metadata, self._identity.uid):
+            raise NotOwned(f"{what} exists and is not this pool's; delete it, or no instance can have its name")
+        if not metadata or (metadata.get("labels") or {}).get(POOL_LABEL) == self._identity.name:
+            return
+        if is_fresh:
+            await self._cluster.delete(resource, self._identity.namespace, metadata["name"])
+        if is_fresh or metadata.get("deletionTimestamp"):
+            raise Altered(_UNLABELLED.format(what=what))
+
+    async def _make(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any] | None:
         try:
             return await self._cluster.create(resource, self._identity.namespace, body)
         except ClusterRefused as refused:

@@ -25,6 +25,12 @@ class NotOwned(Exception):
     """An object with the needed name belongs to another owner; `str` names both."""
 
 
+class Altered(Exception):
+    """An object that was created is not as it must be, because something in the cluster changes such objects; `str`
+    says what is missing.
+    """
+
+
 class ActionRetries:
     """The retries of one pool. A round begins with `begin_round` and ends with `end_round`; Unix times come from
     `clock`.
@@ -86,7 +92,7 @@ class ActionRetries:
         try:
             async with asyncio.timeout(SLOW_SECONDS if self._slow else None):
                 await _repeating_conflicts(act)
-        except (ClusterError, NotOwned, TimeoutError) as error:
+        except (ClusterError, NotOwned, Altered, TimeoutError) as error:
             if isinstance(error, ClusterUnavailable) and not _answers_others(error):
                 raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED

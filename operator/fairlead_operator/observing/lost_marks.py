@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL, REVISION_ANNOTATION
 from fairlead.instances import InstanceState, Role, ordinal_of_name
 from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.manifests import MANAGED_BY
@@ -20,7 +20,6 @@ from fairlead_operator.pod_marks import (
     INSTANCE_LABEL,
     LEADER,
     ORDINAL_ANNOTATION,
-    REVISION_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,

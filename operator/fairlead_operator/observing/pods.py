@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.addresses import joined
 from fairlead.conditions.facts import NoRoom, Trouble
-from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION, engine_container_of
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, REVISION_ANNOTATION, WEIGHT_ANNOTATION, engine_container_of
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
@@ -25,7 +25,6 @@ from fairlead_operator.pod_marks import (
     FLIP_ANNOTATION,
     HASH_ANNOTATION,
     ORDINAL_ANNOTATION,
-    REVISION_ANNOTATION,
     ROLE_LABEL,
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,

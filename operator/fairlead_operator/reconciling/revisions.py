@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, parse_spec
@@ -70,7 +72,7 @@ class Revisions:
         if self._read is None or self._read[0] != name:
             labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
             found = next((item for item in labelled if item["metadata"]["name"] == name), None)
-            if found is None or not is_owned(found["metadata"], identity.uid):
+            if found is None or not is_owned(found["metadata"], identity.uid) or not _is_readable(found):
                 return None
             self._read = name, found["data"]
         return _as_in(in_force.document, self._read[1])
@@ -121,7 +123,7 @@ class Revisions:
         """Return the pool's revisions, including revisions left by an earlier pool of the same name."""
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
         ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
-        return sorted(ours, key=lambda item: -int(item.get("revision") or 0))
+        return sorted(filter(_is_readable, ours), key=lambda item: -int(item.get("revision") or 0))
 
     async def _keep(self, identity: PoolIdentity, data: dict[str, Any], limit: int, used: frozenset[str], *, is_new: bool) -> None:
         if is_new and await self._cluster.create(Resource.REVISIONS, identity.namespace, revision(identity, data, 1)):
@@ -149,6 +151,27 @@ class Revisions:
             await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, {"revision": highest + 1})
         elif not await self._cluster.create(Resource.REVISIONS, identity.namespace, body):
             raise NotOwned(f"ControllerRevision {identity.namespace}/{name} exists and is not this pool's; delete it")
+
+
+class _Role(msgspec.Struct):
+    name: str
+    template: dict[str, Any] | None = None
+
+
+class _Data(msgspec.Struct):
+    """What the data of a revision must be to be read."""
+
+    engine: dict[str, Any] | None = None
+    roles: tuple[_Role, ...] | None = None
+
+
+def _is_readable(revision: Mapping[str, Any]) -> bool:
+    """Return whether a revision has the data of one. Anybody may create an object with the labels of one."""
+    try:
+        msgspec.convert(revision.get("data"), _Data)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:

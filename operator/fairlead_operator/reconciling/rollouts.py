@@ -4,7 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from fairlead.instances import ACCEPTING, Role
 from fairlead.pool_states import PoolObservations
@@ -15,6 +17,7 @@ from fairlead.rollout_specs import CanaryStepSpec
 from fairlead.schemas.writing import written
 from fairlead.tables import CanaryFacts
 from fairlead_operator.times import format_time, parse_time
+from fairlead_process.json_documents import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +136,47 @@ def present_canary(
     return CanaryFacts(step=rollout.step_name, share=round(share, 4), instances=ours)
 
 
+class _Written(msgspec.Struct, frozen=True, rename="camel"):
+    """A rollout in a status or in a revision's note."""
+
+    key: Annotated[str, msgspec.Meta(min_length=1)]
+    began_at: str | None = None
+    attainment_before: float | None = None
+    updated_by_role: dict[str, int] | None = None
+    updated_at: str | None = None
+    worse_since: str | None = None
+    measured: str | None = None
+    regressed: bool | None = None
+    step: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    step_since: str | None = None
+    rejected: bool | None = None
+
+    def read(self) -> Rollout:
+        began_at = parse_time(self.began_at) or 0.0
+        return Rollout(
+            key=self.key,
+            began_at=began_at,
+            attainment_before=self.attainment_before,
+            updated={Role(role): count for role, count in (self.updated_by_role or {}).items() if role in set(Role)},
+            updated_at=parse_time(self.updated_at) or began_at,
+            worse_since=parse_time(self.worse_since),
+            measured=self.measured or "",
+            regressed=bool(self.regressed),
+            step=self.step or 0,
+            step_since=parse_time(self.step_since),
+            rejected=bool(self.rejected),
+        )
+
+
+_notes = msgspec.json.Decoder(_Written)
+
+
 def read_rollout(document: object) -> Rollout | None:
     """Return the rollout in a status; None if there is none or it cannot be read."""
-    if not isinstance(document, Mapping) or not document.get("key"):
+    try:
+        return msgspec.convert(document, _Written).read()
+    except msgspec.ValidationError:
         return None
-    began_at = parse_time(document.get("beganAt")) or 0.0
-    return Rollout(
-        key=str(document["key"]),
-        began_at=began_at,
-        attainment_before=document.get("attainmentBefore"),
-        updated={Role(role): int(count) for role, count in (document.get("updatedByRole") or {}).items() if role in set(Role)},
-        updated_at=parse_time(document.get("updatedAt")) or began_at,
-        worse_since=parse_time(document.get("worseSince")),
-        measured=str(document.get("measured") or ""),
-        regressed=bool(document.get("regressed")),
-        step=int(document.get("step") or 0),
-        step_since=parse_time(document.get("stepSince")),
-        rejected=bool(document.get("rejected")),
-    )
 
 
 def rollout_document(rollout: Rollout) -> dict[str, Any]:
@@ -181,10 +207,10 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """Return the rollout in a revision's note; None if it has none, or an unreadable one."""
+    """Return the rollout in a revision's note; None if it has none, or an unreadable one: anybody may write it."""
     try:
-        return read_rollout(json.loads(note))
-    except ValueError:
+        return read_json(note.encode(errors="replace"), _notes).read()
+    except msgspec.DecodeError:
         return None
 
 

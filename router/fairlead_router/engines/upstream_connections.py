@@ -375,6 +375,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        if self.complete:  # by a piece that has more than the whole answer
+            self._refuse("sent a second answer to one request")
         status = self._parser.get_status_code()
         if len(self.headers) > MOST_HEADERS or self._unseen > HEAD_BYTES:
             self._bound_head()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fairlead_router.gateway.claims import may_explain
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer
@@ -35,6 +35,9 @@ from fairlead_router.serving.client_requests import ClientGone, ClientRequest
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_LOCAL: Final = Handling.LOCAL
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -110,7 +113,7 @@ class Gateway:
                     await send_answer(send, preflight)
                     return
                 raise _wrong_method(endpoint, scope["method"])
-            local = endpoint.handling is Handling.LOCAL
+            local = endpoint.handling is _LOCAL
             if not local and self._informing.refusing:
                 await self._send(shutting_down(dialect), client, send)
                 return
@@ -159,7 +162,7 @@ class Gateway:
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._routed.pool_for(parsed.model, headers if POOL_HEADER in client.headers else [], key)
-        forwarded, naming, client_id = forwarded_headers(headers, pool.session_header, credentials=pool.pass_credentials)
+        forwarded, naming, client_id = client.known_headers.forwarded(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
         known_as, explain = client.known_as, client.explains

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
+from fairlead.routing.knowledge.prefixes import block_hashes_of, first_bytes_hash, prompt_root
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
 from fairlead.tables import DEFAULT_CLASS
 from fairlead_router.gateway.claims import may_explain, priority_class, tenant
@@ -64,7 +64,7 @@ class PromptSize(NamedTuple):
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
     """Return the size and kind of a prompt, from which its tokens are estimated."""
-    length = len(prompt.text)
+    length = prompt.size
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
     if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
@@ -176,58 +176,60 @@ class RoutedRequests:
         `scored`: the dispatch has the scores of the compared targets.
         """
         document = parsed.document
-        prompt = parsed.prompt.text
+        prompt = parsed.prompt
         previous: str | None = None
         if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
             within = self._holder(response, pool, within)
         names = session_names(naming, pool.session_header, document, previous)
         adapter = pool.adapter(parsed.model)
-        root = prompt_root(adapter, parsed.prompt.root)
-        blocks = block_hashes(prompt, pool.block_bytes, root)
-        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, document, parsed.prompt), pool.token_sizes
+        root = prompt_root(adapter, prompt.root)
+        blocks = block_hashes_of(prompt.pieces, pool.block_bytes, root)
+        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, document, prompt), pool.token_sizes
         prompt_tokens = sizes.tokens(counted_bytes, kind)
         engine_blocks: tuple[int, ...] = ()
         if pool.scheduler.caches.heard:
             known = self._prompt_tokens.of(pool, endpoint.path, document, prompt_tokens, adapter)
             prompt_tokens, engine_blocks = known.prompt_tokens, known.engine_blocks
-        first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
+        first_hash = blocks[0] if blocks else first_bytes_hash(prompt.text, pool.block_bytes, (), root)
         as_others = not blocks or sizes.of(kind) == sizes.bytes_per_token
         request_id, trace = self._calls.next_id(), None
         if self._traces:
             may_ask = may_explain(key, anybody=self._explains)
             trace = trace_context(headers, request_id, endpoint.path, parsed.model, may_ask=may_ask)
-        return RoutingRequest(
-            id=request_id,
-            arrived_at=arrived_at,
-            prompt_tokens=prompt_tokens,
-            prompt_bytes=counted_bytes,
-            prompt_kind=kind,
-            is_plain_text=is_plain_text,
-            block_tokens=0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),
-            blocks=blocks,
-            first_bytes_hash=first_hash,
-            session=names[0] if names else None,
-            further_names=names[1:],
-            lineage=lineage(naming, document, session_name, names[0]) if names else None,
-            beginning=beginning(document, first_hash) if names or pool.binds_beginnings else 0,
-            max_output_tokens=parsed.max_output_tokens,
-            answers=parsed.answers,
-            streamed=parsed.stream,
-            divisible=not pool.divides
+        return RoutingRequest(  # by position, see fairlead.values
+            request_id,  # id
+            arrived_at,
+            prompt_tokens,
+            blocks,
+            first_hash,  # first_bytes_hash
+            names[0] if names else None,  # session
+            names[1:],  # further_names
+            beginning(document, first_hash) if names or pool.binds_beginnings else 0,
+            None,  # named
+            parsed.max_output_tokens,
+            parsed.answers,
+            parsed.stream,  # streamed
+            not pool.divides  # divisible
             or (endpoint.divides and (sidecars_divide(endpoint.path, document) if by_sidecar else is_divisible(document))),
-            movable=movable and pool.moves_caches and endpoint.divides and is_divisible(document),
-            by_sidecar=by_sidecar,
-            priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
-            tenant=tenant(headers, key, pool, trusted=self._trusted),
-            owner="" if key is None else key.facts.id,
-            body_bytes=body_bytes,
-            engine_blocks=engine_blocks,
-            client_id=client_id,
-            explain=explain,
-            scored=scored,
-            trace=trace,
-            within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
+            movable and pool.moves_caches and endpoint.divides and is_divisible(document),
+            False,  # warms
+            by_sidecar,
+            counted_bytes,  # prompt_bytes
+            kind,  # prompt_kind
+            is_plain_text,
+            0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / counted_bytes)),  # block_tokens
+            priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
+            tenant(headers, key, pool, trusted=self._trusted),
+            "" if key is None else key.facts.id,  # owner
+            body_bytes,
+            pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
+            client_id,
+            explain,
+            scored,
+            trace,
+            lineage(naming, document, session_name, names[0]) if names else None,
+            engine_blocks,
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from typing import Final
 
 from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -11,6 +12,9 @@ from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
 from fairlead_router.kv_events.metrics import Belief
 from fairlead_router.metrics.endings import Outcome
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_DECODE_ONLY: Final = DecisionReason.DECODE_ONLY
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -173,7 +177,7 @@ class PoolCounters:
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
         """Count a dispatched request if a decode instance computes its prompt too."""
-        if dispatch.reason is DecisionReason.DECODE_ONLY:
+        if dispatch.reason is _DECODE_ONLY:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:

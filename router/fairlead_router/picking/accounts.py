@@ -21,25 +21,26 @@ from fairlead_router.pools.side_circuits import Tries
 from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import (
+    LongAnswer,
     StreamReader,
     Usage,
     WholeAnswer,
     content_type,
     is_response_id,
     read_whole,
-    usage_of,
     usage_of_head,
 )
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
-from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.protocols.side_answers import SideAnswer
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
+from fairlead_router.serving.body_memory import MemoryShare
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed response that are buffered. From a longer response, small fields are read
-while it passes.
+"""Maximum number of bytes of an unstreamed response that are buffered, if there is memory. From a longer response,
+small fields are read while it passes.
 """
 
 PASSED_OVER = "passed-over"
@@ -88,12 +89,21 @@ class RoutedAccount:
     """The account of a request that a scheduler placed. `told`: the endpoints sent to the proxy, in order."""
 
     def __init__(
-        self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking, *, is_known: bool = True
+        self,
+        pool: Pool,
+        ticket: Ticket,
+        dialect: Dialect,
+        held: HeldResponses,
+        asking: UsageAsking,
+        memory: MemoryShare,
+        *,
+        is_known: bool = True,
     ) -> None:
-        """Make the account. `is_known`: the request's path is one of the gateway's, so that the format of its response
-        is known.
+        """Make the account. `memory`: the share of the memory for bodies that the response takes. `is_known`: the
+        request's path is one of the gateway's, so that the format of its response is known.
         """
         self.pool = pool
+        self._memory = memory
         self._is_known = is_known
         self.asks_usage = False
         """Whether the router makes the engine report usage that the client did not request."""
@@ -114,7 +124,7 @@ class RoutedAccount:
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
-        self._long: Squeezed | None = None
+        self._long: LongAnswer | None = None
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """Record the beginning of the response (see `Account`). A response before the scheduler's dispatch is the
@@ -134,7 +144,7 @@ class RoutedAccount:
             self.pool.engine_failed(answering, kind, now, self.ticket)
         elif self.ticket.request.streamed and event_stream and self._status < 400:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
-            self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
+            self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage, answers=self.ticket.request.answers)
         else:
             self._in_head, self._kind = usage_of_head(headers), content_type(headers)
         return self._named(dispatch)
@@ -192,17 +202,21 @@ class RoutedAccount:
         if self._pieces is not None:
             self._size += len(piece)
             self._pieces.append(piece)
-            if self._size > WHOLE_ANSWER_BYTES:
-                self._long = Squeezed(0)
-                for kept in self._pieces:
-                    self._long.feed(kept)
-                self._pieces = None
+            if self._size > WHOLE_ANSWER_BYTES or not self._memory.take(len(piece)):
+                self._keep_no_more(self._pieces)
         elif self._long is not None:
             self._long.feed(piece)
         return piece
 
+    def _keep_no_more(self, pieces: list[bytes]) -> None:
+        self._long, self._pieces = LongAnswer(), None
+        for piece in pieces:
+            self._long.feed(piece)
+        self._memory.release()
+
     def ended(self, now: float) -> None:
         """Record that the response is complete (see `Account`)."""
+        self._memory.release()
         pool, ticket, dispatch = self.pool, self.ticket, self.ticket.verdict
         if self._failed:
             pool.account.fail(ticket, now)
@@ -223,6 +237,7 @@ class RoutedAccount:
         """Record an early end (see `Account`). If the protocol's last event was passed on, the client was served,
         whichever side closed the stream.
         """
+        self._memory.release()
         reader, dispatch = self._reader, self.ticket.verdict
         if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
             self._failed = True
@@ -248,12 +263,14 @@ class RoutedAccount:
                 self._remember(self._whole.response_id)
             if not self._is_known and b'"error"' not in body:
                 return True
+        if self._long is not None and self._is_known:
+            return self._long.failure is None
         return self._whole.failure is None
 
     def _usage(self) -> Usage:
         if self._reader is not None:
             return self._reader.usage()
-        usage = self._whole.usage if self._long is None else usage_of(self._long)
+        usage = self._whole.usage if self._long is None else self._long.usage
         return usage or self._in_head or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
@@ -277,11 +294,13 @@ def answering_target(dispatch: Dispatch) -> str:
 class DirectAccount:
     """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
     the proxy reports another. With `charge`, the request asks for a stored response, whose tokens are charged when the
-    response passes.
+    response passes. With `judges`, a response that is an error in spite of its status counts as failed.
     """
 
-    def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
+    def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None, *, judges: bool = False) -> None:
         self.pool = pool
+        self._judges = judges
+        self._answer: SideAnswer | None = None
         self._later = None if charge is None else LaterAnswer(pool.account.settling, charge)
         self.instance = instance = told[0]
         self._told = told
@@ -305,17 +324,23 @@ class DirectAccount:
             self._failed_at(self.instance, kind, now)
         elif status >= 400:
             self._outcome = "rejected-by-engine"
+        elif self._judges:
+            self._answer = SideAnswer(content_type(headers))
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Record a piece of the body (see `Account`). The body is parsed only for a request with a charge."""
-        if self._later is not None:
-            self._later.feed(piece)
+        """Record a piece of the body (see `Account`)."""
+        for reader in (self._later, self._answer):
+            if reader is not None:
+                reader.feed(piece)
         return piece
 
     def ended(self, now: float) -> None:
         """Record that the response is complete (see `Account`)."""
         self._leave(now)
+        if self._answer is not None and self._answer.failure is not None:
+            self._outcome = "failed"
+            self._failed_at(self.instance, ANSWER, now)
         if self._outcome == "served":
             self._tries.served(self.instance, now)
         else:

@@ -83,12 +83,14 @@ class DirectPicks:
             return closed(pool.table, self._now(), pool.header, asked.dialect)
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
-    def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None) -> None:
+    def _send(
+        self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None, *, judges: bool = True
+    ) -> None:
         """Send the request to the first of the instances; the others are alternatives for as many retries as the
-        settings allow.
+        settings allow. `judges`: a response that is an error counts as failed.
         """
         told = instances[: 1 + self._settings.picker_fallbacks]
-        asked.account = DirectAccount(pool, told, self._now(), charge)
+        asked.account = DirectAccount(pool, told, self._now(), charge, judges=judges)
         asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id())
 
     async def pick_holder(
@@ -106,7 +108,7 @@ class DirectPicks:
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
         if subset is None or instance in members(pool, subset):
-            self._send(asked, pool, [instance], charge=self._held.charge(response))
+            self._send(asked, pool, [instance], charge=self._held.charge(response), judges=False)
         else:
             self._refuse(asked, pool)
 

@@ -314,7 +314,8 @@ class Picker:
             charge = self._keys.reserve(key, request, most, self.now(), follows=follows, answers=answers)
         del parsed, body  # what it holds is as large as the body, and the request may wait
         ticket = pool.account.submit(request, self.now(), charge)
-        account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)
+        memory, is_known = asked.memory.another(), endpoint is not OTHER_PATH
+        account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, memory, is_known=is_known)
         account.name = name
         if ticket.verdict is None:
             asked.account = account

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import Final
 
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
@@ -27,6 +28,9 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.pools.traffic_recording import TrafficRecording
 from fairlead_router.pools.waiting_room import WaitingRoom
 from fairlead_router.protocols.answers import Usage
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_SERVED: Final = Ending.SERVED
 
 DECLINED = "declined"
 """The kind of failure of an instance that refused a request (4xx) which another instance then gets."""
@@ -335,7 +339,7 @@ class PoolAccount:
         usage = self.settling.plausible(usage)
         if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
             self._counters.compare(ticket.verdict, usage.cached_tokens)
-        self._end(ticket, Ending.SERVED, now, usage)
+        self._end(ticket, _SERVED, now, usage)
         if results := self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens):
             self.deliver(results, now)
         request = ticket.request
@@ -359,7 +363,7 @@ class PoolAccount:
     def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
         if ticket.ended:
             return
-        if ending is Ending.SERVED and ticket.stream is not None:
+        if ending is _SERVED and ticket.stream is not None:
             self.complete(ticket, now, ticket.stream.usage())
             return
         self._tell_generated(ticket, now)

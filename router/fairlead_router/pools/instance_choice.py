@@ -75,7 +75,7 @@ class InstanceChoice:
         self._accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self._writing = frozenset(entry.id for entry in table.instances if entry.accepting and entry.role is not Role.PREFILL)
         self._divides = any(entry.role is Role.PREFILL for entry in table.instances)
-        self.names.keep_only(same, self._declared)
+        self.names.keep_only(same, self._declared, addresses.keys())
         self.circuits.keep_only(same)
 
     # ── names ──

@@ -31,7 +31,7 @@ _BLOCK_BYTES = 56
 class KeptPrompt:
     """A session's last request as its engine got it, and the target that computed it."""
 
-    __slots__ = ("at", "began", "body", "dialect", "given_up", "head", "instance", "key", "model", "request")
+    __slots__ = ("at", "began", "body", "bytes", "dialect", "given_up", "head", "instance", "key", "model", "request")
 
     def __init__(self, request: RoutingRequest, head: bytes, body: bytes, dialect: Dialect, model: str, instance: str, at: float) -> None:
         self.request = request
@@ -49,12 +49,9 @@ class KeptPrompt:
         """The session's name. For a session without a name it is made from the prompt's last block, because the next
         turn begins with the same prompt.
         """
-
-    @property
-    def bytes(self) -> int:
+        blocks = len(request.blocks) + len(request.engine_blocks)
+        self.bytes = len(body) + len(head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
         """Bytes of memory that the kept prompt takes."""
-        blocks = len(self.request.blocks) + len(self.request.engine_blocks)
-        return len(self.body) + len(self.head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
 
 
 class _Sessions:

@@ -40,11 +40,15 @@ class Missing(NamedTuple):
 
 
 class ServedNames:
-    """The declared names that the engines of one pool lack, by instance. All times are Unix seconds."""
+    """The declared names that the engines of one pool lack, by instance. All times are Unix seconds. A refusal that
+    arrives when its instance has left the pool changes nothing.
+    """
 
-    __slots__ = ("_pauses", "doubted", "missing")
+    __slots__ = ("_pauses", "_present", "doubted", "missing")
 
     def __init__(self) -> None:
+        self._present: Collection[str] | None = None
+        """The pool's instances; None before `keep_only`."""
         self.missing: dict[str, dict[str, Missing]] = {}
         """The missing names: by name, and then by instance. A name that all engines serve is left out."""
         self._pauses: dict[tuple[str, str], float] = {}
@@ -64,12 +68,16 @@ class ServedNames:
 
     def doubt(self, instance: str) -> None:
         """Record that the instance may lack a name, so that its model list is read."""
-        self.doubted.add(instance)
+        if self._is_present(instance):
+            self.doubted.add(instance)
+
+    def _is_present(self, instance: str) -> bool:
+        return self._present is None or instance in self._present
 
     def contradicted(self, instance: str, name: str, now: float) -> None:
         """Record that the instance refused a request for the name which another engine served."""
-        self.doubted.add(instance)
-        if instance not in self.missing.setdefault(name, {}):
+        self.doubt(instance)
+        if self._is_present(instance) and instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
@@ -107,8 +115,11 @@ class ServedNames:
         """Record that the instance's list could not be read. Its earlier refusals do not cause another attempt."""
         self.doubted.discard(instance)
 
-    def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
-        """Forget all instances and names other than these."""
+    def keep_only(self, instances: Collection[str], declared: Collection[str], present: Collection[str] | None = None) -> None:
+        """Forget all instances and names other than these. `present`: all instances of the pool, also those whose
+        engine is new; None = `instances`.
+        """
+        self._present = instances if present is None else present
         for name, found in tuple(self.missing.items()):
             for instance in tuple(found):
                 if instance not in instances or name not in declared:

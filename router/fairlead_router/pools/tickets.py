@@ -54,7 +54,7 @@ class Ticket:
         """The reader of the answer's stream, while it is passed on to the client."""
         self.usage: Usage | None = None
         """The token counts of an ended request: the engine's, or else the router's. None if there was no answer to
-        count.
+        count. A long answer that fails at its end has its counts here before.
         """
         self.when_decided: Callable[[], None] | None = None
         """A callback that is called after the decision, if no task waits for it. It must not call the pool."""

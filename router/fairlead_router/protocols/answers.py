@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -20,6 +20,10 @@ from fairlead_router.protocols.spoken_events import failure_of, listener
 from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
+_RESPONSES: Final = Dialect.RESPONSES
 
 EVENT_BYTES = 256 * 1024
 """Maximum number of bytes of an event that are buffered until it is complete. From a larger event, small fields are
@@ -90,17 +94,19 @@ class StreamReader:
         "withheld",
     )  # fmt: skip
 
-    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
+    def __init__(self, dialect: Dialect = _OPENAI, *, hides_usage: bool = False, whole: bool = False, answers: int = 1) -> None:
         """Make the reader.
 
         `hides_usage`: events that only have the engine's token counts are not passed to the client.
         `whole`: the client gets whole events only, and no event after the engine has reported a failure, because
         another engine may continue the answer.
+        `answers`: the number of answers that the request asks for.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
+        self._spoken.answers = answers
         self._hides_usage = hides_usage
-        self._by_name = dialect is Dialect.RESPONSES  # whose events are numbered, so that only their beginnings are alike
+        self._by_name = dialect is _RESPONSES  # whose events are numbered, so that only their beginnings are alike
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
@@ -108,7 +114,7 @@ class StreamReader:
         self._around = len(_NEVER)
         """The length of `_before` and `_after` in bytes, if there is only text between them."""
         self._learned = 0
-        self._knows_plain = dialect is Dialect.OPENAI
+        self._knows_plain = dialect is _OPENAI
         """Whether events are compared with the pattern of an event that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event that has not fully arrived."""
@@ -361,7 +367,7 @@ class StreamReader:
     def _begin_large(self, text: bytes) -> None:
         named = _EVENT_NAME.search(text, 0, 1024)
         self._name = named[1].strip() if named is not None else b""
-        self._large = Squeezed(1 if self._dialect is Dialect.OPENAI else 0)
+        self._large = Squeezed(1 if self._dialect is _OPENAI else 0)
         self._large.feed(text[text.find(b"data:") + 5 :])
         self._seam = text[-3:]
         self._rest.clear()
@@ -461,17 +467,17 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
-LONGEST_ERROR = 64 * 1024
-_OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
-_ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
+_ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
+_LONGEST_REASON = 64
+"""Maximum number of bytes of a match of `_GAVE_UP` that are found across two pieces."""
 _BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
+def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = _OPENAI) -> WholeAnswer:
     """Parse a body with a success status and this content type. Without `has_input`, an empty list is a valid answer.
     The body may also be an event stream that the client did not request.
     """
@@ -482,7 +488,7 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
     if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
     if body[0] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
-        return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
+        return WholeAnswer(failure=_shortfall_of_bytes(body, kind))
     try:
         document = read_json(body, _DOCUMENT)
     except msgspec.DecodeError:  # ValidationError included; NaN is not JSON
@@ -497,6 +503,14 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
     return WholeAnswer(_usage_in(document.usage, document.meta), failure, document.id)
 
 
+def _shortfall_of_bytes(body: bytes, kind: bytes) -> Failure | None:
+    if body[:7].rstrip() in (b"null", b"[]", b'""'):
+        return Failure("the answer has no content")
+    if kind.startswith(b"application/json") and not body.startswith(b"[") and decoded(body) is None:
+        return Failure("the answer is not JSON, as its content type says")  # it may be compressed, which nobody asked for
+    return None
+
+
 def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
     if not kind.startswith(b"text/event-stream"):
         return WholeAnswer(failure=Failure("the answer is a page of markup" if _PAGE.match(body) else "the answer is plain text"))
@@ -509,16 +523,6 @@ def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
 def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the content type of an answer, in lower case; empty without one."""
     return next((value.lower() for name, value in headers if name == b"content-type"), b"")
-
-
-def reported_error(body: bytes) -> Failure | None:
-    """Return the failure that a document reports instead of an answer; None for all other bytes."""
-    document = decoded(body) if len(body) <= LONGEST_ERROR and body.startswith(b"{") and b'"error"' in body else None
-    if not isinstance(document, dict):
-        return None
-    error = document.get("error")
-    is_error = document.get("object") == "error" or (error and not any(given for name, given in document.items() if name not in _OF_ERRORS))
-    return failure_of(error or document) if is_error else None
 
 
 def _may_have_given_up(document: _Document, body: bytes) -> bool:
@@ -546,6 +550,42 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
         if document is None and is_cut(body):
             return WholeAnswer(failure=Failure("the answer ends within its document"))
     return WholeAnswer(usage_of(squeezed), shortfall(document, has_input=has_input))
+
+
+class LongAnswer:
+    """Reads an unstreamed answer that is too long to buffer while it passes: `feed` every piece, then read the
+    results.
+    """
+
+    __slots__ = ("_gave_up", "_seam", "_squeezed")
+
+    def __init__(self) -> None:
+        self._squeezed = Squeezed(0)
+        self._gave_up = False
+        self._seam = b""
+
+    def feed(self, piece: bytes) -> None:
+        """Read the next piece."""
+        self._squeezed.feed(piece)
+        if not self._gave_up:  # within a text the quotes are escaped
+            text = self._seam + piece
+            self._gave_up = _GAVE_UP.search(text) is not None
+            self._seam = text[-_LONGEST_REASON:]
+
+    @property
+    def usage(self) -> Usage | None:
+        """The engine's token counts; None if there are none."""
+        return usage_of(self._squeezed)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the answer is not valid; None if it is, or if its small fields are too many to be read."""
+        document = self._squeezed.document()
+        if self._gave_up:
+            return Failure("it ended with a finish_reason of an engine that gave up")
+        if isinstance(document, dict) and (document.get("object") == "error" or document.get("status") == "failed"):
+            return failure_of(document.get("error") or {"message": "its status is failed"})
+        return shortfall(document)
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:

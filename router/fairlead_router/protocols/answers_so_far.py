@@ -181,7 +181,7 @@ class ChunksSoFar(AnswerSoFar):
     def _hear_choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
         if type(index := choice.get("index", 0)) is int:
             self.choices.add(index)
-        self.has_end = self.has_end or choice.get("finish_reason") is not None
+        self.has_end = self.has_end or bool(choice.get("finish_reason"))
         self.has_logprobs = self.has_logprobs or bool(choice.get("logprobs"))
         self._prompt_ids = self._prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
         delta = choice.get("delta")

@@ -198,7 +198,7 @@ def _may_stop(document: Document, text: str) -> bool:
     send it, and the engine that continues would not recognise the stop string, because it generates only the string's
     remainder. Stop strings that are too long to compare count as if the text ended with their beginning.
     """
-    given = document.get("stop_sequences", document.get("stop"))
+    given = document.get("stop_sequences") or document.get("stop")
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
     if sum(map(len, stops)) > LONGEST_STOPS:
         return True
@@ -214,7 +214,7 @@ def unlike(document: Document) -> Unlike | None:
 
 def stops(document: Document) -> bool:
     """Return whether the engine may hold text back for a stop string, so that it has sent more token ids than text."""
-    return bool(document.get("stop_sequences", document.get("stop")))
+    return bool(document.get("stop_sequences") or document.get("stop"))
 
 
 def rest(

@@ -80,7 +80,7 @@ class ChunkRest(Continued):
         """Return whether the choice has anything that the client has not received yet."""
         if not isinstance(choice, dict):
             return True
-        delta, ends = choice.get("delta"), choice.get("finish_reason") is not None
+        delta, ends = choice.get("delta"), bool(choice.get("finish_reason"))
         self._lacks_done = self._lacks_done or ends
         if self.sent.has_content:
             choice.pop("prompt_token_ids", None)
@@ -153,7 +153,7 @@ class MessageRest(Continued):
             return b""
         delta = choice.get("delta")
         events = b"" if not isinstance(delta, dict) or self.rest.only_end else self._delta(delta)
-        if choice.get("finish_reason") is not None:
+        if choice.get("finish_reason"):
             self._reason, self._stop = str(choice["finish_reason"]), choice.get("stop_reason")
         return events
 

@@ -100,7 +100,7 @@ def _says_something(choice: Any) -> bool:
     """
     if not isinstance(choice, dict):
         return choice is not None
-    if isinstance(choice.get("finish_reason"), str) or choice.get("stop_reason") is not None or choice.get("text"):
+    if choice.get("finish_reason") or choice.get("stop_reason") is not None or choice.get("text"):
         return True
     message = choice.get("message") or choice.get("delta")
     if isinstance(message, dict) and any(value for name, value in message.items() if name != "role"):

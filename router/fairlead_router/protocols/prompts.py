@@ -10,10 +10,10 @@ document whose prompt is missing, or has a type that no engine accepts, is refus
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from reprlib import Repr
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairlead_router.protocols.canonical_json import canonical_json
 from fairlead_router.protocols.conversations import chat_of_messages, chat_of_response
@@ -25,17 +25,39 @@ from fairlead_router.protocols.rendered_chats import MEDIA, Pieces, mark, render
 Document = dict[str, Any]
 
 
-class Prompt(NamedTuple):
-    """A canonical prompt.
+class Prompt:
+    """A canonical prompt. Prompts with the same bytes are equal, however they are divided.
 
-    `text`: its bytes.
+    `pieces`: its bytes, in pieces: a long text is not copied to stand beside others.
     `kinds`: what it has besides plain text (`TOOLS`, `MEDIA`).
     `root`: values that add no bytes but affect all tokens, such as a salt.
     """
 
-    text: bytes
-    kinds: int = 0
-    root: bytes = b""
+    __slots__ = ("kinds", "pieces", "root")
+
+    def __init__(self, pieces: Sequence[bytes], kinds: int = 0, root: bytes = b"") -> None:
+        self.pieces = pieces
+        self.kinds = kinds
+        self.root = root
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prompt) and (self.text, self.kinds, self.root) == (other.text, other.kinds, other.root)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.kinds, self.root))
+
+    def __repr__(self) -> str:
+        return f"Prompt({self.text!r}, {self.kinds}, {self.root!r})"
+
+    @property
+    def text(self) -> bytes:
+        """All bytes of the prompt."""
+        return b"".join(self.pieces)
+
+    @property
+    def size(self) -> int:
+        """The number of the prompt's bytes."""
+        return sum(map(len, self.pieces))
 
 
 PromptReader = Callable[[Document], Prompt]
@@ -70,10 +92,10 @@ def chat_prompt(document: Document) -> Prompt:
     """
     messages = _listed("messages", document.get("messages"), "messages")
     if document.get("input_ids"):
-        return Prompt(_input_bytes("input_ids", document["input_ids"]), 0, _root(document))
+        return Prompt((_input_bytes("input_ids", document["input_ids"]),), 0, _root(document))
     into = Pieces()
     kinds = render_chat(document, messages, into)
-    return Prompt(b"".join(into), kinds, _root(document))
+    return Prompt(into, kinds, _root(document))
 
 
 def batch_prompt(document: Document) -> Prompt:
@@ -84,7 +106,7 @@ def batch_prompt(document: Document) -> Prompt:
         if index:
             into.append(_NEXT)
         kinds |= render_chat(document, _listed(f"messages[{index}]", conversation, "messages"), into)
-    return Prompt(b"".join(into), kinds, _root(document))
+    return Prompt(into, kinds, _root(document))
 
 
 def completion_prompt(document: Document) -> Prompt:
@@ -93,13 +115,13 @@ def completion_prompt(document: Document) -> Prompt:
     """
     embeds = document.get("prompt_embeds")
     if document.get("prompt") is None and embeds is not None:
-        return Prompt(_embedded(embeds), MEDIA, _root(document))
+        return Prompt((_embedded(embeds),), MEDIA, _root(document))
     text = _input_bytes("prompt", document.get("prompt"))
     if isinstance(suffix := document.get("suffix"), str) and suffix:
         text += _SUFFIX + suffix.encode()
     if embeds:
-        return Prompt(text + _embedded(embeds), MEDIA, _root(document))
-    return Prompt(text, 0, _root(document))
+        return Prompt((text, _embedded(embeds)), MEDIA, _root(document))
+    return Prompt((text,), 0, _root(document))
 
 
 def embedding_prompt(document: Document) -> Prompt:
@@ -111,10 +133,10 @@ def embedding_prompt(document: Document) -> Prompt:
     if isinstance(messages, list) and messages and isinstance(first := messages[0], dict) and "role" in first:
         into = Pieces()
         kinds = render_chat(document, messages, into, generates=False)
-        return Prompt(b"".join(into), kinds, _root(document))
+        return Prompt(into, kinds, _root(document))
     if given is None and messages is not None:
         return batch_prompt(document) if isinstance(messages, list) and messages else chat_prompt(document)
-    return Prompt(_input_bytes("input", given), 0, _root(document))
+    return Prompt((_input_bytes("input", given),), 0, _root(document))
 
 
 def responses_prompt(document: Document) -> Prompt:
@@ -127,7 +149,7 @@ def responses_prompt(document: Document) -> Prompt:
     earlier = document.get("previous_input_messages")
     if earlier:
         into[:0] = (_EARLIER, canonical_json(earlier))
-    return Prompt(b"".join(into), kinds, _root(document))
+    return Prompt(into, kinds, _root(document))
 
 
 def anthropic_prompt(document: Document) -> Prompt:
@@ -136,7 +158,7 @@ def anthropic_prompt(document: Document) -> Prompt:
     chat = chat_of_messages(document, anthropic_tools=True)
     into = Pieces()
     kinds = render_chat(chat, chat["messages"], into)
-    return Prompt(b"".join(into), kinds, _root(document))
+    return Prompt(into, kinds, _root(document))
 
 
 def invocation_prompt(document: Document) -> Prompt:
@@ -169,12 +191,12 @@ def texts_of(*fields: str) -> PromptReader:
                 kinds |= _collect([{"type": "image_url", "image_url": image} for image in value], into, 0)
             elif value is not None:
                 kinds |= _collect(value, into, 0)
-        return Prompt(b"".join(into), kinds, _root(document))
+        return Prompt(into, kinds, _root(document))
 
     return read
 
 
-_NO_PROMPT = Prompt(b"")
+_NO_PROMPT = Prompt(())
 _ROOTS = frozenset(ROOTS)
 _NEXT, _SUFFIX, _EARLIER, _EMBEDDED = mark("next"), mark("suffix"), mark("earlier"), mark("embedded")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -19,6 +19,10 @@ from fairlead_router.protocols.peer_fields import refuse_peer_addresses, refuse_
 from fairlead_router.protocols.prompts import Document, bad_field
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.session_names import SESSION_HEADERS
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
+_RESPONSES: Final = Dialect.RESPONSES
 
 
 class ParsedRequest:
@@ -44,7 +48,7 @@ class ParsedRequest:
         self.prompt = endpoint.prompt(document)
         stream = document.get("stream") if endpoint.streams else None
         self.stream = stream is True or (stream is not None and stream is not False and _flag("stream", stream))
-        options = document.get("stream_options") if endpoint.streams and endpoint.dialect is Dialect.OPENAI else None
+        options = document.get("stream_options") if endpoint.streams and endpoint.dialect is _OPENAI else None
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
@@ -95,10 +99,16 @@ DEEPEST_BODY = 254
 The depth is measured only in bodies with rows of closing brackets: measuring each body would cost as much as decoding
 it.
 """
+_ROWS = (b"]" * 200, b"}" * 200, b"]}" * 100)
+_APART = 66
+"""Of each of these rows, three bytes that are so far apart are the same bracket."""
 
 
 def _may_nest_deeply(body: bytes) -> bool:
-    return max(body.find(b"]" * 200), body.find(b"}" * 200), body.find(b"]}" * 100)) >= 0
+    some = body[::_APART]
+    if max(some.find(b"]"), some.find(b"}")) < 0:  # one byte is found much faster than three
+        return False
+    return max(some.find(b"]]]"), some.find(b"}}}")) >= 0 and max(map(body.find, _ROWS)) >= 0
 
 
 def _refuse_depth(document: object) -> None:
@@ -172,8 +182,8 @@ def _limit(document: Document, dialect: Dialect) -> int:
     """Return the limit of an answer's tokens, from the field of the protocol; 0 = no limit. It is converted to an
     integer as in engines (pydantic's lax mode), which also accept 100.0 and "100".
     """
-    field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
-    if dialect is Dialect.OPENAI and document.get("max_completion_tokens") is not None:
+    field = "max_output_tokens" if dialect is _RESPONSES else "max_tokens"
+    if dialect is _OPENAI and document.get("max_completion_tokens") is not None:
         field = "max_completion_tokens"
     value = document.get(field)
     if value is None:
@@ -188,9 +198,11 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
 def _answers(document: Document, endpoint: Endpoint) -> int:
-    """Return the number of answers that the request asks for: `n` for each prompt. A value that engines refuse counts
-    as 1.
+    """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it. A
+    value that engines refuse counts as 1.
     """
+    if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
+        return 1
     each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
     prompts = document.get("messages" if endpoint.several else "prompt")
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
@@ -303,6 +315,41 @@ def forwarded_headers(
         kept = [header for header in kept if header[0] not in named]
     lines = b"\r\n".join([b": ".join(header) for header in kept])
     return lines + b"\r\n" if lines else lines, naming, request_id
+
+
+class KnownHeaders:
+    """What `forwarded_headers` returned for the last request on a connection. Most clients send the same headers with
+    each request, but for the length of its body, which no engine gets from them.
+    """
+
+    __slots__ = ("_after", "_before", "_for", "_found")
+
+    def __init__(self) -> None:
+        self._before: list[tuple[bytes, bytes]] = []
+        """The headers before the length of the body, and those after it: all and none for a request without it."""
+        self._after: list[tuple[bytes, bytes]] = []
+        self._for = (b"", False)
+        self._found: tuple[bytes, dict[bytes, bytes] | None, bytes | None] = (b"", None, None)
+
+    def forwarded(
+        self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
+    ) -> tuple[bytes, Mapping[bytes, bytes] | None, bytes | None]:
+        """Return what `forwarded_headers` returns, with its errors."""
+        before, wanted = self._before, (session_header, credentials)
+        at = len(before)
+        known = headers[:at] == before and headers[at + 1 :] == self._after and (len(headers) == at or headers[at][0] == _LENGTH)
+        if not known or self._for != wanted:
+            self._found = found = forwarded_headers(headers, session_header, credentials=credentials)
+            at = next((place for place, (name, _) in enumerate(headers) if name == _LENGTH), len(headers))
+            self._before, self._after, self._for = headers[:at], headers[at + 1 :], wanted
+            if len(found[0]) > MOST_REMEMBERED:
+                self._before, self._after, self._for = [], [], (b"", False)
+        return self._found
+
+
+_LENGTH = b"content-length"
+MOST_REMEMBERED = 8192
+"""Maximum number of bytes of headers that are compared with those of a connection's next request."""
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:

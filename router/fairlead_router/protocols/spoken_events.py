@@ -7,12 +7,15 @@ Sources: OpenAI's and Anthropic's references of streamed events, and the events 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.usages import Figures
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
 
 GAVE_UP = ("error", "abort")
 """Finish reasons that show that the engine gave up, and not the model or the client. Engines abort their requests when
@@ -78,9 +81,11 @@ def _status_of(code: Any, kind: Any) -> int:
 class Spoken:
     """Collects facts from the events of one answer. `hear` reads the next event."""
 
-    __slots__ = ("closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
+    __slots__ = ("answers", "closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
 
     def __init__(self) -> None:
+        self.answers = 1
+        """Number of answers that the request asks for. An engine may begin one when it has ended another."""
         self.started = False
         """Whether any generated content has arrived."""
         self.deltas = 0
@@ -101,7 +106,7 @@ class Spoken:
     @property
     def finished(self) -> bool:
         """Whether the answer is complete: its last event has arrived, or all of its choices have ended."""
-        return self.done or (bool(self.closed) and self.closed >= self.opened)
+        return self.done or (len(self.closed) >= self.answers and self.closed >= self.opened)
 
     @property
     def goes_on(self) -> bool:
@@ -155,7 +160,7 @@ class Spoken:
         index, reason = choice.get("index", 0), choice.get("finish_reason")
         if isinstance(index, int):
             self.opened.add(index)
-            if reason is not None:
+            if reason:  # some engines send "" with each piece
                 self.closed.add(index)
         if reason in GAVE_UP:
             self.failure = self.failure or Failure(f"it ended with finish_reason {reason}")
@@ -268,6 +273,6 @@ class SpokenResponse(Spoken):
 
 def listener(dialect: Dialect) -> Spoken:
     """Return the reader for the events of this protocol."""
-    if dialect is Dialect.OPENAI:
+    if dialect is _OPENAI:
         return SpokenChoices()
     return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

@@ -26,7 +26,7 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 class Figures:
     """The newest value of each token count in the usages of one answer. Anthropic's streams divide the counts between
-    two events.
+    two events. A zero does not replace a number of output tokens, because tokens that were generated stay generated.
     """
 
     __slots__ = ("_counts",)
@@ -50,8 +50,15 @@ class Figures:
         return _usage(self._counts, output_tokens)
 
 
+_OF_CHATS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"))
+
+
 def read_usage(usage: Any) -> Usage | None:
     """Return the token counts of a usage object; None if it has none."""
+    if type(usage) is dict and usage.keys() <= _OF_CHATS and not usage.get("prompt_tokens_details"):  # as of nearly every answer
+        prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        if type(prompt) is int and type(output) is int and 0 <= prompt <= _MOST_TOKENS and 0 <= output <= _MOST_TOKENS:
+            return Usage(output, None, prompt)
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None
@@ -63,8 +70,10 @@ def _take(usage: Any, into: dict[str, int]) -> bool:
     counts_output = False
     for name, value in usage.items():
         if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
+            if name in _OUTPUT:
+                counts_output = True
+                value = value or into.get(name, 0)
             into[name] = value
-            counts_output = counts_output or name in _OUTPUT
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     if details and isinstance(details, dict) and type(cached := details.get(_CACHED)) is int and 0 <= cached <= _MOST_TOKENS:
         into[_CACHED] = cached

@@ -21,10 +21,11 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.served_names import refuses_name
 from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries, fault_of
-from fairlead_router.protocols.answers import LONGEST_ERROR, Failure, content_type, reported_error
+from fairlead_router.protocols.answers import Failure, content_type
 from fairlead_router.protocols.dialects import error_event
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.protocols.requests import forwarded_headers
+from fairlead_router.protocols.side_answers import EVENTS, SideAnswer
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.passing import answer_failed
 from fairlead_router.relaying.second_opinions import KeptRefusal, read_refusal
@@ -250,41 +251,57 @@ class DirectRelay:
         status.
         """
         headers = _answer_headers(pool, instance, connection)
-        said = await _error_in(connection) if judges and connection.status < 400 else None
-        if said is not None:
-            self._sender.release(call, connection)
-            raise answer_failed(connection, said)
+        kind = content_type(connection.headers)
+        answer: SideAnswer | None = None
+        if judges and connection.status < 400:
+            said = await _error_in(connection, SideAnswer(kind))
+            if said is not None:
+                self._sender.release(call, connection)
+                raise answer_failed(connection, said)
+            answer = SideAnswer(kind) if kind.startswith(EVENTS) else None
+        reader = answer if later is None else later
         if connection.complete:
             body = await connection.read()
-            if later is not None:
-                later.feed(body)
+            if reader is not None:
+                reader.feed(body)
             client.begin(connection.status, headers, len(body))
             self._sender.release(call, connection)
             client.end(body)
-            return None
+            return self._judged(call, pool, instance, connection, answer)
         client.begin(connection.status, headers, None)
         client.on_writable(connection.resume)
 
         def read(piece: bytes) -> bool:
-            if later is not None:
-                later.feed(piece)
+            if reader is not None:
+                reader.feed(piece)
             return client.write(piece)
 
         try:
-            last = await connection.pipe(client.write if later is None else read)
+            last = await connection.pipe(client.write if reader is None else read)
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
-            if content_type(connection.headers).startswith(b"text/event-stream"):
+            if kind.startswith(EVENTS):
                 message = f"the answer ended early, {instance} was lost: {failure.shown('it')}"
                 client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
             else:
                 client.abort()
             return failure
-        if later is not None:
-            later.feed(last)
+        if reader is not None:
+            reader.feed(last)
         self._sender.release(call, connection)
         client.end(last)
-        return None
+        return self._judged(call, pool, instance, connection, answer)
+
+    def _judged(
+        self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, answer: SideAnswer | None
+    ) -> UpstreamFailure | None:
+        """Return the failure that the engine reported in the middle of an answer which the client has received."""
+        said = None if answer is None else answer.failure
+        if said is None:
+            return None
+        failure = answer_failed(connection, said)
+        self._note(call, pool, instance, failure)
+        return failure
 
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
@@ -324,15 +341,14 @@ def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -
     return b"".join(lines)
 
 
-async def _error_in(connection: UpstreamConnection) -> Failure | None:
-    """Return the failure that an answer reports in its place; the answer can be read again. Only an answer that begins
-    like an error is awaited to its end. Raises UpstreamFailure.
-    """
-    body = await connection.read()
-    while body.startswith(b"{") and b'"error"' in body and len(body) <= LONGEST_ERROR and (piece := await connection.read()):
-        body += piece
-    connection.unread(body)
-    return reported_error(body) if connection.complete else None
+async def _error_in(connection: UpstreamConnection, beginning: SideAnswer) -> Failure | None:
+    """Return the failure that an answer reports in its place; the answer can be read again. Raises UpstreamFailure."""
+    pieces: list[bytes] = []
+    while beginning.is_open and (piece := await connection.read()):
+        pieces.append(piece)
+        beginning.feed(piece)
+    connection.unread(b"".join(pieces))
+    return beginning.failure
 
 
 def _framed(piece: bytes, chunked: bool) -> bytes:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -21,12 +22,11 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, content_type, is_response_id, read_whole, usage_of, usage_of_head
+from fairlead_router.protocols.answers import LongAnswer, StreamReader, Usage, content_type, is_response_id, read_whole, usage_of_head
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
-from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
@@ -36,6 +36,9 @@ from fairlead_router.relaying.passing import ANSWER, Exchange, RestPassage, Stre
 from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
 from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_RESPONSES: Final = Dialect.RESPONSES
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an unstreamed answer that are buffered until it is complete; a longer answer is passed on
@@ -263,7 +266,7 @@ class Proxy:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)
             usage = said.usage or usage_of_head(connection.headers)
-            if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
+            if call.dialect is _RESPONSES and is_response_id(said.response_id):
                 self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
         headers = exchange.answer_headers()
         self._answered(exchange, usage or Usage())
@@ -273,12 +276,12 @@ class Proxy:
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
         """Send the pieces of an unstreamed answer as they arrive, after the bytes `before`, which were sent already."""
         client, connection = exchange.client, exchange.connection
-        squeezed = Squeezed(0)
-        squeezed.feed(before)
+        long = LongAnswer()
+        long.feed(before)
         client.on_writable(connection.resume)
 
         def sink(piece: bytes) -> bool:
-            squeezed.feed(piece)
+            long.feed(piece)
             return client.write(piece)
 
         try:
@@ -287,8 +290,12 @@ class Proxy:
             self._lost(exchange, failure)
             client.abort()
             return
-        squeezed.feed(last)
-        self._answered(exchange, usage_of(squeezed) or usage_of_head(connection.headers) or Usage())
+        long.feed(last)
+        if connection.status < 400 and (said := long.failure) is not None:
+            exchange.ticket.usage = long.usage
+            self._lost(exchange, answer_failed(connection, said))
+        else:
+            self._answered(exchange, long.usage or usage_of_head(connection.headers) or Usage())
         client.end(last)
 
     async def _stream(self, exchange: Exchange) -> Dispatch | None:
@@ -300,7 +307,8 @@ class Proxy:
         """
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
-        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None)
+        answers = exchange.ticket.request.answers
+        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None, answers=answers)
         keep = None if kept is None else kept.append
         beginnings = _StreamBeginnings(self, exchange, self._now)
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
@@ -361,7 +369,7 @@ class Proxy:
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
         """Record which instance holds the response in progress, if its protocol stores responses."""
-        if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
+        if exchange.call.dialect is _RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:

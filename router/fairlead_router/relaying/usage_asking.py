@@ -7,6 +7,7 @@ sent it, and for a while no other request with the added option.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from fairlead_router.engines.upstream_connections import UpstreamConnection
 from fairlead_router.protocols.answers import decoded
@@ -18,6 +19,9 @@ from fairlead_router.protocols.requests import ParsedRequest
 from fairlead_router.relaying.calls import Call, Change, Leg
 from fairlead_router.relaying.dividing import leg_with
 from fairlead_router.relaying.sending import Sender
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_OPENAI: Final = Dialect.OPENAI
 
 ASKED_AGAIN_SECONDS = 600.0
 """Seconds for which the option is not added to requests for an engine that refused it. It is tried again then, because
@@ -33,7 +37,7 @@ REFUSALS = (400, 422)
 
 def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
     """Return whether this is a streamed chat or completion whose client does not request usage itself."""
-    if not parsed.stream or parsed.include_usage or endpoint.dialect is not Dialect.OPENAI:
+    if not parsed.stream or parsed.include_usage or endpoint.dialect is not _OPENAI:
         return False
     return "messages" in parsed.document or "prompt" in parsed.document or "prompt_embeds" in parsed.document
 

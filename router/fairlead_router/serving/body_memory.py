@@ -78,6 +78,10 @@ class MemoryShare:
         self._owner = owner
         self.held = 0
 
+    def another(self) -> MemoryShare:
+        """Return a new share, of the same memory and owner."""
+        return MemoryShare(self._memory, self._owner)
+
     def take(self, size: int) -> bool:
         """Reserve `size` bytes more; return False if there is not enough memory."""
         memory, owner = self._memory, self._owner

@@ -11,6 +11,7 @@ every attribute relied on: run it before raising the bound.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,12 +21,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 from fairlead_process.http_connections import MOST_PIPELINED, TooManyWaiting
 from fairlead_router.protocols.refusals import BadRequest, Headers
-from fairlead_router.protocols.requests import is_shown_id
+from fairlead_router.protocols.requests import KnownHeaders, is_shown_id
 from fairlead_router.serving.body_memory import BodyMemory
 from fairlead_router.serving.client_requests import STATUS_LINES, ClientRequest
 from fairlead_router.serving.cors import Cors
@@ -71,6 +73,40 @@ def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
     return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
 
 
+class Cycle(RequestResponseCycle):
+    """One request and its response, as uvicorn's: but what is the same at first for every request, and what only ASGI's
+    `receive` needs, which nobody awaits, is set for the class and not for each request.
+    """
+
+    logger = logging.getLogger("uvicorn.error")
+    access_logger = logging.getLogger("uvicorn.access")
+    access_log = False
+    message_event = asyncio.Event()
+    disconnected = False
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(
+        self,
+        scope: Any,
+        transport: asyncio.Transport,
+        flow: FlowControl,
+        default_headers: Headers,
+        expect_100_continue: bool,
+        keep_alive: bool,
+        on_response: Callable[..., None],
+    ) -> None:
+        self.scope = scope
+        self.transport = transport
+        self.flow = flow
+        self.default_headers = default_headers
+        self.waiting_for_100_continue = expect_100_continue
+        self.keep_alive = keep_alive
+        self.on_response = on_response
+
+
 class _HeadersTooLarge(Exception):
     """The request's headers have more bytes than allowed."""
 
@@ -86,7 +122,9 @@ class ClientConnection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._never_awaited = asyncio.Event()
+        self.known_headers = KnownHeaders()
+        self._known_url: tuple[bytes, str, bytes, bytes] = (b"", "", b"", b"")
+        """The last request's target, its path (decoded and as sent) and its query: most clients ask for one path."""
         self._in_head = True
         self._head_bytes = 0
         self._unparsed_bytes = 0
@@ -207,19 +245,20 @@ class ClientConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._passing_over_head:
             return
-        headers = self.headers
-        self._count_head(len(self.url) + len(b"".join(chain.from_iterable(headers))) + 4 * len(headers))
+        headers, limits = self.headers, self.limits
+        self._head_bytes += len(self.url) + len(b"".join(chain.from_iterable(headers))) + 4 * len(headers)
+        if self._head_bytes > limits.header_bytes:
+            self._overflow()
         if len(self._open) > MOST_PIPELINED:
             raise TooManyWaiting  # it ends the parser, which would make a request of each of thousands in one read
         names = dict(headers)
-        if names.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in names and names[b"expect"].lower() == b"100-continue":
             self.expect_100_continue = True
         if self._head_timer is not None:
             self._forget_head_timer()
         self._in_head = self._head_timed = False
         self._unparsed_bytes = 0
         self._begin_request()
-        limits = self.limits
         if limits.is_ending():
             self.cycle.keep_alive = False
         self._arriving = request = ClientRequest(self, self.cycle, limits.memory, names.keys())
@@ -232,25 +271,34 @@ class ClientConnection(HttpToolsProtocol):
         """As uvicorn's `on_message_begin` and `on_headers_complete`, without what a gateway has no use for: root paths,
         states, web sockets, a limit of tasks, and an event for ASGI's `receive`, which nobody awaits.
         """
-        parser, before = self.parser, self.cycle
-        version, url = parser.get_http_version(), httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
+        parser, before, version = self.parser, self.cycle, self.parser.get_http_version()
+        if self.url != self._known_url[0]:
+            url = httptools.parse_url(self.url)
+            path = url.path.decode("ascii")
+            self._known_url = (self.url, unquote(path) if "%" in path else path, url.path, url.query or b"")
+        _, path, raw_path, query = self._known_url
         self.scope = {  # type: ignore[typeddict-item]  # without what describes ASGI itself
             "type": "http",
             "http_version": version,
             "method": parser.get_method().decode("ascii"),
             "scheme": self.scheme,
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
             "headers": self.headers,
             "client": self.client,
             "server": self.server,
         }
-        self.cycle = cycle = RequestResponseCycle(
-            self.scope, self.transport, self.flow, self.logger, self.access_logger, False, self.server_state.default_headers,
-            self._never_awaited, self.expect_100_continue, version != "1.0" and parser.should_keep_alive(), self.on_response_complete,
-        )  # fmt: skip
+        keeps_alive = version != "1.0" and parser.should_keep_alive()
+        self.cycle = cycle = Cycle(
+            self.scope,
+            self.transport,
+            self.flow,
+            self.server_state.default_headers,
+            self.expect_100_continue,
+            keeps_alive,
+            self.on_response_complete,
+        )
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:

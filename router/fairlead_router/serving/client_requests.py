@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from fairlead_router.protocols.kept_headers import KEPT_HEADER
 from fairlead_router.protocols.refusals import Headers
+from fairlead_router.protocols.requests import KnownHeaders
 from fairlead_router.serving.body_memory import BodyMemory, MemoryFull, Owner
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -57,6 +58,7 @@ class Connection(Protocol):
     transport: asyncio.Transport
     flow: FlowControl
     server_state: ServerState
+    known_headers: KnownHeaders
 
     def forget(self, request: ClientRequest) -> None:
         """Remove a request whose response is complete."""
@@ -331,6 +333,11 @@ class ClientRequest:
             self._wake()
 
     # ── the client's leaving ──
+
+    @property
+    def known_headers(self) -> KnownHeaders:
+        """What is known of the headers of the connection's last request."""
+        return self._connection.known_headers
 
     def watch(self, gone: Callable[[], None]) -> None:
         """Call `gone` once when the client closes its connection, immediately if it has closed already."""

@@ -43,7 +43,16 @@ WRONG_TEMPLATES: tuple[Any, ...] = (
     {"spec": {"containers": ["engine"]}},
     {"spec": "x"},
     {},
+    {**TEMPLATE, "metadata": {"annotations": {"prometheus.io/port": 8000}}},
+    {**TEMPLATE, "metadata": {"labels": {"on": True}}},
 )
+MARKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"labels": {"app": "x"}, "annotations": {"fairlead.dev/weight": "2", "fairlead.dev/kv-revision": "r"}},
+    {"labels": {"fairlead.dev/group-of": "x"}},
+    {"annotations": {"fairlead.dev/drain": "true"}},
+)
+"""Labels and annotations of templates, which only some may have."""
 WRONG: tuple[Any, ...] = ("3", True, 2.5, -7, [], {}, "two words", "", 10**13)
 """Values that fit few fields."""
 
@@ -93,7 +102,7 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "free":
         return draw(st.dictionaries(st.sampled_from("ab"), st.integers(-(2**63), 2**63 - 1), max_size=1))
     if shape.kind == "verbatim":
-        return copy.deepcopy(TEMPLATE)
+        return {**copy.deepcopy(TEMPLATE), "metadata": copy.deepcopy(draw(st.sampled_from(MARKED)))}
     if shape.kind == "texts":
         fitting_texts = tuple(one for one in (*TEXTS["instant"], "blue") if re.search(shape.pattern or "", one))
         return draw(st.lists(st.sampled_from(fitting_texts + ("not so",) * faulty), max_size=2))

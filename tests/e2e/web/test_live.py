@@ -244,6 +244,8 @@ def test_scripts_and_server_write_numbers_alike(page: Page, site: RunningSite) -
         0.83149,
         0.9994,
         0.99951,
+        0.99996,
+        0.9999999,
         1.005,
         3.14159,
         9.994,

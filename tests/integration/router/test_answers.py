@@ -15,6 +15,7 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead_process.starting import bind
+from fairlead_router.picking import accounts
 from fairlead_router.pools.account import PoolAccount
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import Usage
@@ -679,6 +680,76 @@ async def test_a_picked_requests_body_that_is_an_error_is_counted_as_failed(worl
     await proxy.request(_body(CHAT, stream=False), path=CHAT.path, headers={"x-script": "raw"})
     await _all_settled(running)
     assert _counted(running) == (0, 1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+async def test_a_picked_request_past_the_scheduler_whose_answer_is_an_error_is_counted_as_failed(
+    world: World, proxies: list[Proxy], kind: str
+) -> None:
+    running, proxy = await _picked(world, proxies)
+    error = json.dumps({"error": ERROR})
+    world.engines[0].raw = _raw(f"data: {error}\n\n", DONE, kind=kind) if "event" in kind else _raw(error[:4], error[4:], kind=kind)
+    await proxy.request(b'{"model": "mock", "prompt": "x"}', path="/tokenize", headers={"x-script": "raw"})
+    await until(lambda: not running.router.picker.active)
+    assert running.pool.counters.direct == {"failed": 1}
+    assert running.pool.counters.upstream_errors["answer"] == 1
+
+
+@pytest.mark.parametrize("spoken", [CHAT, MESSAGE, RESPONSE], ids=lambda spoken: spoken.path)
+@pytest.mark.parametrize("picked", [False, True])
+async def test_an_answer_too_long_to_hold_that_its_engine_gives_up_is_passed_on_and_counted_as_failed(
+    world: World, proxies: list[Proxy], monkeypatch: pytest.MonkeyPatch, spoken: Spoken, *, picked: bool
+) -> None:
+    for module in (proxying, accounts):
+        monkeypatch.setattr(module, "WHOLE_ANSWER_BYTES", 100_000)
+    running, proxy = await _picked(world, proxies)
+    usage = {"input_tokens": 40, "output_tokens": 200}
+    world.engines[0].raw = _whole({"padding": "x" * 1_000_000, "usage": usage, **GIVEN_UP[spoken.path]})
+    if picked:
+        await proxy.request(_body(spoken, stream=False), path=spoken.path, headers={"x-script": "raw"})
+    else:
+        assert len((await _ask(running, spoken, stream=False, script="raw")).content) > 1_000_000
+    await _all_settled(running)
+    assert _counted(running)[:3] == (0, 1, 1)
+
+
+@pytest.mark.parametrize("room", [10**9, 300_000])
+async def test_a_picked_answer_takes_its_share_of_the_memory_and_is_judged_without_it_too(
+    world: World, proxies: list[Proxy], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    running, proxy = await _picked(world, proxies)
+    memory, held = running.router.body_memory, [0]
+    monkeypatch.setattr(memory, "most", room)
+    piece = accounts.RoutedAccount.piece
+
+    def noting(account: accounts.RoutedAccount, data: bytes, now: float, *, last: bool) -> bytes:
+        shown = piece(account, data, now, last=last)
+        held.append(memory.held)
+        return shown
+
+    monkeypatch.setattr(accounts.RoutedAccount, "piece", noting)
+    world.engines[0].raw = _whole({"choices": [{"message": {"content": "x" * 500_000}, "finish_reason": "stop"}], "usage": CHAT_USAGE})
+    answer = await proxy.request(_body(CHAT, stream=False), path=CHAT.path, headers={"x-script": "raw"})
+    assert len(answer.body) > 500_000
+    await _all_settled(running)
+    assert (max(held) >= 500_000) is (room > 500_000)
+    assert (memory.held, running.pool.counters.output_tokens, _counted(running)[0]) == (0, 200, 1)
+
+
+@pytest.mark.parametrize("picked", [False, True])
+async def test_several_answers_of_which_one_is_missing_are_no_whole_answer(world: World, proxies: list[Proxy], *, picked: bool) -> None:
+    running, proxy = await _picked(world, proxies)
+    one = _event({"choices": [{"index": 1, "text": "tok", "finish_reason": None}]})
+    end = _event({"choices": [{"index": 1, "text": "", "finish_reason": "stop"}]})
+    world.engines[0].events = [one, end]
+    if picked:
+        await proxy.request(_body(COMPLETION, prompt=["x", "y"]), path=COMPLETION.path)
+    else:
+        answer = await _ask(running, COMPLETION, prompt=["x", "y"])
+        assert answer.text.startswith(one + end)
+        assert "the stream ended before its answer did" in answer.text
+    await _all_settled(running)
+    assert _counted(running)[:3] == (0, 1, 1)
 
 
 async def test_a_picked_request_whose_stream_is_dropped_at_its_last_event_was_served(world: World, proxies: list[Proxy]) -> None:

@@ -1,10 +1,13 @@
 """Figures of engines: the better source wins, and only what was observed may refuse."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import (
+    SAME_TIME_SECONDS,
     UNKNOWN,
     EngineCapability,
     Figure,
@@ -67,6 +70,19 @@ def test_several_routers_agree_on_a_figure_between_theirs_in_any_order(figures: 
     assert min(values) * 0.999 <= found.value <= max(values) * 1.001
     assert found.value == pytest.approx(agreed(figures[::-1]).value)
     assert found.samples == sum(one.samples for one in figures)
+
+
+SEEN = st.builds(
+    Figure, value=st.floats(1.0, 1e5), source=st.just(Source.MEASURED), samples=st.integers(1, 500), age_seconds=st.floats(0.0, 6e5)
+)
+
+
+@given(st.lists(SEEN, min_size=1), SEEN)
+def test_what_a_router_saw_long_before_the_others_has_no_say(figures: list[Figure], old: Figure) -> None:
+    """An idle router remembers engines as they were, however many requests it saw then."""
+    newest = min(one.age_seconds or 0.0 for one in figures)
+    old = replace(old, age_seconds=newest + SAME_TIME_SECONDS + 1.0 + (old.age_seconds or 0.0))
+    assert agreed([*figures, old]) == agreed(figures) == agreed([old, *figures])
 
 
 def test_a_router_that_measured_nothing_has_no_say() -> None:

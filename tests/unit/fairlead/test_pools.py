@@ -77,6 +77,8 @@ def test_a_pool_of_sglang_reads_sglangs_gauge_unless_another_is_named() -> None:
 
 BALANCED = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "ratio": {"mode": "Auto"}}
 """A schedule for a pool of prefill and decode."""
+MARKED = {"labels": {"fairlead.dev/pool": "chat"}}
+"""What a template copied from a pod has."""
 WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejection": {"mode": "AfterPrefill"}}
 """Another."""
 
@@ -151,6 +153,22 @@ WASTEFUL = {"name": "day", "cron": "0 8 * * *", "duration": "10h", "earlyRejecti
             "it is required",
         ),
         ({"model": "m", "roles": [{"name": "both", "template": {"spec": {}}}]}, "spec.roles[0].template.spec.containers", "it is required"),
+        (
+            {
+                "model": "m",
+                "roles": [{"name": "both", "template": {**TEMPLATE, "metadata": {"annotations": {"prometheus.io/port": 8000}}}}],
+            },
+            "spec.roles[0].template.metadata.annotations.prometheus.io/port",
+            "in quotes",
+        ),
+        (
+            {
+                "model": "m",
+                "roles": [{"name": "both", "nodes": 2, "template": TEMPLATE, "workerTemplate": {**TEMPLATE, "metadata": MARKED}}],
+            },
+            "spec.roles[0].workerTemplate.metadata.labels",
+            "remove them",
+        ),
         ({"model": "m", "slo": {"ttft": 5}}, "spec.slo.ttft", "with a unit"),
         ({"model": "m", "slo": {"ttft": "5 s"}}, "spec.slo.ttft", "with a unit"),
         ({"model": "m", "slo": {"ttft": "0s"}}, "spec.slo.ttft", "a duration from 1ms to 1h"),

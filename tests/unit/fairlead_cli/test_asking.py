@@ -1,11 +1,18 @@
 """Whom a command asks that was told neither address nor token."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from fairlead_cli import main as command_line
 from fairlead_cli.asking import place
+from fairlead_cli.kubectl.door import Door
+from fairlead_cli.kubectl.main import PROGRAM, Plugin
+from fairlead_client.client import ControlApi
+from fairlead_process import commands
 
 URL = "http://127.0.0.1:8080"
 
@@ -27,3 +34,26 @@ def test_without_a_sandbox_the_usual_address_is_asked(monkeypatch: pytest.Monkey
     if named is not None:
         monkeypatch.setenv("FAIRLEAD_STATE_DIR", named)
     assert place((), None) == ((URL,), None)
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(404, "name the Service of the control API with --service"), (401, "give a token with --token")]
+)
+def test_a_remedy_names_only_what_the_kubectl_plugin_has(
+    status: int, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no `--url`, and no sandbox beside it."""
+
+    @contextmanager
+    def opened(self: Door, token: str | None) -> Iterator[ControlApi]:
+        problem = {"type": "about:blank", "title": "Unauthorized", "status": 401, "code": "unauthenticated", "detail": "no token"}
+        missing = {"kind": "Status", "apiVersion": "v1", "message": 'services "fairlead-api" not found', "code": 404}
+        answer = httpx.MockTransport(lambda request: httpx.Response(status, json=problem if status == 401 else missing))
+        yield ControlApi("http://localhost/proxy", token, answer, own_header=True)
+
+    monkeypatch.setattr(Door, "opened", opened)
+    assert commands.run(Plugin(), ["pools", "list"], PROGRAM) == 1
+    error = capsys.readouterr().err
+    assert remedy in error
+    assert "--url" not in error
+    assert "FAIRLEAD_STATE_DIR" not in error

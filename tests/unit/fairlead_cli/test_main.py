@@ -59,6 +59,22 @@ def test_a_wrong_command_line_is_exit_code_2_and_one_line_with_what_to_do(argume
     assert "; see `fairlead" in error or "; write" in error
 
 
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "output", "error"),
+    [
+        (">&-", "--version", 0, "", ""),
+        (">&-", "bogus", 2, "", "fairlead: No such command 'bogus'; see `fairlead --help`\n"),
+        ("2>&-", "bogus", 2, "", ""),
+        ("<&- >&- 2>&-", "bogus", 2, "", ""),
+    ],
+)
+def test_a_standard_stream_that_is_closed_is_as_if_nobody_read_it(closed: str, arguments: str, code: int, output: str, error: str) -> None:
+    shell = f'exec "$0" -m fairlead_cli.main {arguments} {closed}'
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, output, error)
+
+
 def test_a_subcommand_whose_packages_are_missing_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

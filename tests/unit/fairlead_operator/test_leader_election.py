@@ -119,7 +119,7 @@ def test_a_holder_that_ends_well_is_followed_at_once() -> None:
 def test_a_standby_whose_write_has_no_answer_tries_again_as_soon_as_that_could_give_no_hold() -> None:
     async def story() -> None:
         class Silent(FakeCluster):
-            async def create(self, resource: Resource, namespace: str, body: dict[str, object]) -> bool:
+            async def create(self, resource: Resource, namespace: str, body: dict[str, object]) -> dict[str, object] | None:
                 if virtual_now() < 5:
                     await asyncio.sleep(35)
                 return await super().create(resource, namespace, body)

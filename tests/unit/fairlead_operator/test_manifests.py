@@ -23,7 +23,7 @@ def simulated(**changes: Any) -> Any:
 
 def with_template(engine: str = "vllm", **container: Any) -> Any:
     template = {
-        "metadata": {"labels": {"team": "a", "fairlead.dev/pool": "forged"}, "annotations": {"note": "x"}},
+        "metadata": {"labels": {"team": "a", "llm-d.ai/role": "forged"}, "annotations": {"note": "x"}},
         "spec": {
             "nodeSelector": {"gpu": "h100"},
             "containers": [{"name": "sidecar", "image": "s"}, {"name": "engine", "image": "vllm:1", **container}],
@@ -104,8 +104,21 @@ def test_a_persons_template_is_kept_and_only_completed() -> None:
     assert engine["ports"][0]["containerPort"] == 8000
     assert body["spec"]["nodeSelector"] == {"gpu": "h100"}
     assert body["metadata"]["labels"]["team"] == "a"
-    assert body["metadata"]["labels"]["fairlead.dev/pool"] == "chat"
+    assert body["metadata"]["labels"]["llm-d.ai/role"] == "both"
     assert body["metadata"]["annotations"]["note"] == "x"
+
+
+@pytest.mark.parametrize("on_the_node", [True, False])
+@pytest.mark.parametrize("name", [None, "api", "http"])
+def test_a_port_of_the_node_is_listed_once_whatever_its_name(name: str | None, on_the_node: bool) -> None:
+    """A real API server refuses a pod on the node's network that lists a port twice."""
+    port = {"containerPort": 8000, **({"name": name} if name is not None else {})}
+    template = {"spec": {"hostNetwork": on_the_node, "containers": [{"name": "engine", "image": "vllm:1", "ports": [port]}]}}
+    spec = parse_spec({"model": "m", "engine": {"type": "vllm"}, "roles": [{"name": "both", "template": template}]})
+    ports = made(spec)["spec"]["containers"][0]["ports"]
+    names = {one.get("name") for one in ports}
+    assert len(ports) == (2 if name == "api" and not on_the_node else 1)
+    assert names == {name or "http"} | ({"http"} if not on_the_node else set())
 
 
 def test_nulls_in_a_persons_template_are_completed_like_what_is_not_there() -> None:

@@ -296,3 +296,36 @@ async def _live_with(place: tuple[Resource, str], text: str, spec: dict[str, Any
             stage.restart()
         await stage.settle()
     assert stage.condition("Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+async def test_pods_whose_label_is_taken_at_admission_are_not_made_without_end(graceful: bool) -> None:
+    """They count as no instances, as no list has them. With a grace period, a deleted one is still there when the next
+    try uses its name.
+    """
+    made: list[str] = []
+
+    def strip(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        if resource is Resource.PODS:
+            made.append(body["metadata"]["name"])
+            del body["metadata"]["labels"]["fairlead.dev/pool"]
+            if graceful:
+                body["metadata"]["finalizers"] = ["example.com/grace"]
+        return body
+
+    stage = VirtualStage()
+    stage.cluster.admit = strip
+    stage.apply(replicas=2)
+    for _ in range(300):
+        stage.now += 1
+        await stage.round()
+    assert len(made) <= 12, "the pause between two tries grows"
+    assert all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods())
+    assert "without its label fairlead.dev/pool" in stage.condition("Degraded")["message"]
+    stage.cluster.admit = lambda resource, body: body
+    for name in made:
+        stage.cluster.objects.pop((Resource.PODS, name), None)
+    stage.now += 300
+    await stage.settle()
+    assert len(stage.pods()) == 2
+    assert stage.condition("Degraded")["status"] == "False"

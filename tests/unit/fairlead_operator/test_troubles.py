@@ -259,7 +259,7 @@ class Hanging(FakeCluster):
 
     hangs: Callable[[str, Resource], bool] = staticmethod(lambda verb, resource: False)
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
         await self._wait("create", resource, body["metadata"]["name"])
         return await super().create(resource, namespace, body)
 

@@ -17,6 +17,7 @@ import fairlead_process.yaml_documents
 import fairlead_router.engines.engine_pages
 import fairlead_router.kv_events.wire
 import fairlead_router.protocols.answers
+import fairlead_router.protocols.side_answers
 import fairlead_router.protocols.squeezing
 import fairlead_router.serving.forms
 from fairlead.kv_events.block_index import BlockIndex
@@ -28,9 +29,10 @@ from fairlead_router.engines.engine_pages import fetched_blocks, read_models, re
 from fairlead_router.engines.model_cards import read_cards
 from fairlead_router.kv_events.sources import SourcesUnreadable, read_sources
 from fairlead_router.kv_events.wire import decode
-from fairlead_router.protocols.answers import StreamReader, parse_event, read_whole, split_events
+from fairlead_router.protocols.answers import LongAnswer, StreamReader, parse_event, read_whole, split_events
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.refusals import BadRequest
+from fairlead_router.protocols.side_answers import EVENTS, SideAnswer
 from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.serving.forms import PassingForm
 from fairlead_testing.steps import CountedBytes, assert_linear
@@ -132,6 +134,19 @@ def test_a_document_that_is_squeezed_as_it_passes(shape: Shape) -> None:
         squeezed.document()
 
     assert_linear(read, shape, 20_000, fairlead_router.protocols.squeezing)
+
+
+@pytest.mark.parametrize("shape", BOTH.values(), ids=BOTH)
+@pytest.mark.parametrize("reader", [LongAnswer, lambda: SideAnswer(b"application/json"), lambda: SideAnswer(EVENTS)])
+def test_an_answer_that_is_judged_as_it_passes(shape: Shape, reader: Callable[[], LongAnswer | SideAnswer]) -> None:
+    def read(answer: bytes) -> None:
+        made = reader()
+        for start in range(0, len(answer), 100):
+            made.feed(CountedBytes(bytes.__getitem__(answer, slice(start, start + 100))))
+        made.failure  # noqa: B018  # reading it is the work
+
+    modules = (fairlead_router.protocols.answers, fairlead_router.protocols.side_answers, fairlead_router.protocols.squeezing)
+    assert_linear(read, shape, 20_000, *modules)
 
 
 @pytest.mark.parametrize("shape", STREAMS.values(), ids=STREAMS)

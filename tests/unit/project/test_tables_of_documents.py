@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.errors import InvalidInput
+from fairlead.pools import parse_spec
 from fairlead_web.pages.help import GLOSSARY
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +30,22 @@ def test_every_mark_of_the_code_is_in_the_table_of_labels_and_no_other() -> None
     written = {mark for text in sources for mark in re.findall(r"\"(fairlead\.dev/[a-z-]+)\"", text)} - NOT_A_MARK
     assert len(written) > 20
     assert set(re.findall(r"`(fairlead\.dev/[a-z-]+)`", page("labels"))) == written
+
+
+def test_a_template_may_have_the_marks_that_the_table_says_and_no_other() -> None:
+    """Any other would be on every new pod: one with a request to drain is replaced at once, for ever."""
+    rows = [line.split("|") for line in page("labels").split("## On a pool")[0].splitlines() if line.startswith("| `fairlead")]
+    marks = {mark: row for row in rows for mark in re.findall(r"`(fairlead\.dev/[a-z-]+)`", row[1])}
+    assert len(marks) > 15
+    for mark, row in marks.items():
+        part = f"{row[2].strip()}s"
+        template = {"metadata": {part: {mark: "x"}}, "spec": {"containers": [{"name": "engine", "image": "i"}]}}
+        document = {"model": "m", "roles": [{"name": "both", "template": template}]}
+        if "**a template**" in row[3]:
+            parse_spec(document)
+        else:
+            with pytest.raises(InvalidInput, match=mark):
+                parse_spec(document)
 
 
 def test_the_glossary_has_every_word_of_the_web_ui_and_is_sorted() -> None:

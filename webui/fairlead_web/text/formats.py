@@ -51,7 +51,7 @@ def money(amount: str) -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
+    """Format a share 0-1 as a percentage (`fairlead.percentages`): 0.834 → `83.4 %`."""
     return NONE if value is None else percentage(value)
 
 

@@ -115,6 +115,7 @@ def situation(
             known=int(moves.known),
             lost=int(moves.lost),
             net_seconds=float(moves.net),
+            worst_seconds=float(moves.worst),
             bytes_per_token=moves.bytes_per_token,
         ),
         moves_paused=facts is not None and facts.table.routing.migrations == MIGRATIONS_PAUSED,
@@ -134,6 +135,7 @@ def situation(
                 role=Role(one.role),
                 current=int(one.current),
                 recommended=int(one.recommended),
+                replicas=int(one.replicas),
                 verdict=one.verdict,
                 hold=one.hold,
                 reason=one.reason,
@@ -141,7 +143,7 @@ def situation(
             )
             for one in advised
         ),
-        burns=burns,
+        burns=tuple(one.within(max(10.0, age)) for one in burns),
         sizing=sizing,
         predictions=_predictions(learnt, model),
         figures=tuple(
@@ -181,14 +183,16 @@ def _possible(kind: PlanKind, row: Any) -> bool:
 
 def _predictions(learnt: Any, model: Any) -> SeenPredictions:
     error = unused = None
+    samples = 0 if learnt is None else int(learnt.samples or 0)
     if learnt is not None:
         error, unused = (learnt.measured, learnt.declared) if learnt.in_use else (learnt.declared, learnt.measured)
     if model is None:
-        return SeenPredictions(error=error, unused_error=unused)
+        return SeenPredictions(error=error, unused_error=unused, samples=samples)
     figures = msgspec.convert(model, ModelFigures)
     return SeenPredictions(
         error=error,
         unused_error=unused,
+        samples=samples,
         model_error_seconds=figures.error_seconds,
         formula_error_seconds=figures.formula_error_seconds,
         model_chooses=figures.learned_choices > 0,

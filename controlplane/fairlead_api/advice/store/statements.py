@@ -47,7 +47,7 @@ SELECT pool_id, instance, count(*) AS losses FROM instance_transitions
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour' AND after = 'Lost' GROUP BY pool_id, instance
 """)
 MOVES = text(f"""
-SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net,
+SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net, min(gain) AS worst,
   CAST(sum(bytes) AS float8) / nullif(sum(tokens) FILTER (WHERE bytes IS NOT NULL), 0) AS bytes_per_token
 FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
   SELECT m.predicted_source_ttft_seconds - m.actual_ttft_seconds AS gain, m.transfer_bytes AS bytes, m.tokens_moved AS tokens
@@ -57,7 +57,7 @@ FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
 WHERE gain IS NOT NULL GROUP BY wanted.id
 """)  # noqa: S608
 ADVISED = text("""
-SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, current, recommended, verdict, hold, reason,
+SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, current, recommended, replicas, verdict, hold, reason,
   extract(epoch FROM CAST(:now AS timestamptz) - at) AS age
 FROM scaling_decisions WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour'
 ORDER BY pool_id, controller, role, at DESC
@@ -74,6 +74,7 @@ WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key
 """)  # noqa: S608
 LEARNT = text(f"""
 SELECT p.key AS pool, bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use,
+  sum(CAST(f.value ->> 'samples' AS float8)) AS samples,
   sum(CAST(f.value ->> 'error' AS float8) * CAST(f.value ->> 'samples' AS float8))
     / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'error' IS NOT NULL), 0) AS measured,
   sum(CAST(f.value ->> 'declared_error' AS float8) * CAST(f.value ->> 'samples' AS float8))

@@ -6,7 +6,9 @@ report's transaction). Therefore rollups are exact even when reports arrive late
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from sqlalchemy import ARRAY, Text, any_, cast, select, text
@@ -233,8 +235,11 @@ async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | N
     learnt = routers.c.learnt_figures[str(pool_id)][""]
     rows = await connection.execute(select(learnt).where(routers.c.gone_at.is_(None), learnt.is_not(None)))
     told = [one for (figures,) in rows for one in figures if one["quantity"] == Quantity.PREFILL and one.get("value") is not None]
-    figures = [Figure(value=one["value"], source=Source.MEASURED, samples=one.get("value_samples", 0)) for one in told]
-    return agreed(figures).value
+    return agreed([_measured(one) for one in told]).value
+
+
+def _measured(one: Mapping[str, Any]) -> Figure:
+    return Figure(value=one["value"], source=Source.MEASURED, samples=one.get("value_samples", 0), age_seconds=one.get("age_seconds"))
 
 
 def _slices(metric: str, where: Grid, *, mean: bool) -> str:

@@ -179,14 +179,18 @@ def decision_in_order(
 ) -> Decision:
     """Return the decision for the first instance of `order`. The next instances of `order` are its fallbacks."""
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
-    return Decision(
-        instance=chosen[0],
-        reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
-        fallbacks=tuple(chosen[1:]),
-        weigh=weigh,
-        decode=decode,
-        transfer_from=transfer_from,
-        ttft_seconds=ttft_seconds,
+    return Decision(  # by position, see fairlead.values
+        chosen[0],
+        reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
+        weigh,
+        tuple(chosen[1:]),
+        None,  # alternate
+        None,  # session
+        None,  # room_tokens
+        (),  # overloaded
+        decode,
+        transfer_from,
+        ttft_seconds,
     )
 
 

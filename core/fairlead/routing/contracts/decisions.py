@@ -18,12 +18,12 @@ class Decision:
 
     instance: str
     reason: DecisionReason
-    fallbacks: tuple[str, ...] = ()
-    alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
     """A function that returns the compared values. Its result is correct only until the view changes, so it is called
     at once, and only for decisions that are recorded.
     """
+    fallbacks: tuple[str, ...] = ()
+    alternate: str | None = None
     session: str | None = None
     """The session whose home becomes `instance`; None = the request's own session. Set by policies that also bind
     requests without a session.

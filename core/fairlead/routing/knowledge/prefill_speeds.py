@@ -106,10 +106,12 @@ class PrefillSpeeds:
         """
         latest = self._latest.get(instance)
         if latest is not None and seconds <= TOGETHER_SECONDS and now - latest.at <= TOGETHER_SECONDS:
-            self._count(latest, -1)
+            was_long, was_slow = latest.tokens >= COMPARED_TOKENS, latest.seconds >= SLOW_SECONDS
             latest.tokens += tokens
             latest.seconds += seconds
-            self._count(latest, 1)
+            if latest.is_kept:
+                self._long += (latest.tokens >= COMPARED_TOKENS) - was_long
+                self._slow += (latest.seconds >= SLOW_SECONDS) - was_slow
             return False
         if len(self._prefills) == KEPT_PREFILLS:
             self._let_go(self._prefills.popleft())

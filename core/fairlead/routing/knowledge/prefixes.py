@@ -21,7 +21,7 @@ def prompt_root(adapter: str | None, more: bytes = b"") -> int:
     return int(xxh3_64_intdigest(more, root)) if more else root
 
 
-def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...]:
+def block_hashes(text: bytes | memoryview, block_bytes: int, root: int = 0) -> tuple[int, ...]:
     """Return chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has no
     hash.
 
@@ -38,6 +38,29 @@ def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...
         parent = digest(view[begin : begin + block_bytes], parent)
         append(parent)
     return tuple(hashes)
+
+
+LONG_BYTES = 16_384
+"""Number of bytes from which a piece of a prompt is not copied to be hashed with the others."""
+
+
+def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) -> tuple[int, ...]:
+    """Return the `block_hashes` of the pieces' bytes one after the other."""
+    long = max(LONG_BYTES, block_bytes)
+    if max(map(len, pieces), default=0) < long:
+        return block_hashes(b"".join(pieces), block_bytes, root)
+    hashes: list[int] = []
+    short: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < long:
+            short.append(piece)
+            continue
+        before = b"".join(short)
+        begins = -len(before) % block_bytes
+        hashes += block_hashes(before + piece[:begins], block_bytes, hashes[-1] if hashes else root)
+        hashes += block_hashes(memoryview(piece)[begins:], block_bytes, hashes[-1] if hashes else root)
+        short = [piece[len(piece) - (len(piece) - begins) % block_bytes :]]
+    return (*hashes, *block_hashes(b"".join(short), block_bytes, hashes[-1] if hashes else root))
 
 
 def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:

@@ -1,6 +1,7 @@
 """Round robin: chooses each instance in turn, regardless of cache and load."""
 
 from bisect import bisect_right
+from typing import Final
 
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.contracts.catalogues import PolicyEntry
@@ -9,6 +10,9 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_ROUND_ROBIN: Final = DecisionReason.ROUND_ROBIN
 
 
 class RoundRobin:
@@ -30,10 +34,10 @@ class RoundRobin:
         chosen = candidates[index].entry.id
         self._last = chosen
         return Decision(
-            instance=chosen,
-            reason=DecisionReason.ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
-            fallbacks=tuple([candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))]),
-            weigh=weighed(request, view, "next-in-turn", (chosen,), nothing),
+            chosen,
+            _ROUND_ROBIN if count > 1 else DecisionReason.ONLY_INSTANCE,
+            weighed(request, view, "next-in-turn", (chosen,), nothing),
+            tuple([candidates[(index + step) % count].entry.id for step in range(1, min(count, FALLBACKS + 1))]),
         )
 
 

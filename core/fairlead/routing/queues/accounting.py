@@ -61,10 +61,11 @@ class Suspicion:
     """
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class TrackedRequest:
     """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
-    counted for it on that instance.
+    counted for it on that instance. Its defaults are not those of fields that may only be named: of these Python looks
+    each up for each request.
     """
 
     request: RoutingRequest

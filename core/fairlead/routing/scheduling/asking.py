@@ -73,7 +73,7 @@ class Asking:
 
     def submit(self, request: RoutingRequest, now: float) -> None:
         """Ask the decider about a new request. Raises ValueError when a request of this id is already in flight."""
-        tracked = TrackedRequest(request=request, submitted_at=now)
+        tracked = TrackedRequest(request, now)
         self._state.accounting.admit(tracked)
         self._ask(tracked, now)
 

@@ -4,6 +4,7 @@ it ends.
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from typing import Final
 
 from fairlead.instances import REACHABLE, Role
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -17,6 +18,9 @@ from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_PREFILL: Final = Role.PREFILL
 
 LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks of whether an engine has begun to compute a request."""
@@ -64,7 +68,7 @@ class Dispatching:
             beside = 0 < window <= load.prefilling
             if beside and load.dispatched_prefill_tokens >= small:
                 break
-            if load.entry.role is Role.PREFILL and not (state.view.candidates() and not load.lacks_decode):
+            if load.entry.role is _PREFILL and not (state.view.candidates() and not load.lacks_decode):
                 break
             tracked = queue.take_in_time(now) if beside else queue.take(now)
             if tracked is None and load.computes_nothing:
@@ -109,32 +113,32 @@ class Dispatching:
         instance, request = tracked.instance, tracked.request
         load = state.loads[instance]
         state.waiting.pop(request.id, None)
-        if load.entry.role is Role.PREFILL:
+        if load.entry.role is _PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
         hit = hit_or_fetched(state, tracked)
         transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked, now)
         self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
-        return Dispatch(
-            request=request,
-            instance=instance,
-            address=load.entry.address,
-            fallbacks=tracked.fallbacks,
-            decision_id=tracked.decision_id,
-            reason=tracked.reason,
-            hit_tokens=tracked.hit_tokens,
-            miss_tokens=tracked.miss_tokens,
-            decode=tracked.decode,
-            decode_address=None if tracked.decode is None else state.loads[tracked.decode].entry.address,
-            transfer_from=tracked.transfer_from,
-            transfer_tokens=tracked.transfer_tokens,
-            transfer_seconds=transfer_seconds,
-            longest_transfer_seconds=longest_transfer,
-            by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
-            by_guess=guessed,
-            kept=tracked.keeps is not None,
-            traced=request.trace is not None and state.recorder.decisions.is_certain(tracked),
-            compared=tracked.compared,
+        return Dispatch(  # by position, see fairlead.values
+            request,
+            instance,
+            load.entry.address,
+            tracked.fallbacks,
+            tracked.decision_id,
+            tracked.reason,
+            tracked.hit_tokens,
+            tracked.miss_tokens,
+            tracked.decode,
+            None if tracked.decode is None else state.loads[tracked.decode].entry.address,
+            tracked.transfer_from,
+            tracked.transfer_tokens,
+            transfer_seconds,
+            longest_transfer,
+            bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
+            guessed,
+            tracked.keeps is not None,
+            request.trace is not None and state.recorder.decisions.is_certain(tracked),
+            tracked.compared,
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:

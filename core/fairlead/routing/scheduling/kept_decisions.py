@@ -13,7 +13,7 @@ So the weights add up to the number of requests, even if more requests are late 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fairlead.gateway_keys import RateLimit
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome, ShadowChoice, Weighing
@@ -25,6 +25,12 @@ from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of, target_of
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_REFUSED: Final = RequestOutcome.REFUSED
+_FAILED: Final = RequestOutcome.FAILED
+_SAMPLE: Final = KeptFor.SAMPLE
+_SERVED: Final = RequestOutcome.SERVED
 
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
@@ -98,6 +104,8 @@ class KeptDecisions:
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
+        self._weighs_again_at = 0.0
+        """The time before which that limit has nothing left: nearly every request of a busy pool finds it so."""
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
@@ -129,8 +137,13 @@ class KeptDecisions:
         """Return whether to note the candidates that the policy compares for this request."""
         if not self._wanted or len(self._noted) >= MOST_NOTED:
             return False
-        if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id) or not self._weighed.take_if_any(1, now):
+        if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id):
             return True
+        if now >= self._weighs_again_at:
+            seconds = self._weighed.take_if_any(1, now)
+            if not seconds:
+                return True
+            self._weighs_again_at = now + seconds
         return (at_risk or now < self._troubled_until) and not self._at_risk.take_if_any(1, now)
 
     def note(
@@ -160,7 +173,7 @@ class KeptDecisions:
             return
         why = _why_kept(tracked, end, table)
         self._ended[why] += 1
-        if why is KeptFor.SAMPLE:
+        if why is _SAMPLE:
             if not self.is_sampled(tracked.decision_id):
                 return
         elif why is not tracked.keeps:
@@ -200,7 +213,7 @@ class KeptDecisions:
 
     def _record(self, noted: Noted, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
         request, chosen, runner_up = noted.request, noted.chosen, noted.runner_up
-        served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
+        served = tracked.instance if end.ttft_seconds is not None or end.outcome is _SERVED else ""
         given = next((one for one in tracked.continuations if one.carried_tokens), None)
         if given is not None:  # the first token came from the instance where the answer first broke off
             served = target_of(given.source, given.source_rank)
@@ -269,12 +282,12 @@ def _traced(tracked: TrackedRequest, now: float) -> TracedRequest:
 def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor:
     if tracked.keeps is not None:
         return tracked.keeps
-    if end.outcome is RequestOutcome.REFUSED:
+    if end.outcome is _REFUSED:
         return KeptFor.REFUSED
-    if end.outcome is RequestOutcome.FAILED:
+    if end.outcome is _FAILED:
         return KeptFor.FAILED
     if tracked.attempts:
         return KeptFor.RETRIED
     if (end.ttft_seconds or 0.0) >= table.slo.ttft_seconds or (end.tpot_seconds or 0.0) >= table.slo.tpot_seconds:
         return KeptFor.LATE
-    return KeptFor.MOVED if tracked.moved or tracked.continuations else KeptFor.SAMPLE
+    return KeptFor.MOVED if tracked.moved or tracked.continuations else _SAMPLE

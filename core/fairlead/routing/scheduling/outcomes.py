@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
@@ -14,6 +15,9 @@ from fairlead.routing.scheduling.kept_decisions import End
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.trying import Trying
 from fairlead.tables import Outlook
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_SERVED: Final = RequestOutcome.SERVED
 
 Outcome = Dispatch | Refusal
 _UNTOLD = End()
@@ -107,7 +111,7 @@ class Outcomes:
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
         """Forget a request. Without `end`, another router reports how the request and its moves ended."""
         state, request_id = self._state, tracked.request.id
-        finished = end.outcome is RequestOutcome.SERVED
+        finished = end.outcome is _SERVED
         if state.circuits:
             self.end_probe(tracked, now)
         if tracked.kept_as is not None and state.view.kept is not None:

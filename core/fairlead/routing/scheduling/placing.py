@@ -7,6 +7,7 @@ earlier requests into account.
 
 from dataclasses import replace
 from math import inf
+from typing import Final
 
 from fairlead.instances import Role
 from fairlead.reports.decisions import ShadowChoice, Weighing
@@ -28,6 +29,9 @@ from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.subsets import choose_within
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_DECODE_ONLY: Final = DecisionReason.DECODE_ONLY
 
 
 class Placing:
@@ -144,7 +148,7 @@ class Placing:
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
         self._decided(tracked, now)
-        session = None if decision.reason is DecisionReason.DECODE_ONLY else decision.session or tracked.request.session
+        session = None if decision.reason is _DECODE_ONLY else decision.session or tracked.request.session
         recorder.decisions.reserve(tracked, session, now)
         moves = session is not None and self._moving.leaves_home(session, instance)
         noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))

@@ -3,6 +3,7 @@ decode instances compute a whole request that cannot be divided.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from fairlead.instances import REACHABLE, Role
 from fairlead.reports.decisions import Weighing
@@ -15,6 +16,9 @@ from fairlead.routing.contracts.weighing import INDIVISIBLE, NO_PREFILL
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import TrackedRequest
 
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_PREFILL: Final = Role.PREFILL
+
 
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
@@ -23,7 +27,7 @@ def decodes_on(
     best decode instance; None = the prefill instance itself.
     """
     entry = loads[tracked.instance].entry
-    if entry.role is not Role.PREFILL:
+    if entry.role is not _PREFILL:
         return None
     load = None if wanted is None or wanted in excluded else loads.get(wanted)
     if load is not None and load.takes_decodes(view.now) and load.entry.pairs_with(entry):

@@ -1,6 +1,7 @@
 """Progress: the first tokens and the ends of dispatched requests, with their effects on estimators and records."""
 
 from dataclasses import replace
+from typing import Final
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.decisions import RequestOutcome
@@ -15,6 +16,10 @@ from fairlead.routing.scheduling.learning import learn_decode, learn_prefill, le
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.state import SchedulerState
+
+# Under plain names: Python 3.11 takes long to look up a member of an enum.
+_COMPLETED: Final = MoveOutcome.COMPLETED
+_SERVED: Final = RequestOutcome.SERVED
 
 
 class Progress:
@@ -66,7 +71,7 @@ class Progress:
         ttft = now - tracked.request.arrived_at
         if not tracked.request.warms:
             state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
-        state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
+        state.recorder.settle_moves(tracked, _COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
 
     def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
@@ -74,7 +79,7 @@ class Progress:
         tracked.resuming_since = None
         *before, last = tracked.continuations
         tracked.continuations = (*before, replace(last, gap_seconds=now - since))
-        self._state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, now - since)
+        self._state.recorder.settle_moves(tracked, _COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
         """Call the policy's `learn` callback with the result of its choice, if there is one. A policy that fails in
@@ -138,7 +143,7 @@ class Progress:
         more = _more_tokens(tracked, output_tokens)
         ttft = _ttft_seconds(tracked)
         tpot = _tpot_seconds(tracked, now, output_tokens)
-        self._outcomes.end(tracked, MoveOutcome.COMPLETED, now, End(RequestOutcome.SERVED, None, ttft, tpot))
+        self._outcomes.end(tracked, _COMPLETED, now, End(_SERVED, None, ttft, tpot))
         learn_decode(state, tracked, decoded_on, now, output_tokens)
         learn_whole_answer(state, tracked, decoded_on, now, output_tokens, cached_tokens)
         if tracked.request.warms:

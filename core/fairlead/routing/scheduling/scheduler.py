@@ -118,7 +118,7 @@ class PoolScheduler:
         state = self._state
         state.view.now = now
         state.expecting.expire(now)
-        tracked = TrackedRequest(request=request, submitted_at=submitted_at)
+        tracked = TrackedRequest(request, submitted_at)
         state.accounting.admit(tracked)
         return tracked
 

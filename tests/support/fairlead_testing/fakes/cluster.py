@@ -66,6 +66,8 @@ class FakeCluster:
     objects: dict[tuple[Resource, str], dict[str, Any]] = field(default_factory=dict)
     calls: list[tuple[str, Resource, str]] = field(default_factory=list)
     refuse: Callable[[str, Resource, str], ClusterRefused | ClusterUnavailable | None] = field(default=lambda verb, resource, name: None)
+    admit: Callable[[Resource, dict[str, Any]], dict[str, Any]] = field(default=lambda resource, body: body)
+    """What admission webhooks make of an object that is created."""
     unknown: set[Resource] = field(default_factory=set)
     """Kinds whose definitions are not installed."""
     version: int = 0
@@ -98,13 +100,13 @@ class FakeCluster:
         found = [wired(body) for body in self.all(resource) if selects(selector, body["metadata"].get("labels", {}))]
         return [dict(msgspec.convert(body, PodParts)) for body in found] if resource is Resource.PODS else found
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
         self._called("create", resource, body["metadata"]["name"])
         self._demand(resource)
         if (resource, body["metadata"]["name"]) in self.objects:
-            return False
-        self.put(resource, body)
-        return True
+            return None
+        made: dict[str, Any] = wired(self.put(resource, self.admit(resource, wired(body))))
+        return made
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         self._called("merge", resource, name)

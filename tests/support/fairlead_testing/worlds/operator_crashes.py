@@ -63,7 +63,7 @@ class WatchedCluster(FakeCluster):
         self.hook(f"before list {resource.name}")
         return await FakeCluster.find(self, resource, namespace, selector)
 
-    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any] | None:
         self.hook(f"before create {resource.name}")
         made = await FakeCluster.create(self, resource, namespace, body)
         if made and resource is Resource.PODS:

@@ -72,6 +72,6 @@ def test_a_wrong_speed_explains_wrong_predictions() -> None:
     pool = well(
         figures=(figure(Quantity.PREFILL, 1 / 6250, 1 / 25_000),),
         early_rejection=EarlyRejectionFacts(mode="Load"),
-        predictions=SeenPredictions(error=3.0),
+        predictions=SeenPredictions(error=3.0, samples=200),
     )
     assert [one.cause for one in advise([pool])] == [Cause.FIGURE_OFF]

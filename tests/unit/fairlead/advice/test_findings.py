@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as some
 
-from fairlead.advice import wording
+from fairlead.advice import lateness, saturation, wording
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
 from fairlead.advice.situations import (
@@ -21,6 +21,7 @@ from fairlead.advice.situations import (
     SeenPredictions,
     SeenRole,
     SeenSizing,
+    Served,
 )
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
@@ -32,6 +33,7 @@ from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
 from fairlead.scaling.specs import RatioMode, ScalingMode, ScalingSpec
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_testing.builders.situations import arriving, served, well, with_instance
+from fairlead_testing.examples import examples
 
 REFUSED = {RejectionReason.PREDICTED_TTFT.value: 660}
 
@@ -267,7 +269,7 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     found = only(pool)
     assert found.sentence == (
         "80.0 % of default/chat's 400 requests had the first token within 5 s, the goal is 90 %; "
-        "25.0 % of the late ones were on i3, so it is not a single instance."
+        "25.0 % of the late ones were on i3; without it the goal is missed too."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
@@ -281,9 +283,50 @@ def test_a_harm_that_two_decimals_would_round_to_nothing_is_told_by_the_hour(har
     assert wording.rate(harm) == words
 
 
-def test_most_late_first_tokens_on_one_instance_are_no_matter_of_all() -> None:
+@given(some.floats(1e-7, 1e4))
+def test_no_rate_of_requests_and_no_share_is_shown_as_nothing(value: float) -> None:
+    assert float(wording.rate(value).split()[0]) > 0
+    assert wording.share(min(value, 1.0)) != "0.0 %"
+
+
+def test_one_refusal_in_five_minutes_is_not_told_as_none() -> None:
+    found = only(well(refused={RejectionReason.PREDICTED_TTFT.value: 1}, window_seconds=300.0))
+    assert found.sentence.startswith("default/chat refuses 12 requests/h: ")
+
+
+def test_most_late_first_tokens_on_one_instance_are_its_matter_only_where_the_others_meet_the_goal() -> None:
     pool = with_instance(with_instance(well(), 1, served=served(100, 60)), 3, served=served(100, 40))
-    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3.")
+    assert only(pool).sentence.endswith("; 60.0 % of the late ones were on i3; without it the goal is missed too.")
+    alone = with_instance(well(instances=2), 1, served=served(100, 20, tokens=0))
+    assert only(alone).sentence.endswith("; 100.0 % of the late ones were on i1; without it the goal is met.")
+
+
+def test_late_first_tokens_of_instances_that_are_gone_are_not_said_of_the_only_one_left() -> None:
+    left = with_instance(well(instances=1), 0, served=served(100, 60))
+    assert only(replace(left, gone=served(100, 60))).sentence.endswith(
+        "; 50.0 % of the late ones were on i0; without it the goal is missed too."
+    )
+    assert only(replace(left, gone=served(100, 20))).sentence.endswith("; 66.7 % of the late ones were on instances that are gone.")
+
+
+@examples(200)
+@given(some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), min_size=1, max_size=5), some.integers(0, 3))
+def test_what_is_said_of_late_requests_is_true_of_their_counts(seen: list[tuple[int, int]], gone: int) -> None:
+    """Each instance has requests in time and late ones; the last `gone` of the instances no longer exist."""
+    counts = [served(in_time + late, in_time) for in_time, late in seen]
+    present = counts[: max(0, len(counts) - gone)]
+    pool = well(instances=len(present), gone=sum(counts[len(present) :], Served()))
+    for number, one in enumerate(present):
+        pool = with_instance(pool, number, served=one)
+    for found in lateness.find(pool):
+        told = found.sentence.removesuffix(".").split("; ")[1:]
+        named = [number for number in range(len(present)) if f"on i{number}" in told[0]]
+        others = [one for number, one in enumerate(counts) if number not in named]
+        late, judged = sum(one.late for one in others), sum(one.judged for one in others)
+        assert told[0].startswith("all of them") == (bool(named) and not judged)
+        assert ("its only instance" in told[0]) == (bool(named) and not judged and len(present) == 1)
+        if named and judged:
+            assert told[1] == f"without it the goal is {'missed too' if pool.exceeds(late, judged) else 'met'}"
 
 
 def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
@@ -299,7 +342,13 @@ def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
 
 def test_targets_that_are_missed_only_together_name_the_worse_one() -> None:
     both = replace(served(100, 85), ttft_in_time=92, tpot_in_time=93)
-    assert causes(with_instance(well(instances=1), 0, served=both)) == [Cause.LATE_FIRST_TOKENS]
+    found = only(with_instance(well(instances=1), 0, served=both))
+    assert found.cause is Cause.LATE_FIRST_TOKENS
+    assert found.sentence == (
+        "85.0 % of default/chat's 100 requests had the first token within 5 s and less than 100 ms per output token, the goal is 90 %; "
+        "all of them on i0, its only instance."
+    )
+    assert found.harm.amount == 0.15
 
 
 # --- one hot instance
@@ -362,6 +411,9 @@ def test_a_hot_instance_of_a_pool_within_its_slo_is_a_warning() -> None:
 
 
 def test_an_instance_is_hot_only_with_more_than_its_share_and_while_others_do_well() -> None:
+    for tokens in (10_000, 11_000):  # a tenth more is what one of four instances always has
+        little = with_instance(hot(), 2, served=served(100, 40, tokens=tokens))
+        assert causes(little) == [Cause.LATE_FIRST_TOKENS] and only(little).sentence.endswith("were on i2; without it the goal is met.")
     fair = with_instance(hot(), 2, served=served(100, 40, tokens=10_000))
     assert causes(fair) == [Cause.LATE_FIRST_TOKENS]
     heavy = with_instance(hot(), 2, weight=9.0)
@@ -440,16 +492,60 @@ def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituat
     return replace(seen, instances=tuple(replace(seen.instances[0], id=f"i{at}", role=role) for at, role in enumerate(roles)))
 
 
+COUNTS = some.tuples(some.integers(0, 60), some.integers(0, 60))
+"""Requests in time, and late ones."""
+
+
+@examples(100)
+@given(some.sampled_from([Role.PREFILL, Role.DECODE]), COUNTS, COUNTS, COUNTS)
+def test_no_share_of_a_role_that_is_short_mixes_requests_that_run_with_those_that_ended(
+    role: Role, both: tuple[int, int], ttft: tuple[int, int], tpot: tuple[int, int]
+) -> None:
+    """Sixty first tokens may be late before ten requests have ended."""
+    had = Served(
+        judged=sum(both),
+        in_time=both[0],
+        ttft_judged=sum(ttft),
+        ttft_in_time=ttft[0],
+        tpot_judged=sum(tpot),
+        tpot_in_time=tpot[0],
+        requests=60,
+    )
+    short = divided(2, 4)
+    pool = replace(short, refused={}, gone=had, instances=tuple(replace(one, served=Served()) for one in short.instances))
+    pool = replace(pool, sizing=seen(replace(SIMULATED, role=role), role=role))
+    in_time, late = ttft if role is Role.PREFILL else tpot
+    found = [one for one in saturation.find(pool) if one.cause is Cause.SATURATED]
+    assert bool(found) == pool.exceeds(late, in_time + late)
+    for one in found:
+        assert one.sentence.startswith(f"default/chat serves {wording.share(1 - late / (in_time + late))} of requests in time")
+
+
 def test_a_split_that_would_serve_more_is_told() -> None:
     found = next(one for one in advise([divided(2, 4)]) if one.cause is Cause.RATIO_OFF)
     assert found.sentence.startswith(
-        "default/chat divides 6 instances 2 : 4 between prefill and decode; for the present traffic, 4 : 2 could serve"
+        "default/chat divides 6 instances 2 : 4 between prefill and decode; for the present traffic, 4 : 2 could serve more requests, "
+        "according to a model that ranks splits; "
     )
+    assert "%" not in found.sentence, "the model ranks splits; it forecasts no share"
     assert found.remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
     auto = replace(divided(2, 4), ratio_mode=RatioMode.AUTO)
     found = next(one for one in advise([auto]) if one.cause is Cause.RATIO_OFF)
     assert found.remedy is None
-    assert "the ratio controller is already changing it" in found.sentence
+    assert "the ratio controller moves instances once that is worth it" in found.sentence
+
+
+def test_a_better_split_is_said_to_win_no_more_requests_than_are_missed() -> None:
+    few = replace(divided(2, 4), refused={RejectionReason.PREDICTED_TTFT.value: 70})
+    found = next(one for one in advise([few]) if one.cause is Cause.RATIO_OFF)
+    assert found.harm.amount == pytest.approx(few.missed / few.window_seconds)
+
+
+def test_no_split_is_judged_by_a_handful_of_requests() -> None:
+    pool = divided(2, 4)
+    assert pool.signals is not None
+    few = tuple(replace(one, finished_requests=3) for one in pool.signals.roles)
+    assert Cause.RATIO_OFF not in causes(replace(pool, signals=replace(pool.signals, roles=few)))
 
 
 def test_a_good_split_or_one_that_misses_nothing_is_not() -> None:
@@ -478,6 +574,15 @@ def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
     assert (found.harm.amount, found.harm.unit, found.level) == (41.0, HarmUnit.WAITED_SECONDS, Level.WARN)
     assert found.remedy == Remedy(kind="migrations", words="pausing migrations", fields={"migrations": "Paused"})
     assert advise([well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0), moves_paused=True)]) == ()
+
+
+@given(some.lists(some.floats(-60.0, 60.0), min_size=20, max_size=40))
+def test_no_single_move_decides_that_all_moves_lose(gains: list[float]) -> None:
+    """One that waited a minute in a stalled queue says nothing of the others."""
+    moves = SeenMoves(known=len(gains), lost=sum(one <= 0 for one in gains), net_seconds=sum(gains), worst_seconds=min(gains))
+    others = sum(sorted(gains)[1:])
+    assume(abs(others) > 1e-6 and abs(moves.net_seconds) > 1e-6)
+    assert (causes(well(moves=moves)) == [Cause.LOSING_MOVES]) == (moves.net_seconds < 0 and others < 0)
 
 
 @pytest.mark.parametrize("moves", [SeenMoves(known=100, lost=12, net_seconds=0.0), SeenMoves(known=19, lost=3, net_seconds=-9.0)])
@@ -527,12 +632,13 @@ def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() 
 
 
 def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
-    pool = well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load"))
+    pool = well(predictions=SeenPredictions(error=0.3, samples=20), early_rejection=EarlyRejectionFacts(mode="Load"))
     found = only(pool)
     assert "with a mean error of 30.0 %: early rejection at 5 s may be off by 1.5 s" in found.sentence
     assert found.harm.unit is HarmUnit.ERROR
     assert advise([replace(pool, early_rejection=EarlyRejectionFacts())]) == ()
-    assert advise([replace(pool, predictions=SeenPredictions(error=pool.allowed))]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=pool.allowed, samples=20))]) == ()
+    assert advise([replace(pool, predictions=SeenPredictions(error=0.9, samples=19))]) == (), "a handful of prefills says little"
 
 
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
@@ -566,6 +672,14 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
     days = SeenBurn(name="days", seconds=3 * 86_400.0, burn=10.0, threshold=1.0, excess_per_second=0.3)
     assert " over 3 d (alert above 1.0)" in only(well(burns=(slow, burn, days))).sentence
     assert (found.harm.amount, found.level) == (0.8, Level.WARN)
+
+
+@pytest.mark.parametrize(("age", "span", "harm"), [(180.0, "3 min", 0.5), (3600.0, "1 h", 0.025), (86_400.0 * 7, "3 d", 90 / 259_200)])
+def test_a_budget_of_a_pool_younger_than_the_window_burned_within_the_pools_life(age: float, span: str, harm: float) -> None:
+    days = SeenBurn(name="lasting", seconds=3 * 86_400.0, burn=2.1, threshold=1.0, excess_per_second=90 / 259_200)
+    found = only(well(burns=(days.within(age),)))
+    assert f" over {span} (alert above 1.0)" in found.sentence
+    assert found.harm.amount == pytest.approx(harm)
 
 
 def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
@@ -640,6 +754,7 @@ def advised(recommended: int, **changes: Any) -> SeenAdvice:
         role=Role.BOTH,
         current=4,
         recommended=recommended,
+        replicas=recommended,
         verdict=Verdict.ADVISED,
         hold=None,
         reason="5.4 instances are needed; advised only",
@@ -648,13 +763,22 @@ def advised(recommended: int, **changes: Any) -> SeenAdvice:
     return replace(seen, **changes)
 
 
+def advising(seen: SeenAdvice, mode: ScalingMode = ScalingMode.ADVISE) -> PoolSituation:
+    return well(scaling=ScalingSpec(mode=mode), advised=(seen,))
+
+
+def test_advice_of_a_mode_that_is_no_longer_in_force_is_not_shown() -> None:
+    assert causes(advising(advised(6))) == [Cause.SCALING_ADVISED]
+    assert advise([advising(advised(6), ScalingMode.FIXED)]) == ()
+
+
 def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
-    found = only(well(advised=(advised(6),)))
+    found = only(advising(advised(6)))
     assert (
         found.sentence == "The operator advised 6 replicas of default/chat instead of 4 2 min ago: 5.4 instances are needed; advised only."
     )
     assert (found.level, found.remedy) == (Level.WARN, Remedy(kind="scale", words="6 replicas", replicas=6))
-    fewer = only(well(advised=(advised(2),)))
+    fewer = only(advising(advised(2)))
     assert (fewer.level, fewer.harm.amount, fewer.harm.unit) == (Level.NOTE, 2.0, HarmUnit.INSTANCES)
 
 
@@ -665,15 +789,26 @@ def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
         advised(6, age_seconds=7200.0),
         advised(6, verdict=Verdict.APPLIED),
         advised(6, verdict=Verdict.HELD, hold=Hold.COOLDOWN),
+        advised(6, replicas=4, hold=Hold.STABILIZING),
+        advised(2, replicas=4, hold=Hold.SLO_MISSED),
+        advised(5, replicas=4, hold=Hold.NOT_WORTH_IT, controller=Controller.RATIO),
+        advised(4),
     ],
 )
 def test_advice_that_is_old_followed_or_only_held_back_for_a_while_is_not(seen: SeenAdvice) -> None:
-    assert advise([well(advised=(seen,))]) == ()
+    assert advise([advising(seen)]) == ()
 
 
 def test_advice_that_a_bound_holds_back_has_no_plan() -> None:
-    found = only(well(advised=(advised(6, verdict=Verdict.HELD, hold=Hold.AT_BOUND),)))
-    assert (found.cause, found.remedy) == (Cause.SCALING_ADVISED, None)
+    for verdict in (Verdict.HELD, Verdict.ADVISED):
+        found = only(advising(advised(6, replicas=4, verdict=verdict, hold=Hold.AT_BOUND)))
+        assert (found.cause, found.remedy, found.harm.amount) == (Cause.SCALING_ADVISED, None, 2.0)
+
+
+def test_advice_offers_the_number_that_would_be_set_now_and_not_the_one_that_steps_or_bounds_forbid() -> None:
+    found = only(advising(advised(12, replicas=6, hold=Hold.STEP_LIMIT)))
+    assert found.remedy == Remedy(kind="scale", words="6 replicas", replicas=6)
+    assert found.sentence.startswith("The operator advised 6 replicas of default/chat instead of 4") and found.harm.amount == 2.0
 
 
 def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
@@ -766,7 +901,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ENGINE_STALLED: with_instance(well(), 2, troubles={"EngineStalled": 42.0}),
         Cause.KV_NOT_HANDED_ON: with_instance(well(), 1, role=Role.PREFILL, troubles={"KvNotHandedOn": 0.0}),
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
-        Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
+        Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3, samples=20), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),
         Cause.HOST_CACHE_WOULD_HELP: overloaded(sizing=seen(replace(SIMULATED, host_cache=HOST))),
         Cause.BUDGET_BURNS: well(burns=(burn,)),
@@ -775,7 +910,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ROUTERS_APART: well(apart={"release": 3}, live_routers=4),
         Cause.OPERATOR_SILENT: well(unseen_seconds=150.0),
         Cause.CONDITION_NOT_MET: well(conditions=(unready,)),
-        Cause.SCALING_ADVISED: well(advised=(advised(6),)),
+        Cause.SCALING_ADVISED: advising(advised(6)),
     }
     return pools[cause]
 

@@ -144,7 +144,7 @@ def test_of_two_overloaded_roles_decode_gets_the_instance() -> None:
     (told,) = (one for outcome in rounds.outcomes for one in outcome.recommendations)
     assert (told.cause, told.verdict, told.imbalance and told.imbalance.comparisons) == (Cause.WORK_EXCEEDS, Verdict.APPLIED, 3)
     assert sentence(told) == (
-        "more work arrives than the instances can do, and after a move 95.9 % instead of 81.6 % of the requests could be served: "
+        "more work arrives than the instances can do, and by a model 95.9 % instead of 81.6 % of the requests could be served after a move: "
         "one prefill instance should become decode, for 3 comparisons in a row"
     )
 

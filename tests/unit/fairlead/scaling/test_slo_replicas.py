@@ -1,12 +1,14 @@
 """Mode SLO: how many instances a role needs, and how it gets there."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.bounds import RoleBounds
+from fairlead.scaling.decisions import sentence
 from fairlead.scaling.recommendations import Cause, Hold, Verdict
 from fairlead.scaling.signals import DecodeStep
 from fairlead.scaling.sizing import Capacity, need
@@ -141,6 +143,14 @@ def test_fewer_instances_wait_until_requests_meet_the_slo() -> None:
     assert rounds.replicas() == 1
 
 
+@pytest.mark.parametrize(("finished", "running", "shrinks"), [(1, 60, False), (19, 20, False), (19, 19, True), (20, 60, True)])
+def test_no_instance_is_removed_by_the_few_short_answers_that_ended_while_long_ones_run(finished: int, running: int, shrinks: bool) -> None:
+    rounds = Rounds(slo_pool())
+    begun = role_signals(prompt_tokens_per_second=100, output_tokens_per_second=50, decode_load=0.7)
+    rounds.rounds(pool_signals(replace(begun, finished_requests=finished, in_flight=running)), 900)
+    assert (rounds.replicas() < 4) == shrinks
+
+
 def test_a_need_within_the_tolerance_changes_nothing() -> None:
     rounds = Rounds(slo_pool(replicas=10))
     for rate in (7300.0, 8700.0) * 60:
@@ -172,6 +182,41 @@ def test_advise_tells_what_slo_would_do_and_keeps_the_declared_number() -> None:
     assert rounds.history() == [4] and rounds.outcomes[-1].of(Role.BOTH).reason is TargetReason.DECLARED
     told = [one for outcome in rounds.outcomes for one in outcome.recommendations]
     assert [(one.verdict, one.replicas) for one in told] == [(Verdict.ADVISED, 4), (Verdict.ADVISED, 6)]
+
+
+def told_of(rounds: Rounds, since: int = 0) -> list[tuple[int, int, Hold | None]]:
+    return [(one.recommended, one.replicas, one.hold) for outcome in rounds.outcomes[since:] for one in outcome.recommendations]
+
+
+def test_advice_that_no_longer_holds_is_taken_back_once() -> None:
+    rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
+    before = len(rounds.outcomes)
+    outcome = rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 300)
+    assert told_of(rounds, before) == [(4, 4, None)] and outcome.targets[0].replicas == 4
+    (taken_back,) = [one for seen in rounds.outcomes[before:] for one in seen.recommendations]
+    assert sentence(taken_back).endswith("; the present 4 are recommended again; advised only")
+
+
+def test_a_recommendation_that_only_a_bound_forbade_is_taken_back_too() -> None:
+    bounded = declared_pool(declared_role(replicas=4, most=4), scaling=SLO)
+    rounds = Rounds(bounded)
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 60)
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 60)
+    assert told_of(rounds) == [(6, 4, Hold.AT_BOUND), (4, 4, None)]
+
+
+def test_what_was_held_back_for_a_while_is_not_taken_back() -> None:
+    rounds = Rounds(slo_pool())
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=1600)), 60)
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 60)
+    assert told_of(rounds) == [(2, 4, Hold.STABILIZING)]
+
+
+def test_advice_that_stands_is_told_again_every_half_hour() -> None:
+    rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 3 * 3600)
+    assert told_of(rounds)[1:] == [(6, 6, None)] * 6
 
 
 def test_a_window_of_a_schedule_bounds_what_the_slo_needs() -> None:

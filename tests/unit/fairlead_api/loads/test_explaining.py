@@ -21,6 +21,7 @@ from fairlead_api.loads.explaining import (
     Stretch,
     Stretches,
     explanation,
+    told,
     two_windows,
 )
 from fairlead_api.loads.heatmaps import Grid, Kept, Limits, Place
@@ -226,10 +227,25 @@ def test_where_it_is_recorded_sessions_are_named_by_what_had_to_be_prefilled() -
 def test_exact_sums_are_told_with_what_has_not_ended_and_a_session_without_a_known_name_is_one_of_them() -> None:
     lost = SenderShare(session=None, requests=90, prompt_tokens=90_000, tokens_share=0.9, is_unnamed=True)
     senders = Senders(start=NOW, sent=120, recorded=118, sessions_seen=8, top=[lost], top_by_prefill=[], is_whole=True, unnamed_share=0.9)
-    told = "1 of 8 sessions sent 90.0 % of the prompt tokens (of 118 of 120 requests, those that have ended)."
-    assert told in explained({"a": stretch(9.0)}, senders=senders).causes
+    sentence = "1 of 8 sessions sent 90.0 % of the prompt tokens (of 118 of 120 requests, those that have ended)."
+    assert sentence in explained({"a": stretch(9.0)}, senders=senders).causes
     whole = replace(senders, sent=118)
     assert "1 of 8 sessions sent 90.0 % of the prompt tokens." in explained({"a": stretch(9.0)}, senders=whole).causes
+
+
+@pytest.mark.parametrize(("requests", "is_told"), [(1, False), (4, False), (5, True)])
+def test_a_cache_is_not_said_to_help_little_for_a_handful_of_requests(requests: int, is_told: bool) -> None:
+    found = explained({"a": stretch(9.0, requests=requests, hits=0.0), "b": stretch(1.0)})
+    assert any("Its cache helped little" in words for words in found.causes) == is_told
+
+
+def test_few_requests_a_second_are_not_told_as_none() -> None:
+    assert [told(value, "requests/s") for value in (0.0, 0.0033, 0.04, 3.14)] == [
+        "0.00 requests/s",
+        "0.003 requests/s",
+        "0.04 requests/s",
+        "3.1 requests/s",
+    ]
 
 
 def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None:

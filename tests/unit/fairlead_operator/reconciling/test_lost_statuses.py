@@ -4,6 +4,7 @@ have happened, but that a decision may wait. The Kubernetes API promises no more
 
 import asyncio
 import copy
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from fairlead.crds import custom_resource_definition
 from fairlead.instances import Role
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead_operator.cluster import Resource
+from fairlead_operator.reconciling.revisions import ROLLOUT_ANNOTATION as NOTE
+from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_note, rollout_document
 from fairlead_operator.times import format_second
 from fairlead_testing.builders.scaling import pool_signals, role_signals
 from fairlead_testing.examples import examples
@@ -389,3 +392,50 @@ async def test_a_rollout_that_was_stopped_stays_so_without_its_status() -> None:
     world.stage.apply(**declared)
     await world.pass_time(300)
     assert world.stage.condition("Progressing")["reason"] == "Settled", "applied again it is judged anew"
+
+
+MEMBERS = ("key", "beganAt", "attainmentBefore", "updatedByRole", "updatedAt", "worseSince", "measured", "regressed", "step", "stepSince")
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from(("", "a", "both", "0001-01-01T00:00:00+23:59")),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from((*MEMBERS, "both")), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), ANYTHING) | ANYTHING)
+@examples(200)
+def test_whatever_a_revisions_note_or_a_status_says_of_a_rollout_it_is_read_or_passed_over(document: Any) -> None:
+    found = [read_rollout(document), read_rollout_note(json.dumps(document)), read_rollout_note("[" * 100_000)]
+    assert all(one is None or rollout_document(one)["key"] for one in found)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"data": None},
+        {"data": []},
+        {"data": {"engine": [1]}},
+        {"data": {"roles": 7}},
+        {"metadata": {"annotations": {NOTE: '{"key":"a","step":[1]}'}}},
+    ],
+    ids=str,
+)
+async def test_a_revision_that_nobody_can_read_does_not_end_the_work_on_its_pool(spoilt: dict[str, Any]) -> None:
+    """Anybody may write such a note, and create a revision with the labels of the operator's own."""
+    world = await started(0.0, replicas=2, roles=BOTH, engine=OLD)
+    await world.pass_time(20)
+    world.stage.apply(replicas=2, roles=BOTH, engine=NEW)
+    await world.pass_time(5)
+    world.stage.pool().pop("status")
+    [*_, newest] = sorted(world.stage.cluster.all(Resource.REVISIONS), key=lambda one: int(one["revision"]))
+    metadata = {**newest["metadata"], **spoilt.get("metadata", {})}
+    if "data" in spoilt:
+        metadata = {"name": "chat-foreign", "namespace": "default", "labels": newest["metadata"]["labels"]}
+    world.stage.cluster.put(Resource.REVISIONS, {**newest, **spoilt, "metadata": metadata, "revision": 99})
+    world.stage.restart()
+    await world.pass_time(120)
+    assert world.stage.condition("Progressing")["reason"] == "Settled"
+    assert world.roles() == {"both": 2}

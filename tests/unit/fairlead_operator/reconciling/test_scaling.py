@@ -193,9 +193,9 @@ async def test_an_instance_goes_to_the_role_that_lacks_it_and_one_event_says_so(
     assert {role["name"]: role["desired"] for role in stage.pool()["status"]["roles"]} == {"prefill": 4, "decode": 2}
     [changed] = [message for _, reason, message in stage.events if reason == "RatioChanged"]
     assert changed == (
-        "prefill 3 → 4, decode 3 → 2 (more work arrives than the instances can do, and after a move 88.9 % "
+        "prefill 3 → 4, decode 3 → 2 (more work arrives than the instances can do, and by a model 88.9 % "
         "instead of 66.7 % of the requests could be "
-        "served: one decode instance should become prefill, for 2 comparisons in a row)"
+        "served after a move: one decode instance should become prefill, for 2 comparisons in a row)"
     )
     assert "ScalingUp" not in stage.reasons()
     [told] = [event for event in stage.api.events if event.reason == "RatioChanged"]

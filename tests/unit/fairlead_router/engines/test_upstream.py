@@ -92,6 +92,22 @@ async def test_answers_are_read_however_they_are_framed_and_the_connection_is_us
         pool.close()
 
 
+FIRST = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [FIRST, CHUNKED])
+@pytest.mark.parametrize("more", [FIRST, CHUNKED, b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"x"])
+async def test_what_comes_with_an_answer_behind_its_end_is_no_part_of_it(first: bytes, more: bytes) -> None:
+    pool = _pool()
+    async with peer(_answering(first + more)) as address:
+        connection = await _ask(pool, address)
+        assert (connection.status, await _body(connection)) == (200, b"hello")
+        assert connection.complete
+        pool.release(connection)
+        assert pool.take_idle(address) is None, "its framing is not to be trusted"
+
+
 async def test_an_answer_without_length_ends_with_its_connection() -> None:
     async with peer(_answering(b"HTTP/1.1 200 OK\r\n\r\nall there is", hold=False)) as address:
         pool = _pool()

@@ -352,6 +352,15 @@ async def test_an_engine_without_an_adapter_of_the_pool_is_told_until_it_has_loa
     assert stage.found() == []
 
 
+async def test_a_refusal_by_an_instance_that_has_left_keeps_no_other_from_being_read() -> None:
+    stage = Scraped(VLLM_0_32, b'{"data": [{"id": "other"}]}', table=routing_table(["127.0.0.1:1", "127.0.0.1:2"]))
+    stage.pools.apply(replace(routing_table(["127.0.0.1:1"]), version=2))
+    stage.pool.choice.names.doubt("i1")
+    stage.pool.choice.names.doubt("i0")
+    await stage.scraper.read_doubted()
+    assert stage.engines.asked == ["/v1/models"]
+
+
 async def test_an_engine_that_does_not_list_its_models_is_believed() -> None:
     stage = Scraped(VLLM_0_32)
     await stage.scraper.scrape()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.protocols import answers
-from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole, reported_error, usage_of
+from fairlead_router.protocols.answers import EVENT_BYTES, Failure, LongAnswer, StreamReader, Usage, read_whole, usage_of
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.squeezing import Squeezed
 
@@ -398,6 +398,18 @@ def test_an_answer_that_came_to_its_end_is_one_also_without_content_or_its_last_
     assert (reader.shortfall, reader.finished) == (None, True)
 
 
+@given(st.permutations(range(4)), st.integers(1, 4), st.integers(0, 4))
+def test_several_answers_have_come_when_each_has_ended_in_whatever_order(order: list[int], answers: int, ended: int) -> None:
+    indexes = [index for index in order if index < answers][:ended]
+    reader = StreamReader(OPENAI, answers=answers)
+    reader.feed("".join(chunk("x", index=index) + chunk(None, "stop", index) for index in indexes).encode())
+    reader.end()
+    came = len(indexes) == answers
+    assert (reader.finished, reader.shortfall is None) == (came, came)
+    reader.feed(DONE.encode())  # an engine may make fewer
+    assert reader.finished == bool(indexes)
+
+
 @pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, RESPONSES])
 def test_an_engine_that_answers_in_chunks_of_a_chat_has_answered_whatever_the_protocol(dialect: Dialect) -> None:
     reader, _ = read(chunk("") + chunk("a") + chunk("b") + event({"choices": [], "usage": USAGE}) + DONE, dialect)
@@ -405,7 +417,14 @@ def test_an_engine_that_answers_in_chunks_of_a_chat_has_answered_whatever_the_pr
 
 
 @pytest.mark.parametrize(
-    "text", [chunk("x"), chunk("x", index=0) + chunk("y", "stop", index=1), chunk("x") + 'data: {"cho', chunk("x") + ": ping\n\n"]
+    "text",
+    [
+        chunk("x"),
+        chunk("x", index=0) + chunk("y", "stop", index=1),
+        chunk("x") + 'data: {"cho',
+        chunk("x") + ": ping\n\n",
+        chunk("x", "") + chunk("y", ""),
+    ],
 )
 def test_a_stream_cut_after_content_is_no_whole_answer(text: str) -> None:
     reader, _ = read(text)
@@ -487,6 +506,8 @@ def test_the_newest_figures_count_and_content_since_then_is_added() -> None:
     assert reader.usage() == Usage(30, None, 5)
     reader, _ = read(chunk("a") * 3 + event({"choices": [], "usage": {"completion_tokens": 0, "prompt_tokens": 5}}) + DONE)
     assert reader.usage() == Usage(0, None, 5), "an engine's zero is a figure"
+    reader, _ = read(text + event({"choices": [], "usage": {"completion_tokens": 0, "prompt_tokens": 0}}) + DONE)
+    assert reader.usage().output_tokens == 20, "but it takes nothing back"
 
 
 def test_figures_at_the_end_of_a_message_win_over_those_at_its_beginning() -> None:
@@ -657,25 +678,6 @@ def test_events_that_nobody_asked_for_are_judged_as_events(dialect: Dialect, eve
     assert (said.failure, said.usage.output_tokens) == (failure, output)
 
 
-@pytest.mark.parametrize(
-    ("document", "failure"),
-    [
-        ({"object": "error", "message": "boom", "code": 500}, Failure("boom", 500)),
-        ({"object": "error", "error": {"message": "boom"}}, Failure("boom")),
-        ({"error": ERROR}, Failure("KV load failed", 500)),
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}, "request_id": "r"}, Failure("boom", 503)),
-        ({"error": None, "prompt": ""}, None),
-        ({"text": "", "error": None}, None),
-        ({"count": 2, "tokens": [1, 2], "token_strs": ["error", "x"]}, None),
-        ({"prompt": '{"error": "boom"}'}, None),
-        ({"id": "resp_1", "status": "failed", "error": {"message": "boom"}, "output": []}, None),
-        ({"tokens": [], "error": "x" * 100_000}, None),
-    ],
-)
-def test_a_document_of_any_form_may_be_an_error(document: dict[str, Any], failure: Failure | None) -> None:
-    assert reported_error(orjson.dumps(document)) == failure
-
-
 def test_plain_text_is_no_answer_but_a_document_by_that_name_is() -> None:
     assert read_whole(b"Internal Server Error", kind=b"text/plain; charset=utf-8").failure == Failure("the answer is plain text")
     assert read_whole(b'{"score": 0.5}', kind=b"text/plain").failure is None
@@ -808,6 +810,48 @@ def test_a_document_that_holds_nothing_and_says_nothing_of_its_end_is_no_answer(
 )
 def test_a_document_that_holds_something_or_says_why_it_ended_is_an_answer(document: dict[str, Any]) -> None:
     assert read_whole(orjson.dumps(document)).failure is None
+
+
+@pytest.mark.parametrize("body", [b"Internal Server Error", b"\x1f\x8b\x08compressed", b"not found", b"-"])
+def test_bytes_that_pass_for_json_and_are_none_are_no_answer(body: bytes) -> None:
+    assert read_whole(body, kind=b"application/json").failure is not None
+    assert read_whole(body, kind=b"application/octet-stream").failure is None
+
+
+@pytest.mark.parametrize("body", [b"0.5", b"true", b'"text"', b"[[0.1]]", b"NaN", "\ufeff1".encode()])
+def test_json_of_any_kind_is_an_answer(body: bytes) -> None:
+    assert read_whole(body, kind=b"application/json; charset=utf-8").failure is None
+
+
+def long_answer(document: object, cuts: list[int]) -> LongAnswer:
+    long = LongAnswer()
+    for piece in pieces(json.dumps(document).encode(), cuts):
+        long.feed(piece)
+    return long
+
+
+@given(st.sampled_from(["stop", "length", "abort", "error", None]), TEXT | st.just('"finish_reason": "abort"'), CUTS)
+def test_an_answer_too_long_to_hold_is_judged_as_a_short_one(reason: str | None, text: str, cuts: list[int]) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text or "x"}, "finish_reason": reason}
+    long = long_answer({"id": "c", "choices": [choice], "usage": USAGE}, cuts)
+    assert (long.failure is not None) == (reason in ("abort", "error"))
+    assert long.usage == Usage(7, 4, 9)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"object": "error", "message": "boom"},
+        {"error": ERROR},
+        {"status": "failed", "error": ERROR, "output": [{"type": "message"}]},
+        {"type": "message", "role": "assistant", "content": [{"text": "x"}], "stop_reason": None},
+        {"status": "cancelled", "background": False, "output": [{"type": "message"}]},
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 20_000])
+def test_a_long_answer_that_failed_is_a_failure_in_every_protocol(document: dict[str, Any], padding: int) -> None:
+    assert long_answer({"id": "x" * padding, **document}, [10, 500]).failure is not None
+    assert long_answer({"embeddings": [[0.5] * padding], "id": "e"}, [10]).failure is None or not padding
 
 
 def test_an_empty_list_is_an_answer_to_nothing() -> None:

@@ -42,7 +42,7 @@ def test_one_conversation_gives_the_same_bytes_in_every_protocol() -> None:
         ],
     }
     marked = MARK["system"] + b"Be kind. " + MARK["user"] + b"Hello" + MARK["assistant"] + b"Hi"
-    assert chat_prompt(chat) == anthropic_prompt(messages) == responses_prompt(responses) == Prompt(marked)
+    assert chat_prompt(chat) == anthropic_prompt(messages) == responses_prompt(responses) == Prompt((marked,))
     assert responses_prompt({"input": "Hello"}).text == MARK["user"] + b"Hello"
     assert invocation_prompt(chat) == chat_prompt(chat)
     assert invocation_prompt({"prompt": "once"}).text == b"once"

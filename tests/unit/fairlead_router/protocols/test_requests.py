@@ -40,7 +40,7 @@ def test_chat_text_is_the_contents_in_order_behind_the_marks_of_their_roles() ->
     ]
     parsed = parse_request(_chat(messages=messages), CHAT)
     marked = (mark("system"), b"You are kind. ", mark("user"), "Grüße".encode(), mark("assistant"), mark("user"), b"!")
-    assert parsed.prompt == Prompt(b"".join(marked))
+    assert parsed.prompt == Prompt(marked)
 
 
 @pytest.mark.parametrize(
@@ -328,6 +328,16 @@ def test_a_body_that_is_nested_too_deeply_is_told_so() -> None:
     parse_request(b'{"model": "m", "messages": ' + b"[" * 253 + b"]" * 253 + b"}", CHAT)
 
 
+@pytest.mark.parametrize(
+    ("opens", "closes"), [(b"[" * 300, b"]" * 300), (b'{"a":' * 300 + b"1", b"}" * 300), (b'{"a":[' * 150, b"]}" * 150)]
+)
+def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes: bytes) -> None:
+    for before in range(201):
+        body = b'{"model": "m", "messages": [], "user": "%s", "metadata": %s%s}' % (b"x" * before, opens, closes)
+        with pytest.raises(BadRequest, match="nested too deeply"):
+            parse_request(body + b" " * 1000, CHAT)
+
+
 PEERS = ["kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_anything",
     "disaggregated_params", "migration_request", "nvext.decode_worker_id", "nvext.backend_instance_id", "vllm_xargs.kv_transfer_params",
     "extra_body.ec_transfer_params", "extra_body.vllm_xargs.bootstrap_host", "sampling_params.extra_args.kv_transfer_params"]  # fmt: skip
@@ -386,6 +396,12 @@ def test_a_refusal_writes_no_more_of_a_value_than_it_shows(monkeypatch: pytest.M
 
 BATCH = _endpoint(b"/v1/chat/completions/batch")
 TURN = [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/embeddings", "/score"])
+def test_a_protocol_without_several_answers_has_one_whatever_its_body_says(path: str) -> None:
+    document = {"model": "m", "messages": [], "input": "x", "prompt": ["x"] * 5, "n": 50, "best_of": 60, "max_tokens": 7}
+    assert parse_request(orjson.dumps(document), _endpoint(path.encode())).answers == 1
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,18 @@ NAMES_THE_MODEL = b'{"error": {"message": "The model `mock` does not exist.", "c
 
 class Way(NamedTuple):
     """What one instance does with the request: `fails` is the kind of its failure, before its answer or in the middle
-    of it; `leaves`: its client goes away then. `later` are the pieces of its body after the first.
+    of it; `leaves`: its client goes away then. `later` are the pieces of its body after the first, `kind` is its
+    content type, `piped` is what passes once its client has its head.
     """
 
     fails: str = ""
     status: int = 200
-    body: bytes = b"{}"
+    body: bytes = b"[]"
     begins: bool = False
     leaves: bool = False
     later: tuple[bytes, ...] = ()
+    kind: bytes = b"application/json"
+    piped: tuple[bytes, ...] = (b"{", b"}")
 
 
 class Answer:
@@ -50,7 +53,7 @@ class Answer:
         self.way = way
         self.address = "10.0.0.1:8000"
         self.status = way.status
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: list[tuple[bytes, bytes]] = [(b"content-type", way.kind)]
         self.complete = not way.begins and not way.later
         self._client = client
         self._rest = way.body
@@ -69,12 +72,13 @@ class Answer:
         self._rest = piece + self._rest
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
-        sink(b"{")
+        for piece in self.way.piped[:-1]:
+            sink(piece)
         if self.way.leaves:
             await self._client.leave()
         if self.way.fails:
             raise UpstreamFailure(self.way.fails, "it broke off")
-        return b"}"
+        return self.way.piped[-1]
 
     def resume(self) -> None: ...
 
@@ -225,12 +229,36 @@ async def test_an_answer_that_breaks_after_it_began_counts_against_its_instance(
     assert (engines.counted, engines.failures) == ({"failed": 1}, {"i0": 1})
 
 
-@pytest.mark.parametrize("at", range(10, len(REPORTED), 7))
+@pytest.mark.parametrize("at", range(1, len(REPORTED), 3))
 async def test_an_error_in_place_of_an_answer_is_found_however_it_is_cut(at: int) -> None:
     engines = Engines([Way(body=REPORTED[:at], later=(REPORTED[at:-1], REPORTED[-1:], b""))])
     assert await engines.relay() == 0
     assert [instance for instance, _ in engines.asked] == ["i0", "i1"]
     assert engines.counted == {"served": 1}
+
+
+async def test_a_document_that_breaks_off_before_its_client_has_any_of_it_is_asked_for_elsewhere() -> None:
+    engines = Engines([Way(begins=True, fails="lost", body=b'{"tokens": [1, 2')])
+    assert await engines.relay() == 0
+    assert (engines.client.begun, engines.client.aborted) == (1, 0)
+    assert (engines.counted, engines.failures) == ({"served": 1}, {"i0": 1})
+
+
+FIRST, REPORTED_EVENT = b'data: {"choices": []}\n\n', b"data: " + REPORTED + b"\n\n"
+
+
+async def test_an_error_as_the_first_event_is_asked_for_elsewhere() -> None:
+    engines = Engines([Way(kind=b"text/event-stream", body=REPORTED_EVENT[:9], later=(REPORTED_EVENT[9:], b""))])
+    assert await engines.relay() == 0
+    assert [instance for instance, _ in engines.asked] == ["i0", "i1"]
+    assert engines.counted == {"served": 1}
+
+
+async def test_an_error_behind_other_events_is_passed_on_and_counted_as_failed() -> None:
+    engines = Engines([Way(kind=b"text/event-stream", body=FIRST, piped=(FIRST, REPORTED_EVENT), later=(b"",))])
+    assert await engines.relay() == 0
+    assert (engines.client.ended, engines.client.aborted) == (1, 0)
+    assert (engines.counted, engines.failures) == ({"failed": 1}, {"i0": 1})
 
 
 async def test_what_failed_before_an_answer_that_broke_is_judged_too() -> None:

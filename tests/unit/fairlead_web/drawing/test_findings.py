@@ -47,7 +47,7 @@ def test_a_finding_says_which_time_it_is_about() -> None:
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        (HarmUnit.REQUESTS, "6.60 requests/s"),
+        (HarmUnit.REQUESTS, "6.6 requests/s"),
         (HarmUnit.INSTANCES, "7 instances"),
         (HarmUnit.WAITED_SECONDS, "6.60 s per hour"),
         (HarmUnit.SILENT_SECONDS, "7 s"),

@@ -8,7 +8,10 @@ export function count(value) {
 }
 
 export function share(value) {
-  return value == null ? NONE : `${(value * 100).toFixed(1)} %`;
+  if (value == null) return NONE;
+  const percent = Number((value * 100).toFixed(9)), isEnd = (number) => number === 0 || number === 100;
+  const words = [1, 2, 3].map((digits) => percent.toFixed(digits)).find((one) => isEnd(percent) || !isEnd(Number(one)));
+  return words ? `${words} %` : percent > 50 ? "> 99.999 %" : "< 0.001 %";
 }
 
 export function seconds(value) {

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash, prompt_root, shared_blocks
+from fairlead.routing.knowledge.prefixes import (
+    LONG_BYTES,
+    PrefixIndex,
+    block_hashes,
+    block_hashes_of,
+    first_bytes_hash,
+    prompt_root,
+    shared_blocks,
+)
 from fairlead_testing.examples import examples
 
 
@@ -18,6 +26,17 @@ def test_only_full_blocks_are_hashed() -> None:
     assert len(block_hashes(b"x" * 1024, 256)) == 4
     assert block_hashes(b"x" * 255, 256) == ()
     assert block_hashes(b"", 256) == ()
+
+
+@examples(200)
+@given(
+    st.lists(st.sampled_from((0, 1, 63, 64, 100, LONG_BYTES - 1, LONG_BYTES, LONG_BYTES + 7, 2 * LONG_BYTES)), max_size=6),
+    st.sampled_from((1, 64, 100, 4096, 20_000)),
+    st.integers(0, 2**64 - 1),
+)
+def test_the_hashes_of_pieces_are_those_of_the_whole_prompt(sizes: list[int], block_bytes: int, root: int) -> None:
+    pieces = [bytes([place + 1]) * size for place, size in enumerate(sizes)]
+    assert block_hashes_of(pieces, block_bytes, root) == block_hashes(b"".join(pieces), block_bytes, root)
 
 
 def test_a_block_size_below_one_is_refused() -> None:
