@@ -101,7 +101,7 @@ it.
 """
 _ROWS = (b"]" * 200, b"}" * 200, b"]}" * 100)
 _APART = 66
-"""Of each of these rows, three bytes that are so far apart are the same bracket."""
+"""Distance in bytes at which a body is sampled: three samples of each of these rows are the same bracket."""
 
 
 def _may_nest_deeply(body: bytes) -> bool:
