@@ -14,14 +14,12 @@ const touched = (form) => [...form.elements].some((field) => field.name && typed
 
 // Forms of a page are told apart by where they are sent, by the kind and role of a change, and alike ones by their order.
 const posts = () => [...document.forms].filter((one) => one.getAttribute("method") === "post" && !one.matches(".theme-form"));
-const hidden = (form, name) => form.querySelector(`[type=hidden][name=${name}]`)?.value ?? "";
-const lookOf = (form) => [form.getAttribute("action"), hidden(form, "kind"), hidden(form, "role")].join(" ");
+const lookOf = (form) => [form.getAttribute("action"), ...["kind", "role"].map((name) => form.querySelector(`[type=hidden][name=${name}]`)?.value)].join(" ");
 export const alike = (look) => posts().filter((one) => lookOf(one) === look);
 
 export function keep(form, why = "session") {
-  const fields = [...form.elements].filter((one) => one.name && !left(one) && (!isBox(one) || one.checked));
+  const values = [...form.elements].filter((one) => one.name && !left(one) && (!isBox(one) || one.checked)).map((one) => [one.name, one.value]);
   const look = lookOf(form);
-  const values = fields.map((one) => [one.name, one.value]);
   sessionStorage.setItem(KEY, JSON.stringify({ why, path: location.pathname, look, place: alike(look).indexOf(form), values }));
 }
 
