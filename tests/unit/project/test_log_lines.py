@@ -72,7 +72,7 @@ def test_what_went_wrong_is_called_error_everywhere() -> None:
     assert [(place, name) for place, call in log_calls() for name in values(call) if name in OTHER_WORDS_FOR_ERROR] == []
 
 
-LOGGERS = {"__name__", "'uvicorn.error'", "'uvicorn.access'"}
+NAMES_OF_LOGGERS = {"__name__", "'uvicorn.error'", "'uvicorn.access'"}
 """Names that a logger may be made with: of its module, or those of the server that a class of the router continues."""
 
 
@@ -84,6 +84,6 @@ def test_logs_are_written_by_loggers_named_after_their_modules() -> None:
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
         and node.value.func.attr == "getLogger"
-        and not (node.value.args and ast.unparse(node.value.args[0]) in LOGGERS)
+        and not (node.value.args and ast.unparse(node.value.args[0]) in NAMES_OF_LOGGERS)
     ]
     assert named == []
