@@ -226,7 +226,9 @@ def pools_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
     return {"model": "m", "roles": roles, "engine": engine, **replicas, **beside}
 
 
-TURNS = st.fixed_dictionaries({"claims": st.lists(st.sampled_from(["gpu-0", "gpu-1"]), max_size=3)}) | st.just({})
+TURNS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"claims": st.lists(st.sampled_from(["gpu-0", "gpu-1"]), max_size=3)}
+) | st.just({})
 """Sections `turns`, with or without a fault."""
 
 

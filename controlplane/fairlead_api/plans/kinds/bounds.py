@@ -59,7 +59,9 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     """Return the merge patch of the pool's spec. A declared number outside the bounds becomes the nearest number within
     them, because the spec would be refused otherwise. Raises InvalidInput.
     """
-    wanted = {name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()}
+    wanted: dict[str, Any] = {
+        name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()
+    }
     roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
     mine = roles[asked_role(request, roles)]
     if _WARM in wanted and (turns := (mine.get(_WARM) or {}).get("turns")) is not None:

@@ -58,5 +58,6 @@ def test_every_script_of_ours_is_in_one_of_them() -> None:
         "keys.js",
         "palette.js",
         "present_values.js",
+        "restored_forms.js",
     }
     assert all(name in found or f"const ${name.removesuffix('.js')} = (() => {{" in everything for name in scripts)

@@ -64,7 +64,8 @@ def test_what_is_no_bound_is_refused_by_its_name(fields: dict[str, Any], words: 
 
 def test_a_change_of_sleepers_keeps_the_turns_that_the_role_takes() -> None:
     turns = {"claims": ["gpu-0"]}
-    both = {**BOTH, "roles": [{**BOTH["roles"][0], "maxReplicas": 1, "warm": {"asleep": 1, "turns": turns}}]}
+    [role] = cast("list[dict[str, Any]]", BOTH["roles"])
+    both = {**BOTH, "roles": [{**role, "maxReplicas": 1, "warm": {"asleep": 1, "turns": turns}}]}
     assert after(both, warm={"asleep": 3})["roles"][0]["warm"] == {"asleep": 3, "turns": turns}
     for nothing in (None, {"asleep": 0}):
         with pytest.raises(InvalidInput, match="takes turns on its devices"):
