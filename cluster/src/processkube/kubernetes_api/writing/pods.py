@@ -179,7 +179,7 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
 
 
 def _port_faults(spec: Object, path: str) -> Iterator[Cause]:
-    """Yield each second use of a port of the node. Init containers run one by one, so they do not disturb each other."""
+    """Yield each second use of a port of the node. Init containers run one by one, so they may use the same ports."""
     together: set[str] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group, ())):
@@ -193,7 +193,7 @@ def _second_uses(ports: Iterable[Object], path: str, taken: set[str]) -> Iterato
     """
     names: set[str] = set()
     for place, port in enumerate(ports):
-        name, use = port.get("name"), f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port.get('hostPort')}"
+        name, use = str(port.get("name", "")), f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port.get('hostPort')}"
         if name and name in names:
             yield duplicate_value(f"{path}[{place}].name", name)
         if port.get("hostPort") and use in taken:
