@@ -54,7 +54,9 @@ class ParsedRequest:
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
         self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams or endpoint.several else 0
-        self.answers = 1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint, stream=self.stream)
+        self.answers = (
+            1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint, stream=self.stream)
+        )
 
     def renamed(self, model: str) -> bytes:
         """Return the body with the engine's name of the model in place of the client's; nothing else changes."""

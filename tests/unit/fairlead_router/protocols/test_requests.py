@@ -341,7 +341,9 @@ def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes
 
 
 @examples(300)
-@given(st.sampled_from([b"]", b"}", b"]}", b"}]"]), st.integers(1, 260), st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 3))
+@given(
+    st.sampled_from([b"]", b"}", b"]}", b"}]"]), st.integers(1, 260), st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 3)
+)
 def test_samples_find_each_row_of_brackets_that_a_search_finds(bracket: bytes, number: int, before: bytes, after: bytes, gap: int) -> None:
     body = before * gap + bracket * number + after
     assert requests._may_nest_deeply(body) == (max(map(body.find, requests._ROWS)) >= 0)
