@@ -74,6 +74,11 @@ class UpstreamFailure(Exception):
         return f"{subject} {without_addresses(self.words)}"
 
     @property
+    def may_pass(self) -> bool:
+        """Whether the engine said that it could serve the same request later."""
+        return self.retry_after_seconds is not None or self.status in (408, 409, 429, 503)
+
+    @property
     def reached(self) -> bool:
         """Whether the engine may have received the request; False if no connection could be opened."""
         return self.kind not in UNREACHED

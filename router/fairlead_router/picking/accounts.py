@@ -202,14 +202,14 @@ class RoutedAccount:
         if self._pieces is not None:
             self._size += len(piece)
             self._pieces.append(piece)
-            if self._size > WHOLE_ANSWER_BYTES or not self._memory.take(len(piece)):
+            if self._size > WHOLE_ANSWER_BYTES or not self._memory.take_beside(len(piece)):
                 self._keep_no_more(self._pieces)
         elif self._long is not None:
             self._long.feed(piece)
         return piece
 
     def _keep_no_more(self, pieces: list[bytes]) -> None:
-        self._long, self._pieces = LongAnswer(), None
+        self._long, self._pieces = LongAnswer(has_input=self.ticket.request.prompt_bytes > 0), None
         for piece in pieces:
             self._long.feed(piece)
         self._memory.release()

@@ -554,12 +554,13 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 class LongAnswer:
     """Reads an unstreamed answer that is too long to buffer while it passes: `feed` every piece, then read the
-    results.
+    results. Without `has_input`, an empty list is a valid answer.
     """
 
-    __slots__ = ("_gave_up", "_seam", "_squeezed")
+    __slots__ = ("_gave_up", "_has_input", "_seam", "_squeezed")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_input: bool = True) -> None:
+        self._has_input = has_input
         self._squeezed = Squeezed(0)
         self._gave_up = False
         self._seam = b""
@@ -585,7 +586,7 @@ class LongAnswer:
             return Failure("it ended with a finish_reason of an engine that gave up")
         if isinstance(document, dict) and (document.get("object") == "error" or document.get("status") == "failed"):
             return failure_of(document.get("error") or {"message": "its status is failed"})
-        return shortfall(document)
+        return shortfall(document, has_input=self._has_input)
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:

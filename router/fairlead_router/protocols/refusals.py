@@ -95,14 +95,23 @@ def _dropped(
     return error_answer(dialect, status or reason.facts.status, reason.value, message, None, headers)
 
 
+SENDS_AGAIN = b"x-should-retry"
+"""The header by which a server says to the SDKs of OpenAI and Anthropic whether to send a request again. Without it
+they send each twice more after a 408, 409, 429 or 5xx (`_base_client.py` of both).
+"""
+
+
 def refusal_answer(
     refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI, engine: Sequence[tuple[bytes, bytes]] = ()
 ) -> ErrorAnswer:
     """Return the response for a scheduler's refusal: status, Retry-After and reason. `engine`: headers of the last
-    engine that was tried.
+    engine that was tried. A final refusal has no Retry-After; it has the header by which SDKs send nothing again.
     """
     extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
-    return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra, refusal.status)
+    seconds: float | None = refusal.retry_after_seconds
+    if refusal.is_final:
+        seconds, extra = None, [*(header for header in extra if header[0] != SENDS_AGAIN), (SENDS_AGAIN, b"false")]
+    return _dropped(dialect, refusal.reason, refusal.message, seconds, extra, refusal.status)
 
 
 def upstream_failed(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from math import isfinite
 from typing import Any, Final
 
@@ -53,7 +54,9 @@ class ParsedRequest:
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
         self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams or endpoint.several else 0
-        self.answers = 1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint)
+        self.answers = (
+            1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint, stream=self.stream)
+        )
 
     def renamed(self, model: str) -> bytes:
         """Return the body with the engine's name of the model in place of the client's; nothing else changes."""
@@ -197,13 +200,13 @@ def _limit(document: Document, dialect: Dialect) -> int:
 _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
-def _answers(document: Document, endpoint: Endpoint) -> int:
+def _answers(document: Document, endpoint: Endpoint, *, stream: bool) -> int:
     """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it. A
-    value that engines refuse counts as 1.
+    value that engines refuse counts as 1. The best of several cannot be streamed, so that a `stream` has only `n`.
     """
     if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
         return 1
-    each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
+    each = max(_whole(document.get(field)) or 1 for field in (("n",) if stream else ("n", "best_of")))
     prompts = document.get("messages" if endpoint.several else "prompt")
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
         prompts = [prompts]
@@ -325,11 +328,15 @@ class KnownHeaders:
     __slots__ = ("_after", "_before", "_for", "_found")
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._before: list[tuple[bytes, bytes]] = []
         """The headers before the length of the body, and those after it: all and none for a request without it."""
         self._after: list[tuple[bytes, bytes]] = []
         self._for = (b"", False)
         self._found: tuple[bytes, dict[bytes, bytes] | None, bytes | None] = (b"", None, None)
+        """What `forwarded_headers` returns without any headers."""
 
     def forwarded(
         self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
@@ -338,18 +345,21 @@ class KnownHeaders:
         before, wanted = self._before, (session_header, credentials)
         at = len(before)
         known = headers[:at] == before and headers[at + 1 :] == self._after and (len(headers) == at or headers[at][0] == _LENGTH)
-        if not known or self._for != wanted:
-            self._found = found = forwarded_headers(headers, session_header, credentials=credentials)
-            at = next((place for place, (name, _) in enumerate(headers) if name == _LENGTH), len(headers))
-            self._before, self._after, self._for = headers[:at], headers[at + 1 :], wanted
-            if len(found[0]) > MOST_REMEMBERED:
-                self._before, self._after, self._for = [], [], (b"", False)
-        return self._found
+        if known and self._for == wanted:
+            return self._found
+        found = forwarded_headers(headers, session_header, credentials=credentials)
+        if len(b"".join(chain.from_iterable(headers))) > MOST_REMEMBERED:
+            self._forget()
+            return found
+        at = next((place for place, (name, _) in enumerate(headers) if name == _LENGTH), len(headers))
+        self._before, self._after, self._for = headers[:at], headers[at + 1 :], wanted
+        self._found = found
+        return found
 
 
 _LENGTH = b"content-length"
 MOST_REMEMBERED = 8192
-"""Maximum number of bytes of headers that are compared with those of a connection's next request."""
+"""Maximum number of bytes of headers, forwarded or not, that are kept until a connection's next request."""
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:

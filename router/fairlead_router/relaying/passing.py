@@ -249,7 +249,20 @@ class RestPassage:
             self._connection.abort(answer_failed(self._connection, reader.failure))
 
 
+_CODINGS = frozenset({b"br", b"compress", b"deflate", b"gzip", b"x-compress", b"x-gzip", b"zstd"})
+
+
+def shortfall_of(connection: UpstreamConnection, failure: Failure) -> str:
+    """Return what an answer with a success status lacks. If the engine compressed it, that is why it could not be
+    read.
+    """
+    coding = next((value.strip().lower() for name, value in connection.headers if name == b"content-encoding"), b"")
+    if coding in _CODINGS:
+        return f"it is compressed (content-encoding: {coding.decode()}), which the router asks engines not to do"
+    return failure.message
+
+
 def answer_failed(connection: UpstreamConnection, failure: Failure) -> UpstreamFailure:
     """Return the `UpstreamFailure` for a failure that an answer with a success status reports."""
-    words = f"answered {connection.status}, but no answer: {failure.message}"
+    words = f"answered {connection.status}, but no answer: {shortfall_of(connection, failure)}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

@@ -32,7 +32,7 @@ from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
 from fairlead_router.relaying.held_responses import HeldResponses
-from fairlead_router.relaying.passing import ANSWER, Exchange, RestPassage, StreamPassage, answer_failed
+from fairlead_router.relaying.passing import ANSWER, Exchange, RestPassage, StreamPassage, answer_failed, shortfall_of
 from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
 from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
@@ -202,9 +202,9 @@ class Proxy:
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
             status = failure.status or verdict.status
-            return replace(
-                verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds
-            )
+            message = f"{verdict.message}; the last: {failure.shown(instance)}"
+            is_final = verdict.is_final and not failure.may_pass
+            return replace(verdict, message=message, status=status, retry_after_seconds=seconds, is_final=is_final)
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
@@ -276,7 +276,7 @@ class Proxy:
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
         """Send the pieces of an unstreamed answer as they arrive, after the bytes `before`, which were sent already."""
         client, connection = exchange.client, exchange.connection
-        long = LongAnswer()
+        long = LongAnswer(has_input=exchange.ticket.request.prompt_bytes > 0)
         long.feed(before)
         client.on_writable(connection.resume)
 
@@ -360,7 +360,7 @@ class Proxy:
             client.write(left)
             if call.kept is not None:
                 call.kept.pieces.append(left)
-        why = f"{exchange.instance} ended it: {without_addresses(shortfall.message)}"
+        why = f"{exchange.instance} ended it: {without_addresses(shortfall_of(connection, shortfall))}"
         return self._broke_off(exchange, reader, answer_failed(connection, shortfall), why)
 
     def _broke_off(self, exchange: Exchange, reader: StreamReader, failure: UpstreamFailure, why: str = "") -> Dispatch | None:

@@ -95,6 +95,15 @@ class MemoryShare:
         self.held += size
         return True
 
+    def take_beside(self, size: int) -> bool:
+        """Reserve `size` bytes more for what can do without them; return False if the memory that remains is kept for
+        requests, which would be refused without it.
+        """
+        memory, owner = self._memory, self._owner
+        if memory.held + size > memory.soft or (owner is not None and owner.body_bytes + size > SOFT_SHARE * memory.most_each):
+            return False
+        return self.take(size)
+
     def release(self, size: int | None = None) -> None:
         """Release `size` bytes; None = all bytes."""
         size = self.held if size is None else min(size, self.held)

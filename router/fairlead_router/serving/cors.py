@@ -13,9 +13,8 @@ from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, Headers
 EVERY = "*"
 
 _EXPOSED = (
-    b"x-request-id, retry-after, x-fairlead-pool, x-fairlead-instance, x-fairlead-decode, x-fairlead-decision, x-fairlead-decision-kept,"
-    b" x-fairlead-reason,"
-    b" x-fairlead-queued-ms, x-fairlead-priority-class, x-fairlead-rejection"
+    b"x-request-id, retry-after, x-should-retry, x-fairlead-pool, x-fairlead-instance, x-fairlead-decode, x-fairlead-decision,"
+    b" x-fairlead-decision-kept, x-fairlead-reason, x-fairlead-queued-ms, x-fairlead-priority-class, x-fairlead-rejection"
 )
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096

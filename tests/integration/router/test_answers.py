@@ -5,6 +5,7 @@ calls and by the endpoint picker.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from fairlead_router.pools.account import PoolAccount
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import Usage
 from fairlead_router.relaying import passing, proxying
+from fairlead_router.serving.body_memory import SOFT_SHARE
 from fairlead_testing.running.ext_proc_proxy import Proxy, request_body, request_headers, response_body, response_headers
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
@@ -175,6 +177,19 @@ async def test_when_no_engine_has_an_answer_its_client_gets_the_error_as_a_statu
     await _settled(running)
     assert _counted(running) == (0, 0, 2, 0)
     assert running.pool.counters.refused["rejected-upstream-failed"] == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_an_engine_compresses_unasked_fails_with_that_reason(world: World, *, stream: bool) -> None:
+    running = await world.ready(1)
+    kind = b"text/event-stream" if stream else b"application/json"
+    body = gzip.compress((CHAT.good if stream else json.dumps({"choices": [{"message": {"content": "x"}}]})).encode())
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-encoding: GZIP\r\ncontent-length: %d\r\n\r\n" % (kind, len(body))
+    world.engines[0].raw = head + body
+    answer = await _ask(running, CHAT, stream=stream, script="raw")
+    assert answer.status_code == 502
+    assert "i0 answered 200, but no answer: it is compressed (content-encoding: gzip)" in answer.json()["error"]["message"]
+    assert "empty" not in answer.text
 
 
 async def test_a_refusal_inside_a_stream_keeps_its_status(world: World) -> None:
@@ -713,13 +728,14 @@ async def test_an_answer_too_long_to_hold_that_its_engine_gives_up_is_passed_on_
     assert _counted(running)[:3] == (0, 1, 1)
 
 
-@pytest.mark.parametrize("room", [10**9, 300_000])
+@pytest.mark.parametrize("room", [10**9, 520_000, 300_000])
 async def test_a_picked_answer_takes_its_share_of_the_memory_and_is_judged_without_it_too(
     world: World, proxies: list[Proxy], monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     running, proxy = await _picked(world, proxies)
     memory, held = running.router.body_memory, [0]
     monkeypatch.setattr(memory, "most", room)
+    monkeypatch.setattr(memory, "soft", int(SOFT_SHARE * room))
     piece = accounts.RoutedAccount.piece
 
     def noting(account: accounts.RoutedAccount, data: bytes, now: float, *, last: bool) -> bytes:
@@ -732,7 +748,8 @@ async def test_a_picked_answer_takes_its_share_of_the_memory_and_is_judged_witho
     answer = await proxy.request(_body(CHAT, stream=False), path=CHAT.path, headers={"x-script": "raw"})
     assert len(answer.body) > 500_000
     await _all_settled(running)
-    assert (max(held) >= 500_000) is (room > 500_000)
+    assert (max(held) >= 500_000) is (room == 10**9)
+    assert max(held) <= memory.soft, "the rest is for requests"
     assert (memory.held, running.pool.counters.output_tokens, _counted(running)[0]) == (0, 200, 1)
 
 

@@ -152,6 +152,7 @@ async def test_when_every_try_fails_the_client_gets_a_reason_and_tries_are_bound
     assert answer.headers["x-llm-d-request-dropped-reason"] == "rejected-upstream-failed"
     assert answer.json()["error"]["code"] == "rejected-upstream-failed"
     assert words in answer.json()["error"]["message"]
+    assert (answer.headers.get("x-should-retry") == "false") is ("retry-after" not in answer.headers) is (tries == 2)
     assert sum(len(engine.seen) for engine in world.engines) == tries
     await _settled(running)
 

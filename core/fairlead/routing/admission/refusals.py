@@ -1,5 +1,6 @@
 """Refusals: each has a named reason, an HTTP status, a sentence for the client and a Retry-After."""
 
+from dataclasses import replace
 from math import ceil
 
 from fairlead.reports.rejections import RejectionReason
@@ -126,7 +127,7 @@ def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ..
         )
     else:
         message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
-    return refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
+    return replace(refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message), is_final=alike)
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:

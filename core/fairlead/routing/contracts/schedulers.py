@@ -94,6 +94,10 @@ class Refusal:
     """The id of the recorded decision; "" while no decision is recorded."""
     kept: bool = False
     """Whether the decision is certain to be kept, as in `Dispatch`."""
+    is_final: bool = False
+    """Whether the request would fail again if it were sent again: it failed in the same way on two instances that serve
+    other requests.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -859,6 +859,14 @@ def test_an_empty_list_is_an_answer_to_nothing() -> None:
     assert read_whole(b"{}", has_input=False).failure == NOTHING
 
 
+@pytest.mark.parametrize("has_input", [True, False])
+def test_an_empty_list_is_judged_alike_where_no_memory_is_left_to_hold_it(has_input: bool) -> None:
+    body = b'{"object": "list", "data": [], "usage": {"prompt_tokens": 0}}'
+    long = LongAnswer(has_input=has_input)
+    long.feed(body)
+    assert long.failure == read_whole(body, has_input=has_input).failure
+
+
 def test_a_reason_that_a_model_writes_is_none() -> None:
     document = {"choices": [{"message": {"content": None, "role": "assistant"}, "finish_reason": None}], "model": '"finish_reason": "stop"'}
     assert read_whole(orjson.dumps(document)).failure == NOTHING

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +32,15 @@ def test_headers_that_differ_by_the_length_of_the_body_are_read_once() -> None:
     assert known.forwarded([agent, (b"content-length", b"8"), (b"accept", b"*/*")], b"x-session-id", credentials=False) is first
 
 
-def test_long_headers_are_not_kept_for_the_next_request() -> None:
-    known, long = KnownHeaders(), [(b"x-own", b"x" * 9000)]
+@pytest.mark.parametrize("name", [b"x-own", b"cookie", b"x-fairlead-own"])
+def test_long_headers_are_not_kept_for_the_next_request_whether_an_engine_gets_them_or_not(name: bytes) -> None:
+    known, long = KnownHeaders(), [(b"accept", b"*/*"), (name, b"x" * 9000)]
     first = known.forwarded(long, b"x-session-id", credentials=False)
     assert known.forwarded(long, b"x-session-id", credentials=False) is not first
+    assert max(len(pickle.dumps(getattr(known, field))) for field in KnownHeaders.__slots__) < 1000
+
+
+def test_nothing_of_long_headers_reaches_a_request_without_any() -> None:
+    known = KnownHeaders()
+    known.forwarded([(b"x-own", b"x" * 9000)], b"", credentials=False)
+    assert known.forwarded([(b"content-length", b"7")], b"", credentials=False) == (b"", None, None)

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from fairlead_router.protocols import requests
 from fairlead_router.protocols.paths import ENDPOINTS, Endpoint, Handling, find
 from fairlead_router.protocols.prompts import Prompt
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.rendered_chats import mark
 from fairlead_router.protocols.requests import forwarded_headers, parse_request
+from fairlead_testing.examples import examples
 
 
 def _endpoint(path: bytes) -> Endpoint:
@@ -338,6 +340,15 @@ def test_deep_nesting_is_found_wherever_it_stands_in_a_body(opens: bytes, closes
             parse_request(body + b" " * 1000, CHAT)
 
 
+@examples(300)
+@given(
+    st.sampled_from([b"]", b"}", b"]}", b"}]"]), st.integers(1, 260), st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 3)
+)
+def test_samples_find_each_row_of_brackets_that_a_search_finds(bracket: bytes, number: int, before: bytes, after: bytes, gap: int) -> None:
+    body = before * gap + bracket * number + after
+    assert requests._may_nest_deeply(body) == (max(map(body.find, requests._ROWS)) >= 0)
+
+
 PEERS = ["kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_anything",
     "disaggregated_params", "migration_request", "nvext.decode_worker_id", "nvext.backend_instance_id", "vllm_xargs.kv_transfer_params",
     "extra_body.ec_transfer_params", "extra_body.vllm_xargs.bootstrap_host", "sampling_params.extra_args.kv_transfer_params"]  # fmt: skip
@@ -416,6 +427,7 @@ def test_a_protocol_without_several_answers_has_one_whatever_its_body_says(path:
         (CHAT, {"messages": TURN, "n": -3}, 1),
         (CHAT, {"messages": TURN, "n": []}, 1),
         (COMPLETION, {"prompt": "once", "n": 2, "best_of": 5}, 5),
+        (COMPLETION, {"prompt": "once", "n": 2, "best_of": 5, "stream": True}, 2),
         (COMPLETION, {"prompt": ["once", "twice"], "n": 3}, 6),
         (COMPLETION, {"prompt": [[1], [2], [3]]}, 3),
         (COMPLETION, {"prompt": [1, 2, 3]}, 1),

@@ -15,6 +15,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.kept_prompts import KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.refusals import ErrorAnswer
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls
 from fairlead_router.relaying.carrying_on import CarryingOn
@@ -61,6 +62,9 @@ class FailingEngines:
     def __init__(self, *kinds: str, instances: int = 6) -> None:
         self.time = 1000.0
         self.kinds = list(kinds)
+        self.status = 0
+        """The status that an answer reports with its failure, and the time after which its engine wants a retry."""
+        self.retry_after: float | None = None
         self.sent: list[str] = []
         addresses = [f"10.0.0.{number}:8000" for number in range(instances)]
         table = routing_table(addresses, policy="sticky")
@@ -83,13 +87,17 @@ class FailingEngines:
         self.time += {"unreachable": TIMEOUTS.connect, "deadline": TIMEOUTS.total, "timeout": TIMEOUTS.first_byte}.get(kind, 0.0)
         if kind == "answered":
             return cast(UpstreamConnection, Answer())
-        raise UpstreamFailure(kind, "it failed")
+        raise UpstreamFailure(kind, "it failed", self.status, retry_after_seconds=self.retry_after, headers=[(b"x-should-retry", b"true")])
 
     def call(self, *, stream: bool = True) -> Call:
         return self.calls.new("r-1", self.time, b"", b"{}", stream=stream, dialect=Dialect.OPENAI)
 
     async def relay(self) -> int:
         """Send a routed request of session `s`; the status of its answer."""
+        return (await self.answer()).status
+
+    async def answer(self) -> ErrorAnswer:
+        """Send a routed request of session `s`; its answer."""
         sender = cast(Any, self)
         proxy = Proxy(
             sender,
@@ -105,7 +113,7 @@ class FailingEngines:
         answer = await proxy.relay(self.call(), request, self.pool, cast(Any, None))
         assert answer is not None
         assert self.pool.account.tickets == {}
-        return answer.status
+        return answer
 
     async def relay_directly(self, *, only: str | None = None, upload: Upload | None = None) -> int:
         engines = cast(Any, self)
@@ -217,6 +225,31 @@ async def test_a_request_that_fails_alike_on_two_instances_is_tried_on_no_third_
         engines.time += second
         engines.pool.tick(engines.time)
     assert engines.scheduler.broken(engines.time) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "retry_after", "is_final"),
+    [
+        ("status", 0, None, True),
+        ("timeout", 0, None, True),
+        ("answer", 0, None, True),
+        ("answer", 500, None, True),
+        ("answer", 503, None, False),
+        ("answer", 429, None, False),
+        ("status", 0, 7.0, False),
+        ("lost", 0, None, False),
+        ("busy", 0, None, False),
+    ],
+)
+async def test_only_a_request_that_would_fail_again_is_not_to_be_sent_again(
+    kind: str, status: int, retry_after: float | None, is_final: bool
+) -> None:
+    engines = FailingEngines(kind)
+    engines.status, engines.retry_after = status, retry_after
+    answer = await engines.answer()
+    said = {name: [value for other, value in answer.headers if other == name] for name, _ in answer.headers}
+    assert said[b"x-should-retry"] == [b"false" if is_final else b"true"]
+    assert (b"retry-after" in said) is not is_final
 
 
 class AwaitedConnection:
