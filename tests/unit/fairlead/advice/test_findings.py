@@ -770,6 +770,9 @@ def advising(seen: SeenAdvice, mode: ScalingMode = ScalingMode.ADVISE) -> PoolSi
 def test_advice_of_a_mode_that_is_no_longer_in_force_is_not_shown() -> None:
     assert causes(advising(advised(6))) == [Cause.SCALING_ADVISED]
     assert advise([advising(advised(6), ScalingMode.FIXED)]) == ()
+    moved = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
+    assert causes(replace(moved, ratio_mode=RatioMode.ADVISE)) == [Cause.SCALING_ADVISED]
+    assert advise([replace(moved, ratio_mode=RatioMode.FIXED)]) == ()
 
 
 def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
@@ -812,7 +815,8 @@ def test_advice_offers_the_number_that_would_be_set_now_and_not_the_one_that_ste
 
 
 def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
-    pool = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
+    seen = advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2)
+    pool = replace(divided(2, 4), refused={}, ratio_mode=RatioMode.ADVISE, advised=(seen,))
     assert only(pool).remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
 
 

@@ -219,6 +219,18 @@ def test_advice_that_stands_is_told_again_every_half_hour() -> None:
     assert told_of(rounds)[1:] == [(6, 6, None)] * 6
 
 
+def test_advice_is_taken_back_also_where_another_number_was_declared_meanwhile() -> None:
+    """Its row stands until another one is recorded: it would count again where the first number is declared again."""
+    rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
+    before = len(rounds.outcomes)
+    rounds.pool = replace(rounds.pool, roles=(declared_role(replicas=5),))
+    rounds.round(None)
+    rounds.pool = replace(rounds.pool, roles=(declared_role(replicas=4),))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 300)
+    assert told_of(rounds, before) == [(4, 4, None)]
+
+
 def test_a_window_of_a_schedule_bounds_what_the_slo_needs() -> None:
     rounds = Rounds(slo_pool())
     idle = pool_signals(role_signals())
