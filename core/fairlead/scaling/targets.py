@@ -407,9 +407,11 @@ def _begins_half_hour(before: float | None, now: float) -> bool:
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
     """Return the recommended number, and whether it is lower than the present one while requests miss the SLO. A lower
-    number is never recommended by requests most of which are still running.
+    number than the running requests have is never recommended while most of them are still running.
     """
-    if abs(needed - current) <= spec.tolerance * current or (needed < current and signals.is_mostly_unfinished):
+    if needed < current and signals.is_mostly_unfinished:
+        needed = max(needed, float(min(current, signals.in_flight)))
+    if abs(needed - current) <= spec.tolerance * current:
         return current, False
     recommended = max(1, whole_instances(needed))
     attained = min((share for share in (signals.ttft_attainment, signals.tpot_attainment) if share is not None), default=1.0)

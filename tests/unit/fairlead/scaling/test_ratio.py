@@ -113,7 +113,7 @@ def test_the_last_instance_of_a_role_is_not_given_away() -> None:
     rounds = Rounds(split_pool(prefill=7, decode=1, least=0))
     rounds.rounds(loads(5.0, 0.1), 3600)
     assert numbers(rounds) == (7, 1)
-    assert [one.hold for outcome in rounds.outcomes for one in outcome.recommendations] == [Hold.AT_BOUND]
+    assert {one.hold for outcome in rounds.outcomes for one in outcome.recommendations} == {Hold.AT_BOUND}
 
 
 def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
@@ -243,7 +243,7 @@ def test_an_advised_move_is_taken_back_before_the_opposite_one_is_advised() -> N
 def test_an_advised_move_that_stands_is_told_again_every_half_hour() -> None:
     rounds = Rounds(split_pool(ratio=ADVISE))
     rounds.rounds(loads(1.5, 0.2), 3 * 3600)
-    assert told_moves(rounds) == [(Role.PREFILL, 4, 5)] * 7
+    assert told_moves(rounds) == [(Role.PREFILL, 4, 5)] * 6
 
 
 def test_a_move_that_only_a_bound_forbade_is_taken_back_too() -> None:
