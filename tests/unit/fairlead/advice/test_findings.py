@@ -658,7 +658,9 @@ def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> N
 @pytest.mark.parametrize(("burn", "lasts"), [(0.5, "60.0 days"), (30.0, "1.0 days"), (40.0, "18 hours")])
 def test_what_burns_a_budget_within_a_day_is_told_in_hours(burn: float, lasts: str) -> None:
     seen = SeenBurn(name="fast", seconds=3600.0, burn=burn, threshold=0.4, excess_per_second=0.8)
-    assert only(well(burns=(seen,))).sentence.endswith(f"at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one.")
+    assert only(well(burns=(seen,))).sentence.endswith(
+        f"at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one."
+    )
 
 
 def test_a_burning_budget_says_how_long_it_lasts() -> None:
