@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask, is_behind_kubernetes, place, program, token_option, url_option
-from fairlead_cli.printing import json_option, print_json, steps, time_words
+from fairlead_cli.printing import json_option, percent, print_json, steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanRequest
 from fairlead_client.resources.plans import ApplyRequest, HandOverForecast, HandOverResult, Plan, PlanEffect
@@ -183,7 +183,7 @@ def outcome_lines(found: HandOverResult) -> list[str]:
     """
     if found.until is None:
         return []
-    after, before = ("not known" if one is None else f"{one:.1%}" for one in (found.attainment_after, found.attainment_before))
+    after, before = ("not known" if one is None else percent(one) for one in (found.attainment_after, found.attainment_before))
     return [f"In time since it was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
 
 
@@ -240,4 +240,4 @@ def _figure(one: ExpectedFigure) -> str:
 def _predicted(effect: PlanEffect) -> list[str]:
     if effect.predicted_attainment is None:
         return []
-    return [f"Share of requests in time with this plan: {effect.predicted_attainment:.1%}, estimated {effect.prediction_basis}."]
+    return [f"Share of requests in time with this plan: {percent(effect.predicted_attainment)}, estimated {effect.prediction_basis}."]

@@ -117,7 +117,7 @@ def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> N
         print_json(found)
         return
     unknown = "no requests" if any(one.window == "30d" for one in found.windows) else "not known, because records are not kept for 30 days"
-    left = unknown if found.budget_left is None else f"{found.budget_left:.1%} left"
+    left = unknown if found.budget_left is None else f"{_percent(found.budget_left)} left"
     click.echo(f"{found.pool}: goal {found.percentile:g}%; error budget of 30 days: {left}")
     columns = ("last", "class", "requests", "late", "allowed", "burn", "refused", "failed", "burn of all")
     rows = [

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import Approval, approval_options, tell_and_apply
-from fairlead_cli.printing import json_option, print_done, print_json, print_table, seconds
+from fairlead_cli.printing import json_option, percent, print_done, print_json, print_table, seconds
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,
@@ -232,9 +232,9 @@ def _row(found: Simulation, number: int) -> tuple[str, ...]:
         f"{place + 1}{'*' if place == found.winner else ''}",
         f"{one.rate:g}x ({one.requests_per_second:.3g}/s)",
         _policy_text(found.policies[place]),
-        f"{one.attainment:.1%}",
+        percent(one.attainment),
         f"{100 * one.attainment_change:+.1f}" if place else "",
-        f"{one.refused_share:.1%}",
+        percent(one.refused_share),
         *map(seconds, latencies),
         f"{one.hit_rate:.1%} of {one.ideal_hit_rate:.1%}",
     )

@@ -12,8 +12,7 @@ from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from fairlead.advice.advising import advise
-from fairlead.advice.findings import Cause
+from fairlead.advice import scaling_advice
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.advice.asking import SituationReader, Situations, plan_request
@@ -75,8 +74,10 @@ class Advised:
 
 
 def advised(everything: Situations) -> Wanted:
-    """Return the proposals that follow from the operator's present advice, each with its pool. Pure."""
-    found = [one for one in advise(everything.pools) if one.cause is Cause.SCALING_ADVISED]
+    """Return the proposals that follow from the operator's present advice, each with its pool. Advice stays a proposal
+    while another finding explains its symptom. Pure.
+    """
+    found = [one for pool in everything.pools for one in scaling_advice.find(pool)]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]
 
 

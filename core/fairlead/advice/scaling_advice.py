@@ -18,14 +18,21 @@ FRESH_SECONDS = 3600.0
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield one finding for each recommendation that still applies to the current number of instances."""
     for one in pool.advised:
-        if one.controller == Controller.SCALING and pool.scaling.mode is ScalingMode.FIXED:
-            continue  # it was advised before the mode was changed
+        if _is_of_former_mode(pool, one):
+            continue
         role = pool.role(one.role)
         if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:
             continue
         is_advised = one.verdict == Verdict.ADVISED and one.replicas != one.current
         if is_advised or one.hold == Hold.AT_BOUND:
             yield _finding(pool, one, role.most)
+
+
+def _is_of_former_mode(pool: PoolSituation, one: SeenAdvice) -> bool:
+    """Return whether the controller that advised is switched off by now, so that it takes nothing back."""
+    if one.controller == Controller.RATIO:
+        return pool.ratio_mode is RatioMode.FIXED
+    return pool.scaling.mode is ScalingMode.FIXED
 
 
 def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:

@@ -216,8 +216,8 @@ class SeenPredictions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFigure:
     """A figure of a pool's engines as live routers report it: the figure in use, the observed figure and the figure
-    that the spec declares. Each is the mean over the routers in the quantity's unit, None if missing. `off_seconds` is
-    the longest time for which a router has found the figure in use wrong.
+    that the spec declares. Each is the mean over the routers, weighted by their samples, in the quantity's unit; None
+    if missing. `off_seconds` is the longest time for which a router has found the figure in use wrong.
     """
 
     quantity: str

@@ -213,25 +213,40 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Return ScalingLimited: True if bounds keep a role from its desired number of instances."""
+    """Return ScalingLimited: True if bounds keep a role from its desired number of instances. A schedule that sets
+    another number than the declared one, or more instances than are needed, does what it is for.
+    """
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     limited = _limited(scaling)
     if not limited:
-        return Condition(
-            type=kind, status="False", reason="DesiredWithinRange", message="No bound keeps a role from its recommended number"
-        )
+        scheduled = [_words_of_schedule(target) for target in scaling.targets if target.reason is TargetReason.SCHEDULE]
+        message = "; ".join(scheduled) or "No bound keeps a role from its recommended number"
+        return Condition(type=kind, status="False", reason="DesiredWithinRange", message=message)
     reason = "TooManyReplicas" if any(target.wanted > target.bounds.upper for target in limited) else "TooFewReplicas"
     return Condition(type=kind, status="True", reason=reason, message="; ".join(_words(target) for target in limited))
 
 
 def _limited(scaling: ScalingFacts) -> list[RoleTarget]:
-    return [target for target in scaling.targets if target.reason in {TargetReason.ROLE_BOUNDS, TargetReason.SCHEDULE}]
+    return [target for target in scaling.targets if _is_limited(target, scaling)]
+
+
+def _is_limited(target: RoleTarget, scaling: ScalingFacts) -> bool:
+    if target.reason is TargetReason.SCHEDULE:
+        return not scaling.is_fixed and target.wanted > target.bounds.upper
+    return target.reason is TargetReason.ROLE_BOUNDS
+
+
+def _words_of_schedule(target: RoleTarget) -> str:
+    return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as it is meant to"
+
+
+def _noun(target: RoleTarget) -> str:
+    return "instances" if target.role is Role.BOTH else f"{target.role} instances"
 
 
 def _words(target: RoleTarget) -> str:
-    noun = "instances" if target.role is Role.BOTH else f"{target.role} instances"
     by = f"schedule {target.schedule}" if target.schedule is not None else "the role"
-    return f"{target.wanted} {noun} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"
+    return f"{target.wanted} {_noun(target)} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"

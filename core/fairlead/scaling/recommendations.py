@@ -164,3 +164,23 @@ def stands(line: str) -> bool:
     advised, or only a bound forbids it.
     """
     return line.split()[2:3] == [Verdict.ADVISED] or line.split()[3:4] == [Hold.AT_BOUND]
+
+
+def receiver_of(line: str) -> Role:
+    """Return the role of the recommendation with this `line`."""
+    return Role(line.split()[1])
+
+
+def is_held(line: str) -> bool:
+    """Return whether the recommendation with this `line` was held back, by something else than a bound."""
+    return line.split()[2:3] == [Verdict.HELD] and not stands(line)
+
+
+def advised_number(line: str, current: int) -> int:
+    """Return the number that the recommendation with this `line` advises instead of the `current` one; the current one
+    if it advises none.
+    """
+    if line.split()[2:3] != [Verdict.ADVISED]:
+        return current
+    before, recommended, _ = (int(number) for number in line.split()[-1].split(">"))
+    return recommended if before == current else current

@@ -10,7 +10,7 @@ from math import ceil, floor
 
 from fairlead.scaling.memory import Recommended, RoleMemory, Step
 from fairlead.scaling.recommendations import Hold
-from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
+from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingMode, ScalingSpec
 
 GAP_PERIODS = 4
 """Number of periods without a comparison after which the windows restart."""
@@ -54,7 +54,8 @@ def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: fl
     current = role.replicas
     if recommended == current:
         return current, None
-    stable = _stable(role, recommended)
+    # In mode Advise the recommended number is stable by itself.
+    stable = recommended if spec.mode is ScalingMode.ADVISE else stable_number(role, current, recommended)
     if stable == current:
         return current, Hold.STABILIZING
     rules = spec.scale_up if stable > current else spec.scale_down
@@ -70,10 +71,13 @@ def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: fl
     return allowed, None if stable == recommended else Hold.STABILIZING
 
 
-def _stable(role: RoleMemory, recommended: int) -> int:
+def stable_number(role: RoleMemory, present: int, recommended: int) -> int:
+    """Return the number that follows the `present` one: another one only if all recommendations of a window are beyond
+    the present one on the same side.
+    """
     low = min((one.replicas for one in role.lowest), default=recommended)
     high = max((one.replicas for one in role.highest), default=recommended)
-    return low if low > role.replicas else high if high < role.replicas else role.replicas
+    return low if low > present else high if high < present else present
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:

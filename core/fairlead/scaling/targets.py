@@ -14,12 +14,23 @@ from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bounds_in_force
 from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rebuilt, rewound, with_step
 from fairlead.scaling.overload import DECODE_LIMIT, Demand
-from fairlead.scaling.ratio import RoleShare, compare, moved
-from fairlead.scaling.recommendations import Controller, Hold, Recommendation, Verdict, stands
+from fairlead.scaling.ratio import Move, RoleShare, compare, moved
+from fairlead.scaling.recommendations import (
+    Cause,
+    Controller,
+    Hold,
+    Imbalance,
+    Recommendation,
+    Verdict,
+    advised_number,
+    is_held,
+    receiver_of,
+    stands,
+)
 from fairlead.scaling.signals import PoolDemand, PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, running_decode_work, whole_instances
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
-from fairlead.scaling.stabilization import is_due, next_replicas, remembered, steps_kept_seconds
+from fairlead.scaling.stabilization import is_due, next_replicas, remembered, stable_number, steps_kept_seconds
 from fairlead.scaling.zero import is_at_zero, may_be_zero, stepped, was_at_zero
 from fairlead.tables import SloFacts
 
@@ -175,7 +186,9 @@ def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: 
     """
     old, spec = memory.of(role.role), this.declared.scaling
     if old is None or old.declared != role.replicas:
-        old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)
+        # What people are shown is remembered, so that it can be taken back.
+        told = old.told if old is not None and stands(old.told) else ""
+        old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas, told=told)
     number = old.replicas if spec.mode is ScalingMode.SLO else role.replicas + _shift(role.role, ratio)
     if not (stays_at_zero and spec.mode is ScalingMode.SLO):
         number = this.bounds[role.role].clamp(number)
@@ -210,9 +223,13 @@ def _balanced(
     if spec.mode is RatioMode.FIXED or not {Role.PREFILL, Role.DECODE} <= roles.keys() & this.signals.keys():
         return roles, ratio, []
     shares = {role: _share(role, begun, this) for role in (Role.PREFILL, Role.DECODE)}
+    before = ratio
     ratio, move = compare(ratio, shares, _demand(this), spec, this.now)
-    if move is None:
+    if ratio.compared_at == before.compared_at:
         return roles, ratio, []
+    told = _taken_back(ratio, move, begun, this)
+    if move is None:
+        return roles, replace(ratio, told=""), told
     current = begun[move.receiver].replicas
     is_made = move.hold is None and spec.mode is RatioMode.AUTO
     found = Recommendation(
@@ -228,7 +245,8 @@ def _balanced(
         imbalance=move.imbalance,
         signals=(this.signals[move.receiver], this.signals[move.imbalance.donor]),
     )
-    told = [] if found.line == ratio.told else [found]
+    if found.line != ratio.told or _is_due_again(found.line, before.compared_at, this.now):
+        told.append(found)
     ratio = replace(ratio, told=found.line)
     if is_made:
         ratio = moved(ratio, move.receiver, this.now)
@@ -239,6 +257,37 @@ def _balanced(
             donor: with_step(roles[donor], begun[donor].replicas - 1, this.now, kept),
         }
     return roles, ratio, told
+
+
+def _taken_back(ratio: RatioMemory, move: Move | None, begun: Mapping[Role, RoleMemory], this: _Round) -> list[Recommendation]:
+    """Return the recommendation of the present split if people were shown a move to a role that this comparison no
+    longer calls for.
+    """
+    receiver = receiver_of(ratio.told) if stands(ratio.told) else None
+    if receiver is None or (move is not None and move.receiver is receiver):
+        return []
+    donor = Role.DECODE if receiver is Role.PREFILL else Role.PREFILL
+    current = begun[receiver].replicas
+    found = Recommendation(
+        controller=Controller.RATIO,
+        role=receiver,
+        current=current,
+        recommended=current,
+        replicas=current,
+        verdict=Verdict.HELD if this.declared.ratio.mode is RatioMode.AUTO else Verdict.ADVISED,
+        cause=Cause.LOADS_APART,
+        hold=None,
+        bounds=this.bounds[receiver],
+        imbalance=Imbalance(
+            prefill_load=ratio.prefill_load or 0.0,
+            decode_load=ratio.decode_load or 0.0,
+            comparisons=0,
+            donor=donor,
+            donor_replicas=begun[donor].replicas,
+        ),
+        signals=(this.signals[receiver], this.signals[donor]),
+    )
+    return [found]
 
 
 def _demand(this: _Round) -> Demand:
@@ -306,7 +355,7 @@ def sized(
     due to be recorded again, or is the present number after people were shown another one.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
-    its number.
+    its number, and the advised number is stabilized as the number itself is in mode SLO.
     """
     if signals is None or not is_due(role.compared_at, now, spec.period_seconds):
         return role, None
@@ -314,8 +363,10 @@ def sized(
     if needed.instances is None:
         return role, None
     recommended, missed = _recommended(role.replicas, needed.instances, signals, slo, spec)
-    is_due_again = _begins_half_hour(role.compared_at, now)
+    compared_at = role.compared_at
     role = remembered(role, role.replicas if missed else recommended, spec, now)
+    if spec.mode is ScalingMode.ADVISE and not missed:
+        recommended = stable_number(role, advised_number(role.told, role.replicas), recommended)
     replicas = role.replicas
     hold: Hold | None = None if recommended == replicas else Hold.SLO_MISSED if missed else Hold.AT_BOUND
     if not missed and bounds.clamp(recommended) != role.replicas:
@@ -336,12 +387,18 @@ def sized(
         signals=(signals,),
     )
     if recommended == role.replicas:
-        return replace(role, told=""), recommendation if stands(role.told) else None
-    is_news = recommendation.line != role.told or (is_due_again and stands(recommendation.line))
+        is_kept = is_held(role.told) and not _begins_half_hour(compared_at, now)
+        return replace(role, told=role.told if is_kept else ""), recommendation if stands(role.told) else None
+    is_news = recommendation.line != role.told or _is_due_again(recommendation.line, compared_at, now)
     role = replace(role, told=recommendation.line)
     if spec.mode is ScalingMode.SLO:
         role = with_step(role, replicas, now, steps_kept_seconds(spec))
     return role, recommendation if is_news else None
+
+
+def _is_due_again(line: str, before: float | None, now: float) -> bool:
+    """Return whether a recommendation that stands is recorded again, because a half hour began since `before`."""
+    return stands(line) and _begins_half_hour(before, now)
 
 
 def _begins_half_hour(before: float | None, now: float) -> bool:
@@ -350,9 +407,11 @@ def _begins_half_hour(before: float | None, now: float) -> bool:
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
     """Return the recommended number, and whether it is lower than the present one while requests miss the SLO. A lower
-    number is never recommended by requests most of which are still running.
+    number than the running requests have is never recommended while most of them are still running.
     """
-    if abs(needed - current) <= spec.tolerance * current or (needed < current and signals.is_mostly_unfinished):
+    if needed < current and signals.is_mostly_unfinished:
+        needed = max(needed, float(min(current, signals.in_flight)))
+    if abs(needed - current) <= spec.tolerance * current:
         return current, False
     recommended = max(1, whole_instances(needed))
     attained = min((share for share in (signals.ttft_attainment, signals.tpot_attainment) if share is not None), default=1.0)

@@ -98,6 +98,29 @@ async def test_a_figure_that_has_been_off_for_minutes_is_told_until_its_router_s
     assert Cause.FIGURE_OFF not in {one.cause for one in (await api.viewer.advice(CHAT)).items}
 
 
+async def test_a_figure_is_the_mean_weighted_by_what_each_router_saw(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    for router, samples, observed in (("router-0", 300, 1 / 25_000), ("router-1", 100, 1 / 5000)):
+        figure = LearntFigure(
+            pool=CHAT,
+            instance=None,
+            quantity=Quantity.PREFILL,
+            learnt=observed,
+            declared=None,
+            samples=samples,
+            error=0.1,
+            declared_error=None,
+            in_use=False,
+            predicted=1 / 2500,
+            observed=observed,
+            off_seconds=240.0,
+        )
+        await api.router.post_report(a_report(router, router, acknowledged=acknowledged, learnt_figures=(figure,)))
+    (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.FIGURE_OFF]
+    assert "use 2,500 prompt tokens/s, but engines have shown 12,500 prompt tokens/s" in found.sentence
+
+
 async def test_the_error_of_predictions_is_the_mean_over_all_prefills_as_on_the_pools_page(api: ApiInstance) -> None:
     """A router that saw one prefill does not weigh as much as one that saw hundreds."""
     spec = {**SPEC, "earlyRejection": {"mode": "Load"}}

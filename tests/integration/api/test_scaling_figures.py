@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fairlead.scaling.recommendations import Controller
 from fairlead_api.infra.database import READS, Database
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.pools.scaling_figures import ScalingFigures
@@ -31,6 +32,18 @@ async def test_the_wanted_number_is_the_advised_one_only_while_the_pool_is_advis
     assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 7}, "the newest, not the largest"
     await decided(api, "SLO", 3, version=2)
     assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 2}, "the operator sets it itself"
+
+
+async def test_a_move_between_roles_and_advice_for_another_number_are_no_advised_number(api: ApiInstance, database_url: str) -> None:
+    at = api.clock().timestamp()
+    scaling = a_scaling_decision("s", at - 20, mode="Advise", replicas=7)
+    ratio = a_scaling_decision("r", at - 10, mode="Advise", replicas=3, controller=Controller.RATIO)
+    spec: dict[str, Any] = {**SPEC, "replicas": 2, "roles": [{"name": "both", "minReplicas": 1}], "scaling": {"mode": "Advise"}}
+    state = a_state(an_instance("a"), version=1, spec=spec, desired={"both": 2}, scaling_decisions=(scaling, ratio))
+    await api.pool_operator.put_pool_state(CHAT, state)
+    assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 7}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=2, spec=spec, desired={"both": 9}))
+    assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 9}, "it was advised instead of 2"
 
 
 async def test_headroom_is_the_distance_to_the_goal_and_absent_without_traffic(api: ApiInstance, database_url: str) -> None:

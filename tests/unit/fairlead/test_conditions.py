@@ -251,6 +251,22 @@ def test_a_share_that_equals_its_goal_meets_it_in_conditions_as_in_the_api(in_ti
     assert meets((in_time - missing) / whole, goal) is not bool(missing)
 
 
+@pytest.mark.parametrize(
+    ("is_fixed", "wanted", "number", "status"),
+    [(True, 4, 8, "False"), (True, 4, 2, "False"), (False, 4, 8, "False"), (False, 4, 2, "True")],
+)
+def test_a_schedule_limits_a_pool_only_where_it_allows_fewer_instances_than_the_load_needs(
+    is_fixed: bool, wanted: int, number: int, status: str
+) -> None:
+    bounds = BoundsInForce(lower=number, upper=number, lower_by="office", upper_by="office")
+    target = RoleTarget(
+        role=Role.BOTH, replicas=number, reason=TargetReason.SCHEDULE, declared=4, wanted=wanted, bounds=bounds, schedule="office"
+    )
+    facts = replace(SETTLED, scaling=ScalingFacts(is_fixed=is_fixed, answered=True, targets=(target,), measured=frozenset()))
+    (found,) = [one for one in pool_conditions(facts) if one.type is ConditionType.SCALING_LIMITED]
+    assert found.status == status and "chedule office" in found.message
+
+
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:
     observations = replace(answer(), figures_behind_seconds=725.0, slo_attainment=None, ttft_attainment=None)
     bounds = BoundsInForce(lower=1, upper=9)

@@ -83,13 +83,23 @@ FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elem
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
   AND f.value ->> 'quantity' = 'prefill-seconds-per-token' GROUP BY p.key
 """)  # noqa: S608
+
+
+def _weighted(name: str) -> str:
+    """Return SQL for the mean of a column, weighted by samples; the rows without a value do not count."""
+    return f"sum({name} * weight) / sum(weight) FILTER (WHERE {name} IS NOT NULL) AS {name}"
+
+
 FIGURES = text(f"""
-SELECT p.key AS pool, f.value ->> 'quantity' AS quantity, avg(CAST(f.value ->> 'predicted' AS float8)) AS predicted,
-  avg(CAST(f.value ->> 'observed' AS float8)) AS observed, avg(CAST(f.value ->> 'declared' AS float8)) AS declared,
-  max(CAST(f.value ->> 'off_seconds' AS float8)) AS off_seconds
-FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
-WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
-GROUP BY p.key, f.value ->> 'quantity' HAVING max(CAST(f.value ->> 'off_seconds' AS float8)) > 0 ORDER BY 1, 2
+SELECT pool, quantity, {_weighted("predicted")}, {_weighted("observed")}, {_weighted("declared")}, max(off_seconds) AS off_seconds
+FROM (
+  SELECT p.key AS pool, f.value ->> 'quantity' AS quantity, CAST(f.value ->> 'predicted' AS float8) AS predicted,
+    CAST(f.value ->> 'observed' AS float8) AS observed, CAST(f.value ->> 'declared' AS float8) AS declared,
+    CAST(f.value ->> 'off_seconds' AS float8) AS off_seconds, greatest(1, CAST(f.value ->> 'samples' AS float8)) AS weight
+  FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
+  WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
+) AS reported
+GROUP BY pool, quantity HAVING max(off_seconds) > 0 ORDER BY 1, 2
 """)  # noqa: S608
 TROUBLED = text(f"""
 SELECT p.key AS pool, t.value ->> 0 AS instance, t.value ->> 1 AS trouble, min(coalesce(CAST(t.value ->> 3 AS float8), 0)) AS seconds,

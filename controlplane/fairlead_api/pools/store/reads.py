@@ -236,8 +236,11 @@ class PostgresPoolReads:
 
 _ADVISED = """
 SELECT asked.pool_id, asked.role, newest.replicas
-FROM unnest(CAST(:pools AS bigint[]), CAST(:roles AS text[])) AS asked (pool_id, role), LATERAL
-  (SELECT d.replicas FROM scaling_decisions d WHERE d.pool_id = asked.pool_id AND d.role = asked.role ORDER BY d.at DESC LIMIT 1) AS newest
+FROM unnest(CAST(:pools AS bigint[]), CAST(:roles AS text[]), CAST(:wanted AS int[])) AS asked (pool_id, role, wanted), LATERAL
+  (SELECT d.replicas, d.current FROM scaling_decisions d
+   WHERE d.pool_id = asked.pool_id AND d.controller = 'Scaling' AND d.role = asked.role
+   ORDER BY d.at DESC LIMIT 1) AS newest
+WHERE newest.current = asked.wanted
 """
 
 
@@ -264,11 +267,13 @@ class PostgresScalingFigures:
 
 
 async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
-    """Return the newest recommended number of instances by pool id and role, for pools in mode Advise."""
-    asked = [(row.id, role) for row in rows if _is_advised(row.spec) for role in desired_of(row)]
+    """Return the newest recommended number of instances by pool id and role, for pools in mode Advise; none where the
+    number has changed since.
+    """
+    asked = [(row.id, role, number) for row in rows if _is_advised(row.spec) for role, number in desired_of(row).items()]
     found: dict[int, dict[str, int]] = {}
     if asked:
-        values = {"pools": [pool for pool, _ in asked], "roles": [role for _, role in asked]}
+        values = dict(zip(("pools", "roles", "wanted"), map(list, zip(*asked, strict=True)), strict=True))
         for row in await connection.execute(text(_ADVISED), values):
             found.setdefault(row.pool_id, {})[row.role] = row.replicas
     return found

@@ -658,7 +658,9 @@ def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> N
 @pytest.mark.parametrize(("burn", "lasts"), [(0.5, "60.0 days"), (30.0, "1.0 days"), (40.0, "18 hours")])
 def test_what_burns_a_budget_within_a_day_is_told_in_hours(burn: float, lasts: str) -> None:
     seen = SeenBurn(name="fast", seconds=3600.0, burn=burn, threshold=0.4, excess_per_second=0.8)
-    assert only(well(burns=(seen,))).sentence.endswith(f"at that rate the budget of 30 days lasts {lasts}.")
+    assert only(well(burns=(seen,))).sentence.endswith(
+        f"at that rate a whole budget of 30 days lasts {lasts}, whatever is left of the present one."
+    )
 
 
 def test_a_burning_budget_says_how_long_it_lasts() -> None:
@@ -666,8 +668,8 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
     slow = SeenBurn(name="slow", seconds=21_600.0, burn=5.0, threshold=4.0, excess_per_second=0.3)
     found = only(well(burns=(slow, burn)))
     assert found.sentence == (
-        "default/chat used its error budget 9.0 times faster than it may over 1 h (alert above 8.0): at that rate the budget of 30 days "
-        "lasts 3.3 days."
+        "default/chat used its error budget 9.0 times faster than it may over 1 h (alert above 8.0): at that rate a whole budget of 30 "
+        "days lasts 3.3 days, whatever is left of the present one."
     )
     days = SeenBurn(name="days", seconds=3 * 86_400.0, burn=10.0, threshold=1.0, excess_per_second=0.3)
     assert " over 3 d (alert above 1.0)" in only(well(burns=(slow, burn, days))).sentence
@@ -770,6 +772,9 @@ def advising(seen: SeenAdvice, mode: ScalingMode = ScalingMode.ADVISE) -> PoolSi
 def test_advice_of_a_mode_that_is_no_longer_in_force_is_not_shown() -> None:
     assert causes(advising(advised(6))) == [Cause.SCALING_ADVISED]
     assert advise([advising(advised(6), ScalingMode.FIXED)]) == ()
+    moved = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
+    assert causes(replace(moved, ratio_mode=RatioMode.ADVISE)) == [Cause.SCALING_ADVISED]
+    assert advise([replace(moved, ratio_mode=RatioMode.FIXED)]) == ()
 
 
 def test_what_the_operator_advised_is_told_with_its_reason_and_a_plan() -> None:
@@ -812,7 +817,8 @@ def test_advice_offers_the_number_that_would_be_set_now_and_not_the_one_that_ste
 
 
 def test_advice_of_the_ratio_controller_is_a_plan_of_its_mode() -> None:
-    pool = replace(divided(2, 4), refused={}, advised=(advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2),))
+    seen = advised(3, controller=Controller.RATIO, role=Role.PREFILL, current=2)
+    pool = replace(divided(2, 4), refused={}, ratio_mode=RatioMode.ADVISE, advised=(seen,))
     assert only(pool).remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
 
 

@@ -113,7 +113,7 @@ def test_the_last_instance_of_a_role_is_not_given_away() -> None:
     rounds = Rounds(split_pool(prefill=7, decode=1, least=0))
     rounds.rounds(loads(5.0, 0.1), 3600)
     assert numbers(rounds) == (7, 1)
-    assert [one.hold for outcome in rounds.outcomes for one in outcome.recommendations] == [Hold.AT_BOUND]
+    assert {one.hold for outcome in rounds.outcomes for one in outcome.recommendations} == {Hold.AT_BOUND}
 
 
 def test_a_move_that_only_swaps_the_roles_in_need_is_not_made() -> None:
@@ -213,6 +213,45 @@ def test_advise_tells_the_move_once_and_makes_none() -> None:
     assert numbers(rounds) == (4, 4)
     (told,) = (one for outcome in rounds.outcomes for one in outcome.recommendations)
     assert (told.verdict, told.current, told.replicas) == (Verdict.ADVISED, 4, 5)
+
+
+ADVISE = RatioSpec(mode=RatioMode.ADVISE)
+
+
+def told_moves(rounds: Rounds, begin: int = 0) -> list[tuple[Role, int, int]]:
+    """The recommendations recorded since this round: the receiver, its present number and the recommended one."""
+    return [(one.role, one.current, one.recommended) for seen in rounds.outcomes[begin:] for one in seen.recommendations]
+
+
+def test_an_advised_move_that_no_longer_holds_is_taken_back_once() -> None:
+    rounds = Rounds(split_pool(ratio=ADVISE))
+    rounds.rounds(loads(1.5, 0.2), 120)
+    before = len(rounds.outcomes)
+    rounds.rounds(loads(0.6, 0.6), 600)
+    assert told_moves(rounds, before) == [(Role.PREFILL, 4, 4)] and numbers(rounds) == (4, 4)
+    (taken_back,) = [one for seen in rounds.outcomes[before:] for one in seen.recommendations]
+    assert "call for no more prefill instances; the present 4 are recommended again; advised only" in sentence(taken_back)
+
+
+def test_an_advised_move_is_taken_back_before_the_opposite_one_is_advised() -> None:
+    rounds = Rounds(split_pool(ratio=ADVISE))
+    rounds.rounds(loads(1.5, 0.2), 120)
+    rounds.rounds(loads(0.2, 1.5), 900)
+    assert told_moves(rounds) == [(Role.PREFILL, 4, 5), (Role.PREFILL, 4, 4), (Role.DECODE, 4, 5)]
+
+
+def test_an_advised_move_that_stands_is_told_again_every_half_hour() -> None:
+    rounds = Rounds(split_pool(ratio=ADVISE))
+    rounds.rounds(loads(1.5, 0.2), 3 * 3600)
+    assert told_moves(rounds) == [(Role.PREFILL, 4, 5)] * 6
+
+
+def test_a_move_that_only_a_bound_forbade_is_taken_back_too() -> None:
+    roles = (declared_role(Role.PREFILL, 4, most=4), declared_role(Role.DECODE, 4))
+    rounds = Rounds(declared_pool(*roles, ratio=AUTO))
+    rounds.rounds(loads(1.5, 0.2), 120)
+    rounds.rounds(loads(0.6, 0.6), 120)
+    assert told_moves(rounds) == [(Role.PREFILL, 4, 5), (Role.PREFILL, 4, 4)]
 
 
 def test_another_mode_and_a_changed_declaration_take_the_shift_back() -> None:

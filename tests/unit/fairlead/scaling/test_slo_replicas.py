@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_advise_tells_what_slo_would_do_and_keeps_the_declared_number() -> None:
     rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
     assert rounds.history() == [4] and rounds.outcomes[-1].of(Role.BOTH).reason is TargetReason.DECLARED
     told = [one for outcome in rounds.outcomes for one in outcome.recommendations]
-    assert [(one.verdict, one.replicas) for one in told] == [(Verdict.ADVISED, 4), (Verdict.ADVISED, 6)]
+    assert [(one.verdict, one.replicas) for one in told] == [(Verdict.ADVISED, 6)]
 
 
 def told_of(rounds: Rounds, since: int = 0) -> list[tuple[int, int, Hold | None]]:
@@ -192,6 +193,8 @@ def test_advice_that_no_longer_holds_is_taken_back_once() -> None:
     rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
     rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
     before = len(rounds.outcomes)
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 270)
+    assert told_of(rounds, before) == [], "mode SLO would keep the instances for its stabilization window, too"
     outcome = rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 300)
     assert told_of(rounds, before) == [(4, 4, None)] and outcome.targets[0].replicas == 4
     (taken_back,) = [one for seen in rounds.outcomes[before:] for one in seen.recommendations]
@@ -216,7 +219,44 @@ def test_what_was_held_back_for_a_while_is_not_taken_back() -> None:
 def test_advice_that_stands_is_told_again_every_half_hour() -> None:
     rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
     rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 3 * 3600)
-    assert told_of(rounds)[1:] == [(6, 6, None)] * 6
+    assert told_of(rounds) == [(6, 6, None)] * 6
+
+
+@pytest.mark.parametrize("needed", [3.9, 4.5, 6.0, 8.5, 12.0])
+@pytest.mark.parametrize("spread", [0.05, 0.1, 0.2])
+def test_work_that_varies_changes_advice_as_seldom_as_it_changes_the_number_in_mode_slo(needed: float, spread: float) -> None:
+    """Each change is a row, another proposed plan, and a notice about it."""
+    changes = {}
+    for mode in (ScalingMode.SLO, ScalingMode.ADVISE):
+        rounds, works = Rounds(slo_pool(ScalingSpec(mode=mode))), Random(1)
+        for _ in range(4 * 240):
+            rounds.round(pool_signals(role_signals(prompt_tokens_per_second=works.gauss(needed, spread * needed) * 800)), 15)
+        shown = [one for outcome in rounds.outcomes for one in outcome.recommendations if one.verdict is not Verdict.HELD]
+        numbers = [one.replicas for one in shown]
+        changes[mode] = sum(one != other for one, other in itertools.pairwise(numbers))
+    assert changes[ScalingMode.ADVISE] <= changes[ScalingMode.SLO] + 6
+
+
+def test_few_requests_that_run_for_long_keep_no_more_instances_than_they_are() -> None:
+    """While most requests run, the finished ones say little, but ten instances are not needed for one answer."""
+    rounds = Rounds(declared_pool(declared_role(replicas=10), scaling=SLO))
+    signals = role_signals(prompt_tokens_per_second=10, finished_requests=0, in_flight=2, serving=10)
+    rounds.rounds(pool_signals(signals), 3 * 3600, after=15)
+    assert rounds.replicas() == 2
+    rounds.rounds(pool_signals(replace(signals, in_flight=12)), 3600, after=15)
+    assert rounds.replicas() == 2
+
+
+def test_advice_is_taken_back_also_where_another_number_was_declared_meanwhile() -> None:
+    """Its row stands until another one is recorded: it would count again where the first number is declared again."""
+    rounds = Rounds(slo_pool(ScalingSpec(mode=ScalingMode.ADVISE)))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=4800)), 300)
+    before = len(rounds.outcomes)
+    rounds.pool = replace(rounds.pool, roles=(declared_role(replicas=5),))
+    rounds.round(None)
+    rounds.pool = replace(rounds.pool, roles=(declared_role(replicas=4),))
+    rounds.rounds(pool_signals(role_signals(prompt_tokens_per_second=3200)), 300)
+    assert told_of(rounds, before) == [(4, 4, None)]
 
 
 def test_a_window_of_a_schedule_bounds_what_the_slo_needs() -> None:
