@@ -20,6 +20,7 @@ from fairlead.conditions.pool_conditions import merge_conditions, pool_condition
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble, TaskObservation
 from fairlead.reconciling.actions import DeleteInstance
+from fairlead.reconciling.devices import Turn
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import PodHealth, RolloutBounds
 from fairlead.reconciling.rollout_progress import RolloutTrouble
@@ -43,6 +44,7 @@ SETTLED = PoolFacts(
 )
 
 
+TURN = Turn(wanted=1, waiting=0, holders=(), idle=False)
 TASK_TARGETS = (
     TaskTarget(name="agents", turn_time_seconds=600.0, percentile=95.0),
     TaskTarget(name="default", wall_time_seconds=600.0),
@@ -74,7 +76,7 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        everything = replace(facts, gateway=GatewayFacts(), follows_forecast=True, task_targets=TASK_TARGETS)
+        everything = replace(facts, gateway=GatewayFacts(), follows_forecast=True, task_targets=TASK_TARGETS, turn=TURN)
         assert [condition.type for condition in pool_conditions(everything)] == list(ConditionType)
 
 
