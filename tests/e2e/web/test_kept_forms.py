@@ -111,7 +111,7 @@ def test_only_what_was_typed_counts_as_changed_when_a_key_was_changed_meanwhile(
 
 
 def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_success_is_not(chromium: Browser, site: RunningSite) -> None:
-    context = signed_in(chromium, site, "operator")
+    context = signed_in(chromium, site, "admin")
     page = context.new_page()
     field = 'document.querySelector("form:has([name=kind][value=slo]) input:not([type=hidden])")'
     for mends in (False, True):
@@ -119,7 +119,7 @@ def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_succes
         page.goto(f"{site.url}/pools/{CHAT}")
         page.wait_for_selector("html.scripted")
         site.fake.broken.add("/plans")
-        page.evaluate(f"() => {{ {field}.value = '7'; {field}.form.noValidate = true; {field}.form.requestSubmit(); }}")
+        page.evaluate(f"() => {{ {field}.value = '37'; {field}.form.noValidate = true; {field}.form.requestSubmit(); }}")
         again = page.get_by_role("button", name="Send it again")
         again.wait_for()
         page.wait_for_function(f"() => {KEPT}.why === 'failed'")
@@ -131,7 +131,7 @@ def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_succes
         page.wait_for_selector("html.scripted")
         page.goto(f"{site.url}/pools/{CHAT}")
         page.wait_for_function("() => !sessionStorage.getItem('fairlead-kept-form')")
-        assert (page.evaluate(f"() => {field}.value") == "7") is not mends
+        assert (page.evaluate(f"() => {field}.value") == "37") is not mends
     context.close()
 
 
