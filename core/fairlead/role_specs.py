@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -62,16 +63,38 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 }
 
 
+_PARTS: tuple[tuple[str, frozenset[str]], ...] = (("labels", frozenset()), ("annotations", TEMPLATE_MARKS))
+"""Parts of a template's metadata, each with the names of Fairlead's that it may have."""
+
+
 def _reserved(role: Any) -> Iterator[tuple[str, str]]:
     """Yield each label and annotation of a role's templates that only the operator or people write on a single pod, as
     its path and its name.
     """
     for field, template in (("template", role.template), ("workerTemplate", role.worker_template)):
         metadata = (template or {}).get("metadata") or {}
-        for part, allowed in (("labels", ()), ("annotations", TEMPLATE_MARKS)):
+        for part, allowed in _PARTS:
             for name in metadata.get(part) or {}:
                 if str(name).startswith(MARKS) and name not in allowed:
                     yield f"{field}.metadata.{part}", name
+
+
+def without_marks(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec's document without labels and annotations that belong to a single pod in its templates."""
+    cleaned = copy.deepcopy(dict(document))
+    roles = cleaned.get("roles")
+    for role in roles if isinstance(roles, list) else ():
+        for metadata in (_inner(_inner(role, field), "metadata") for field in ("template", "workerTemplate")):
+            for part, allowed in _PARTS:
+                names = _inner(metadata, part)
+                for name in [name for name in names if name.startswith(MARKS) and name not in allowed]:
+                    del names[name]
+    return cleaned
+
+
+def _inner(document: object, name: str) -> dict[str, Any]:
+    inner = document.get(name) if isinstance(document, dict) else None
+    return inner if isinstance(inner, dict) else {}
 
 
 def _no_reserved(field: str) -> str:

@@ -57,9 +57,9 @@ def lead_once(settings: OperatorSettings, metrics: OperatorMetrics) -> bool:
     Returns True if the Lease was lost and the process should become a standby again, False if a signal asked the
     process to stop.
     """
-    memo = kopf.Memo(lease_lost=asyncio.Event(), metrics=metrics)
-    kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)
-    return bool(memo.lease_lost.is_set())
+    memo = kopf.Memo(stop_flag=asyncio.Event(), is_ended=False, metrics=metrics)
+    kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.stop_flag, memo=memo)
+    return memo.stop_flag.is_set() and not memo.is_ended
 
 
 if __name__ == "__main__":

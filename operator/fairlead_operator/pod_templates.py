@@ -16,6 +16,7 @@ SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
 
 SHARED_DEVICE = "fairlead-turn"
 """Name, within a pod, of the device that its pool shares with other pools."""
+_VARIABLES = (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP"))
 PORT_NAME = "http"
 """Name of the engine's port in each pod that the pool makes, by which its Service finds it."""
 
@@ -117,11 +118,15 @@ def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
 
 
 def _add_variables(container: dict[str, Any]) -> None:
-    """Add variables with the pod's name and address to a container, unless it already has them."""
-    environment = container["env"] = container.get("env") or []
-    for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
-        if not any(item.get("name") == name for item in environment):
-            environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    """Add variables with the pod's name and address to a container, unless it already has them. They come last, as
+    they always did, since their place is part of the hash; but they come first where the container's own variables
+    refer to them, since Kubernetes expands only references to earlier variables.
+    """
+    given = container.get("env") or []
+    names, texts = {item.get("name") for item in given}, [str(item.get("value") or "") for item in given]
+    added = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _VARIABLES if name not in names]
+    first = [one for one in added if any(f"$({one['name']})" in text for text in texts)]
+    container["env"] = [*first, *given, *(one for one in added if one not in first)]
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import random
+import signal
 import socket
 import time
 import uuid
@@ -118,7 +119,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
         raise
     connections = settings.pace.reconciles_at_once + _WATCHES * max(1, len(settings.namespaces))
     memo.login = partial(log_in, settings.kubeconfig, connections, health.reads.trace)
-    leading = asyncio.create_task(_lead(election, memo), name="leading")
+    leading = asyncio.create_task(lead(election, memo), name="leading")
     memo.closing.push_async_callback(_step_down, leading, lease)
     for name, watch in watches.items():
         watching = asyncio.create_task(watch(), name=name)
@@ -176,13 +177,28 @@ def _pool_workers(
     return workers, watches
 
 
-async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
+class Leads(Protocol):
+    """The renewal of the Lease."""
+
+    async def lead(self) -> None:
+        """Renew the Lease; returns when it is lost."""
+
+
+async def lead(election: Leads, memo: kopf.Memo) -> None:
     """Renew the Lease as long as it is held, then stop kopf.
 
-    Until kopf has stopped, FencedCluster blocks its writes.
+    Until kopf has stopped, FencedCluster blocks its writes. A signal stops kopf and the process, also while kopf stops
+    because the Lease is lost: kopf itself would look only at the first of these two.
     """
+
+    def end() -> None:
+        memo.is_ended = True
+        memo.stop_flag.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end)
     await election.lead()
-    memo.lease_lost.set()
+    memo.stop_flag.set()
 
 
 async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:

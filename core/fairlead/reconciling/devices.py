@@ -63,6 +63,10 @@ class SharedDevices:
         """Return the pods that may use the memory of a claim's device."""
         return [user for user in self.users if user.claim == claim and not user.off]
 
+    def in_use(self) -> set[str]:
+        """Return the claims whose devices some pod may use."""
+        return {user.claim for user in self.users if not user.off}
+
     def last_user(self, claim: str) -> str:
         """Return the pool whose instance at a claim changed its state last; empty if there is none."""
         users = [user for user in self.users if user.claim == claim]

@@ -67,7 +67,8 @@ def next_actions(
             drain_stalled(plan, role)
             keep_apart(plan, role)
             give_up(plan, role)
-            plan.claims = free_claims(role.devices, now) if role.devices is not None else None
+            if role.devices is not None:
+                plan.claims, plan.in_use = free_claims(role.devices, now), frozenset(role.devices.in_use())
             arriving, moving = under_way.arriving(role.role), under_way.moving.get(role.role, 0)
             scale(plan, role, arriving=arriving, moving=moving, succeeding=drain_requested(plan, role))
         _give_up_strays(plan, desired)

@@ -50,6 +50,8 @@ class RoundPlan:
     """
     claims: list[str] | None = None
     """The claims of shared devices that this plan may still take; None = instances share no devices."""
+    in_use: frozenset[str] = frozenset()
+    """The claims whose devices some pod holds."""
     gone: Mapping[str, Role]
     """Instances that have gone and that nothing replaces yet, with their roles."""
 
@@ -155,7 +157,9 @@ class RoundPlan:
             self.creations.append(creation)
 
     def _untouched_claims(self) -> list[str]:
-        used = {instance.claim for instance in self.observed}
+        """Return the claims at which no instance is awake, and none sleeps that could be woken instead."""
+        out = [one for one in self.observed if one.state is InstanceState.ASLEEP and (one.cordoned or one.terminating)]
+        used = {instance.claim for instance in self.observed if instance not in out} | self.in_use
         return [claim for claim in self.claims or () if claim not in used]
 
     def failed(self, role: Role, failures: int) -> None:

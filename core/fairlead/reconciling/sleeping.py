@@ -69,7 +69,7 @@ def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
 
 def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
     """Delete sleepers beyond the number that the role keeps, outdated sleepers, sleepers that a person wants drained,
-    and instances that did not wake up in time.
+    sleepers whose device the role no longer uses, and instances that did not wake up in time.
     """
     sleepers = _sleepers(plan, desired)
     for instance in sleepers:
@@ -90,7 +90,8 @@ def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:
 
 
 def _is_kept(desired: DesiredRole, instance: ObservedInstance) -> bool:
-    return instance.spec_hash == desired.kept_hash and not (instance.drain_requested or instance.cordoned)
+    can_return = desired.devices is None or instance.claim in desired.devices.own.claims
+    return can_return and instance.spec_hash == desired.kept_hash and not (instance.drain_requested or instance.cordoned)
 
 
 def _room(plan: RoundPlan, desired: DesiredRole) -> int:

@@ -52,7 +52,7 @@ NO_LEADER_WORKER_SETS = (
 )
 
 _UNLABELLED = (
-    f"{{what}} came into being without its label {POOL_LABEL} and was deleted again; an admission webhook or policy of the cluster "
+    f"{{what}} came into being without its label {POOL_LABEL} and {{end}}; an admission webhook or policy of the cluster "
     "changes the labels of new pods: exempt those that fairlead-operator creates"
 )
 
@@ -173,8 +173,9 @@ class Applier:
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
         """Raise NotOwned if an object of another owner has the name.
 
-        Delete a fresh object and raise Altered if it lacks the label by which instances are found: it would not count,
-        and each round would create another.
+        Raise Altered if it lacks the label by which instances are found: it would not count, and each round would
+        create another. A fresh object is deleted. One that is not fresh, such as after an operator that was killed
+        before it could delete it, gets the label back, as it may serve by now.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"
@@ -184,8 +185,11 @@ class Applier:
             return
         if is_fresh:
             await self._cluster.delete(resource, self._identity.namespace, metadata["name"])
-        if is_fresh or metadata.get("deletionTimestamp"):
-            raise Altered(_UNLABELLED.format(what=what))
+        elif not metadata.get("deletionTimestamp"):
+            body = {"metadata": {"labels": {POOL_LABEL: self._identity.name}}}
+            await self._cluster.patch(resource, self._identity.namespace, metadata["name"], body)
+            raise Altered(_UNLABELLED.format(what=what, end="got it back"))
+        raise Altered(_UNLABELLED.format(what=what, end="was deleted again"))
 
     async def _make(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any] | None:
         try:

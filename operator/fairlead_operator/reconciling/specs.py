@@ -1,12 +1,13 @@
 """Finds a pool's spec in force and the changes in it. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.conditions.facts import ConditionType, SpecProblem, SpecRefusal
 from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
+from fairlead.role_specs import without_marks
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.scaling.specs import RatioMethod, RatioMode
 from fairlead.schemas.writing import differences, written
@@ -63,6 +64,22 @@ class AcceptedSpecs:
         if self._known is None or self._known[0] != meant:
             self._known = (meant, accept(meant, self._policies))
         return self._known[1]
+
+    def accept_again(self, document: Mapping[str, Any]) -> PoolSpec:
+        """Return the spec of a document that was accepted before. Raises InvalidInput.
+
+        Former versions accepted templates with marks of a single pod: such a pool keeps its templates and instances.
+        """
+        try:
+            return self.accept(document)
+        except InvalidInput:
+            cleaned = accept(without_marks(without_nulls(document)), self._policies)
+        given = {role["name"]: role for role in without_nulls(document)["roles"]}
+        roles = (
+            replace(role, template=given[role.name].get("template"), worker_template=given[role.name].get("workerTemplate"))
+            for role in cleaned.roles
+        )
+        return replace(cleaned, roles=tuple(roles))
 
 
 def read_spec_in_force(pool: Mapping[str, Any], specs: AcceptedSpecs) -> SpecInForce:
@@ -129,7 +146,7 @@ def _reread(document: object, specs: AcceptedSpecs) -> PoolSpec | None:
     if not isinstance(document, Mapping):
         return None
     try:
-        return specs.accept(document)
+        return specs.accept_again(document)
     except InvalidInput:
         return None
 

@@ -3,6 +3,7 @@ requests, to print, to force colours and to hand a page its language.
 """
 
 import base64
+import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ MOVING = """[...document.querySelectorAll("*")].filter((one) => ["", "::before",
 @pytest.fixture(scope="module")
 def assets() -> Iterator[Any]:
     """The files of the site's server, which an upgrade changes."""
-    made = load_assets()
+    made = copy.copy(load_assets())  # as the process has one object of them
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "load_assets", lambda: made)
         yield made

@@ -1,5 +1,6 @@
 """Paper, forced colours, an upgraded server, a silent API: a page stays true and usable."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -85,7 +86,7 @@ def test_forced_colours_keep_the_keys_of_charts_and_the_current_tab(page: Page, 
 @pytest.fixture
 def upgrade() -> Iterator[Any]:
     """The files of the site's server, which an upgrade changes."""
-    made = [load_assets()]
+    made = [copy.copy(load_assets())]  # as the process has one object of them
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "load_assets", lambda: made[0])
         yield made

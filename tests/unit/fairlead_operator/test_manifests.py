@@ -204,3 +204,12 @@ def test_a_simulated_engine_has_no_token_room_on_its_node_and_may_pull_its_image
     assert body["spec"]["automountServiceAccountToken"] is False
     assert body["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert body["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "20m", "memory": "128Mi"}}
+
+
+def test_a_template_may_refer_to_the_operators_variables_and_others_keep_their_hash() -> None:
+    """Kubernetes expands a reference to an earlier variable only, and hashes of instances that run must not change."""
+    own = [{"name": "VLLM_HOST_IP", "value": "$(POD_IP)"}, {"name": "HF_HOME", "value": "/models"}]
+    names = [item["name"] for item in made(with_template(env=own))["spec"]["containers"][1]["env"]]
+    assert names == ["POD_IP", "VLLM_HOST_IP", "HF_HOME", "POD_NAME"]
+    names = [item["name"] for item in made(with_template(env=own[1:]))["spec"]["containers"][1]["env"]]
+    assert names == ["HF_HOME", "POD_NAME", "POD_IP"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_operator.cluster import Resource
+from fairlead_operator.cluster import ClusterUnavailable, Resource
 from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_crashes import TERMINATING
 from fairlead_testing.worlds.operator_stages import VirtualStage
@@ -328,4 +329,30 @@ async def test_pods_whose_label_is_taken_at_admission_are_not_made_without_end(g
     stage.now += 300
     await stage.settle()
     assert len(stage.pods()) == 2
+    assert stage.condition("Degraded")["status"] == "False"
+
+
+async def test_a_pod_that_lost_its_label_at_admission_and_could_not_be_deleted_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strip(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        if resource is Resource.PODS:
+            del body["metadata"]["labels"]["fairlead.dev/pool"]
+        return body
+
+    async def unavailable(*_: object) -> bool:
+        raise ClusterUnavailable("away")
+
+    stage = VirtualStage()
+    stage.apply(replicas=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.cluster, "admit", strip)
+        patched.setattr(type(stage.cluster), "delete", unavailable)
+        with suppress(ClusterUnavailable):
+            await stage.round()
+    [left] = stage.pods()
+    assert "fairlead.dev/pool" not in left["metadata"]["labels"]
+    stage.restart()
+    for _ in range(30):
+        stage.now += 1
+        await stage.round()
+    assert [pod["metadata"]["labels"]["fairlead.dev/pool"] for pod in stage.pods()] == ["chat"]
     assert stage.condition("Degraded")["status"] == "False"

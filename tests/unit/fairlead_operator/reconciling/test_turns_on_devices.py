@@ -136,6 +136,33 @@ async def test_a_pool_that_waits_for_more_does_not_take_back_what_it_gave_up() -
     assert [len(stage.serving(name)) for name in "abc"] == [0, 1, 1]
 
 
+async def test_a_sleeper_that_a_person_keeps_from_waking_does_not_keep_its_pool_from_its_device() -> None:
+    stage = await with_one_device()
+    stage.pool_of("b", 0, at_least(20))
+    stage.pool_of("a", 0, at_least(20))
+    await stage.seconds(20)
+    [sleeper] = stage.those("a", ASLEEP)
+    stage.cluster.objects[Resource.PODS, sleeper]["metadata"]["annotations"]["fairlead.dev/cordoned"] = "true"
+    stage.pool_of("a", 1, at_least(20))
+    await stage.seconds(20)
+    assert len(stage.serving("a")) == 1
+    assert stage.those("a", ASLEEP) == [sleeper]
+    assert all(len(users) == 1 for users in stage.using().values())
+
+
+async def test_a_sleeper_whose_device_the_pool_no_longer_names_goes() -> None:
+    stage = TurnStage()
+    stage.pool_of("a", 1, at_least(20))
+    await stage.seconds(10)
+    stage.pool_of("a", 0, at_least(20))
+    await stage.seconds(20)
+    [sleeper] = stage.those("a", ASLEEP)
+    stage.pool_of("a", 1, at_least(20, THREE[1:2]))
+    await stage.seconds(20)
+    assert [stage.claim(name) for name in stage.serving("a")] == ["gpu-1"]
+    assert sleeper not in stage.states(), "it could never wake, and its place is taken from another that could"
+
+
 async def test_a_sleeper_that_wakes_out_of_turn_goes() -> None:
     stage = await with_one_device()
     await stage.seconds(30)

@@ -5,7 +5,7 @@ condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from processkube.kubernetes_api.objects.errors import (
     Cause,
@@ -168,6 +168,7 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
                 causes.append(required_value(f"{at}.image"))
             if container.get("imagePullPolicy", "Always") not in _PULL_POLICIES:
                 causes.append(not_supported(f"{at}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES))
+    causes += _port_faults(spec, path)
     volumes = {volume.get("name") for volume in spec.get("volumes", ())} | set(further_volumes)
     for index, container in enumerate(spec.get("containers", ())):
         for position, mount in enumerate(container.get("volumeMounts", ())):
@@ -175,6 +176,30 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
                 field = f"{path}.containers[{index}].volumeMounts[{position}].name"
                 causes.append(Cause(reason="FieldValueNotFound", field=field, message=f'Not found: "{mount.get("name")}"'))
     return causes
+
+
+def _port_faults(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield each second use of a port of the node. Init containers run one by one, so they may use the same ports."""
+    together: set[str] = set()
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group, ())):
+            taken = together if group == "containers" else set()
+            yield from _second_uses(container.get("ports", ()), f"{path}.{group}[{index}].ports", taken)
+
+
+def _second_uses(ports: Iterable[Object], path: str, taken: set[str]) -> Iterator[Cause]:
+    """Yield a fault for each name that two of a container's ports have, and for each port of the node in `taken`, to
+    which the others are added.
+    """
+    names: set[str] = set()
+    for place, port in enumerate(ports):
+        name, use = str(port.get("name", "")), f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port.get('hostPort')}"
+        if name and name in names:
+            yield duplicate_value(f"{path}[{place}].name", name)
+        if port.get("hostPort") and use in taken:
+            yield duplicate_value(f"{path}[{place}].hostPort", use)
+        names.add(name)
+        taken.add(use)
 
 
 def pod_faults(pod: Object, old: Object | None) -> list[Cause]:
