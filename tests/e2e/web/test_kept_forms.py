@@ -52,6 +52,89 @@ def test_each_form_gets_back_what_was_typed_into_it(chromium: Browser, site: Run
     context.close()
 
 
+KEPT = "JSON.parse(sessionStorage.getItem('fairlead-kept-form'))"
+
+
+def type_name(page: Page, site: RunningSite, path: str, form: str) -> None:
+    """Types a name into a form, and sends it when the session has ended; the page stays."""
+    page.route("**/-/session", lambda route: route.fulfill(status=401))
+    page.route("**/login?*", lambda route: route.fulfill(status=204))
+    page.goto(site.url + path)
+    page.wait_for_selector("html.scripted")
+    page.locator(form).locator("[name=name]").fill("team of the night")
+    with page.expect_response("**/login?*"):
+        page.evaluate("(form) => { const found = document.querySelector(form); found.noValidate = true; found.requestSubmit(); }", form)
+
+
+def test_what_somebody_else_typed_in_this_tab_or_yesterday_does_not_come_back(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "operator")
+    page = context.new_page()
+    for change in ({"who": "Account of somebody else"}, {"at": 0}):
+        type_name(page, site, "/keys", NEW_KEY)
+        page.evaluate(f"(change) => sessionStorage.setItem('fairlead-kept-form', JSON.stringify({{ ...{KEPT}, ...change }}))", change)
+        page.goto(f"{site.url}/keys")
+        page.wait_for_function("() => !sessionStorage.getItem('fairlead-kept-form')")
+        assert page.locator(f"{NEW_KEY} [name=name]").input_value() == "", change
+    context.close()
+
+
+def test_the_address_of_a_webhook_is_not_kept_as_it_is_a_secret(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "admin")
+    page = context.new_page()
+    type_name(page, site, "/notices", "form[action*='/notices/new']")
+    names = [name for name, _ in page.evaluate(KEPT)["values"]]
+    assert "name" in names
+    assert "url" not in names
+    context.close()
+
+
+def test_only_what_was_typed_counts_as_changed_when_a_key_was_changed_meanwhile(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "operator")
+    page = context.new_page()
+    page.goto(f"{site.url}/keys")
+    path = str(page.locator("a", has_text="Edit").first.get_attribute("href"))
+    form = "form:has([name='former.name'])"
+    former = "(form) => document.querySelector(form).elements['former.name']"
+    page.goto(site.url + path)
+    opened = page.evaluate(f"{former}.value", form)
+    type_name(page, site, path, form)
+    other = context.new_page()
+    other.goto(site.url + path)
+    other.wait_for_selector("html.scripted")
+    other.locator(form).locator("[name=name]").fill("changed-meanwhile")
+    other.locator(form).get_by_role("button", name="Save").click()
+    other.wait_for_url(f"{site.url}/keys")
+    page.goto(site.url + path)
+    page.wait_for_selector("[data-kept]")
+    assert page.evaluate(f"{former}.value", form) == opened
+    context.close()
+
+
+def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_success_is_not(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "admin")
+    page = context.new_page()
+    field = 'document.querySelector("form:has([name=kind][value=slo]) input:not([type=hidden])")'
+    for mends in (False, True):
+        site.fake.broken.clear()
+        page.goto(f"{site.url}/pools/{CHAT}")
+        page.wait_for_selector("html.scripted")
+        site.fake.broken.add("/plans")
+        page.evaluate(f"() => {{ {field}.value = '37'; {field}.form.noValidate = true; {field}.form.requestSubmit(); }}")
+        again = page.get_by_role("button", name="Send it again")
+        again.wait_for()
+        page.wait_for_function(f"() => {KEPT}.why === 'failed'")
+        if mends:
+            site.fake.broken.clear()
+        with page.expect_navigation():
+            again.click()
+        site.fake.broken.clear()
+        page.wait_for_selector("html.scripted")
+        page.goto(f"{site.url}/pools/{CHAT}")
+        page.wait_for_function("() => !sessionStorage.getItem('fairlead-kept-form')")
+        assert (page.evaluate(f"() => {field}.value") == "37") is not mends
+    context.close()
+
+
 def create_key(page: Page, site: RunningSite, *, broken: bool = False) -> None:
     """Sends the form for a new key, which the API answers with 503 if it is `broken`."""
     page.goto(f"{site.url}/keys")

@@ -68,7 +68,7 @@ def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page
     assert [path for path in asked if "#" in path] == [], "the stream brings what changed"
     site.fake.world.starting.clear()
     push_pools(site)
-    page.wait_for_selector("#workspace .badge.good")
+    page.wait_for_selector("#workspace .badge:has-text('ready')")
     assert "6 / 9" in page.inner_text("#status")
     assert page.locator("#findings:has-text('starting')").count() == 0
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from html import unescape
 
 import pytest
 
@@ -25,6 +26,25 @@ LISTS = (
     "/pools/default/chat/reroutes/matrix",
     "/keys",
 )
+
+
+WRITTEN_FROM = {
+    "/keys": "cursor=0",
+    "/notices": "cursor=7&kind=slo",
+    "/settings": "cursor=7&sessions=8",
+}
+"""Pages whose lists have buttons in their rows or forms below them, at a place within their lists."""
+PREFERENCES = {"/settings", "/logout"}
+
+
+@pytest.mark.parametrize(("path", "place"), WRITTEN_FROM.items())
+async def test_each_write_from_a_list_leads_back_to_the_place_in_the_list(path: str, place: str) -> None:
+    async with visitor("admin") as admin:
+        shown = (await admin.http.get(f"{path}?{place}")).text
+    actions = [unescape(one) for one in re.findall(r'<form[^>]*?method="post"[^>]*?action="([^"]+)"', shown)]
+    written = [one for one in actions if one.split("?")[0] not in PREFERENCES]
+    assert written
+    assert [one for one in written if not one.endswith(f"?{place}")] == []
 
 
 @pytest.mark.parametrize("path", LISTS)

@@ -4,7 +4,7 @@ Pure: it turns numbers into coordinates; templates draw the SVG.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -76,13 +76,23 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""Triggers of moves that have the colour class of a similar trigger, because there are only eight colours."""
+"""Triggers of moves that are like another trigger and have its colour class where no class is free, because there are
+only eight colours.
+"""
 
 
-def series_of(trigger: BindingReason) -> int:
-    """Return the colour class of a trigger, which does not depend on which other triggers are shown."""
-    named = _AS.get(trigger, trigger)
-    return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
+def series_of(triggers: Iterable[BindingReason]) -> dict[BindingReason, int]:
+    """Return the colour class of each trigger of a picture. Up to eight triggers have different classes; a trigger with
+    a class of its own always has that one.
+    """
+    shown = sorted(set(triggers), key=lambda one: (one not in _COLOURED, list(BindingReason).index(one)))
+    made: dict[BindingReason, int] = {}
+    for trigger in shown:
+        named = _AS.get(trigger, trigger)
+        wanted = _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
+        free = [place for place in range(len(_COLOURED)) if place not in made.values()]
+        made[trigger] = wanted if wanted in free or not free else free[0]
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +128,7 @@ def stacked_timeline(
     names = tuple(sorted(totals, key=lambda name: (-totals[name], name)))
     top = max((sum(bucket.counts.values()) for bucket in buckets), default=0)
     step = bucket_seconds(buckets, start, end)
-    scale, bars = width / max(1.0, (end - start).total_seconds()), []
+    scale, bars, series = width / max(1.0, (end - start).total_seconds()), [], series_of(totals)
     for bucket in buckets:
         x = (bucket.at - start).total_seconds() * scale
         y = float(height)
@@ -131,9 +141,7 @@ def stacked_timeline(
             label = f"{formats.clock(bucket.at)} UTC: {amount} {formats.words(name)}"
             left = max(0.0, x)
             wide = max(1.0, min(step * scale - 1, width - left))
-            bars.append(
-                Bar(x=round(left, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=series_of(name), label=label)
-            )
+            bars.append(Bar(x=round(left, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=series[name], label=label))
     return StackedTimeline(width=width, height=height, bars=tuple(bars), ticks=even_ticks(start, end), names=names, top=top)
 
 

@@ -40,22 +40,36 @@ def out_of_slo(pool: PoolSummary) -> bool:
     return share is not None and not meets(share, pool.slo_percentile)
 
 
-def health_of(pool: PoolSummary) -> Health:
-    """Return the pool's health. A ready pool within its SLO is good. A pool whose only problem is that instances are
-    starting, or a ready pool without current figures, gets a warning.
+def beyond_slo(pool: PoolSummary) -> bool:
+    """Return whether the pool refuses a greater share of its requests than its percentile leaves: then too few of all
+    requests can be in time, even if all served ones are. False without figures.
     """
-    late = out_of_slo(pool)
+    asked = (pool.requests_per_second or 0.0) + pool.rejections_per_second
+    return asked > 0 and not meets(1 - pool.rejections_per_second / asked, pool.slo_percentile)
+
+
+def _troubles(pool: PoolSummary) -> str:
+    """Return what is wrong with the requests of the last minutes, to be added to the words for the pool's state."""
+    late = ", out of SLO" if out_of_slo(pool) else ""
+    return f"{late}, refuses requests" if pool.rejections_per_second > 0 else late
+
+
+def health_of(pool: PoolSummary) -> Health:
+    """Return the pool's health. A ready pool within its SLO that refuses no request is good. A pool whose only problem
+    is that instances are starting or that some requests are refused, or a ready pool without current figures, gets a
+    warning.
+    """
+    late, troubles = out_of_slo(pool) or beyond_slo(pool), _troubles(pool)
     if pool.ready and pool.figures_behind_seconds:
         return Health(level="warn", words="ready, figures behind")
     if pool.ready and pool.ready_reason == SCALED_TO_ZERO:
         wakes = pool.ready_message.endswith(UNTIL_A_REQUEST)
         return Health(level="good", words="asleep, wakes with the next request" if wakes else "at zero, as declared")
     if pool.ready:
-        return Health(level="bad", words="ready, out of SLO") if late else Health(level="good", words="ready")
+        return Health(level="bad" if late else "warn" if troubles else "good", words=f"ready{troubles}")
     if pool.ready_reason == INSTANCES_STARTING:
-        words = f"starting, {pool.serving} of {pool.desired} serve"
-        return Health(level="bad", words=f"{words}, out of SLO") if late else Health(level="warn", words=words)
-    return Health(level="bad", words=f"{pool.ready_reason}, out of SLO" if late else pool.ready_reason)
+        return Health(level="bad" if late else "warn", words=f"starting, {pool.serving} of {pool.desired} serve{troubles}")
+    return Health(level="bad", words=f"{pool.ready_reason}{troubles}")
 
 
 def condition_level(condition: PoolCondition) -> str:

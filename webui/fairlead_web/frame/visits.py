@@ -33,7 +33,7 @@ from fairlead_web.live.clusters import Clusters
 from fairlead_web.live.fragments import Fragments
 from fairlead_web.live.paces import Paces
 from fairlead_web.live.turns import Turns
-from fairlead_web.text.addresses import Here
+from fairlead_web.text.addresses import Here, with_query
 from fairlead_web.text.outside_links import LinkPatterns, links
 from fairlead_web.text.paging import MOST_POOLS, Taken
 from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range, start_within_life
@@ -328,6 +328,12 @@ class Visit:
         if self.request.headers.get("hx-request"):
             return Response(status_code=204, headers={"HX-Redirect": self.link(path)})
         return RedirectResponse(self.link(path), 303)
+
+    def back_to(self, path: str, *without: str) -> Response:
+        """Redirect the browser to the page from whose lists a write was made: with the filters and the place in lists
+        that the write's address has (`Here.write`), except those named in `without`.
+        """
+        return self.redirect(with_query(path, {name: value for name, value in self.here.params.items() if name not in without}))
 
     async def form(self) -> FormData:
         """Return the submitted form; its form token has already been checked."""

@@ -112,7 +112,7 @@ async def change_views(visit: Visit) -> Response:
             saved = await visit.api.save_audit_view(_request(visit, name, shared))
         elif form.get("act") == "delete":
             await visit.api.delete_audit_view(view)
-            return visit.redirect("/audit")
+            return visit.back_to("/audit")
         else:
             saved = await visit.api.change_audit_view(view, AuditViewChange(name=name, shared=shared))
     except ApiProblem as error:

@@ -16,7 +16,6 @@ from fairlead_web.frame.routes import Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import PAGE_ROWS, Visit
 from fairlead_web.text import formats
-from fairlead_web.text.addresses import with_query
 from fairlead_web.text.typed_text import ungrouped, whole_number
 
 
@@ -89,7 +88,7 @@ async def change(visit: Visit) -> Response:
         return await _page(visit, edited=key, typed=typed, former=former, problem=_problem(error))
     except ApiProblem as error:
         return await _refused(visit, error, typed, edited=key, former=former)
-    return visit.redirect(_list(visit))
+    return visit.back_to("/keys")
 
 
 async def rotate(visit: Visit) -> Response:
@@ -111,16 +110,11 @@ async def explain(visit: Visit) -> Response:
         await visit.api.change_gateway_key(_key(visit), asked)
     except ApiProblem as error:
         return await _refused(visit, error, {})
-    return visit.redirect(_list(visit))
+    return visit.back_to("/keys")
 
 
 def _key(visit: Visit) -> str:
     return str(visit.request.path_params["key"])
-
-
-def _list(visit: Visit) -> str:
-    """Return the address of that page of the list on which the button was pressed."""
-    return with_query("/keys", {"cursor": visit.param("cursor")})
 
 
 async def _typed(visit: Visit) -> dict[str, str]:
@@ -188,7 +182,7 @@ async def revoke(visit: Visit) -> Response:
         await visit.api.revoke_gateway_key(visit.request.path_params["key"])
     except ApiProblem as error:
         return await _refused(visit, error, {})
-    return visit.redirect(_list(visit))
+    return visit.back_to("/keys")
 
 
 def _present(key: GatewayKey) -> dict[str, str]:

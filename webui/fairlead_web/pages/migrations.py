@@ -227,7 +227,8 @@ async def _page(
 
 
 def _by_trigger(counts: Mapping[BindingReason, int]) -> list[tuple[BindingReason, int, int]]:
-    return [(trigger, amount, series_of(trigger)) for trigger, amount in sorted(counts.items(), key=lambda item: -item[1])]
+    series = series_of(counts)
+    return [(trigger, amount, series[trigger]) for trigger, amount in sorted(counts.items(), key=lambda item: -item[1])]
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:

@@ -81,11 +81,12 @@ async def test(visit: Visit) -> Response:
 
 
 async def delete(visit: Visit) -> Response:
+    webhook = visit.request.path_params["webhook"]
     try:
-        await visit.api.delete_webhook(visit.request.path_params["webhook"])
+        await visit.api.delete_webhook(webhook)
     except ApiProblem as error:
         return await _refused(visit, error, FIELDS)
-    return visit.redirect("/notices")
+    return visit.back_to("/notices", *(("webhook", "cursor") if visit.param("webhook") == webhook else ()))
 
 
 async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str], kinds: frozenset[str] = frozenset()) -> Response:

@@ -42,7 +42,9 @@ class PoolsPage(Context):
 def _health(pool: PoolSummary) -> str:
     if not pool.ready:
         return "starting" if pool.ready_reason == INSTANCES_STARTING else "not ready"
-    return "out of SLO" if out_of_slo(pool) else "well"
+    if out_of_slo(pool):
+        return "out of SLO"
+    return "refuses requests" if pool.rejections_per_second > 0 else "well"
 
 
 MOST = 1_000

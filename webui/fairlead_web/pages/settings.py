@@ -94,7 +94,7 @@ async def revoke_session(visit: Visit) -> Response:
         await visit.api.revoke_web_session(visit.request.path_params["session"])
     except ApiProblem as error:
         return await _page(visit, problem=_refusal(error))
-    return visit.redirect("/settings")
+    return visit.back_to("/settings")
 
 
 async def create_token(visit: Visit) -> Response:
@@ -122,7 +122,7 @@ async def revoke_token(visit: Visit) -> Response:
         await visit.api.revoke_token(visit.request.path_params["token"])
     except ApiProblem as error:
         return await _page(visit, problem=_refusal(error))
-    return visit.redirect("/settings")
+    return visit.back_to("/settings")
 
 
 async def create_login_link(visit: Visit) -> Response:

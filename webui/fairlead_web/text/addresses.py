@@ -35,6 +35,12 @@ class Here:
                 params[key] = str(value)
         return self.base + self.path + (f"?{urlencode(params)}" if params else "")
 
+    def write(self, path: str, *without: str) -> str:
+        """Return the address of a write below this page, with the filters and the place in its lists that the page has,
+        except the parameters `without`. The page after the write is then at the same place (`Visit.back_to`).
+        """
+        return self.base + with_query(path, {name: value for name, value in self.params.items() if name not in without})
+
     def ranged(self, ends: Mapping[str, str]) -> str:
         """Return the address of this page over the time range with these query parameters."""
         return self.url(from_=ends["from"], to=ends["to"])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
@@ -63,6 +63,14 @@ def test_bars_of_a_timeline_stack_to_the_top_and_stay_inside() -> None:
     assert made.top == 4
     assert min(bar.y for bar in made.bars) == pytest.approx(4)
     assert all(bar.x >= 0 and bar.x + bar.width <= made.width + 1 for bar in made.bars)
+
+
+@given(st.sets(st.sampled_from(BindingReason), max_size=8))
+@example({BindingReason.HOTSPOT, BindingReason.HOT_MIGRATION})
+@examples(100)
+def test_no_two_of_up_to_eight_triggers_share_a_colour(shown: set[BindingReason]) -> None:
+    start, buckets = NOW - timedelta(hours=1), [TimelineBucket(at=NOW - timedelta(hours=1), counts=dict.fromkeys(shown, 1))]
+    assert len({bar.series for bar in stacked_timeline(buckets, start, NOW).bars}) == len(shown)
 
 
 def test_a_trigger_has_the_same_colour_whatever_occurs_how_often() -> None:

@@ -51,6 +51,7 @@ def test_every_script_of_ours_is_in_one_of_them() -> None:
     everything = "".join(found.values())
     assert found.keys() == {
         "main.js",
+        "asking.js",
         "heatmap.js",
         "heatmap_awaited.js",
         "charts.js",

@@ -32,6 +32,14 @@ def test_a_ready_pool_out_of_its_slo_says_both() -> None:
     assert health_of(replace(QUIET, attainment=0.0)).words == "ready, out of SLO"
 
 
+@pytest.mark.parametrize(
+    ("served", "refused", "level"), [(4.8, 5.2, "bad"), (None, 1.0, "bad"), (0.0, 1.0, "bad"), (9.9, 0.1, "warn"), (10.0, 0.0, "good")]
+)
+def test_a_ready_pool_that_refuses_requests_is_not_green_and_says_so(served: float | None, refused: float, level: str) -> None:
+    health = health_of(replace(QUIET, slo_percentile=95.0, attainment=1.0, requests_per_second=served, rejections_per_second=refused))
+    assert (health.level, health.words) == (level, "ready, refuses requests" if refused else "ready")
+
+
 def test_a_pool_does_not_get_better_for_want_of_figures() -> None:
     unknown = replace(QUIET, attainment=None, slo_attainment=None, requests_per_second=None, figures_behind_seconds=700.0)
     assert (health_of(unknown).level, health_of(unknown).words) == ("warn", "ready, figures behind")
@@ -92,4 +100,4 @@ def test_a_conditions_mark_alarms_only_when_something_is_wrong(kind: str, status
 
 
 def test_the_fake_pools_differ_in_health() -> None:
-    assert [health_of(WORLD.pool(name)).level for name in (CHAT, CODE)] == ["good", "bad"]
+    assert [health_of(WORLD.pool(name)).level for name in (CHAT, CODE)] == ["warn", "bad"]

@@ -58,3 +58,10 @@ async def test_preferences_are_kept_in_cookies_and_unknown_ones_ignored() -> Non
         assert [cookie.split(";")[0] for cookie in cookies] == ["fairlead-theme=dark", "fairlead-time=utc"]
         page = await operator.http.get("/help")
         assert all(attribute in page.text for attribute in ('data-theme="dark"', 'data-time="utc"', 'data-shortcuts="on"'))
+
+
+async def test_a_row_of_a_later_page_leads_back_to_that_page() -> None:
+    async with visitor("admin") as admin:
+        token = next(one.id for one in admin.fake.world.tokens() if not one.revoked_at)
+        answer = await admin.submit(f"/settings/tokens/{token}/revoke?cursor=1&sessions=2")
+    assert answer.headers["location"] == "/settings?cursor=1&sessions=2"

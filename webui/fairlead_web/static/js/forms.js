@@ -1,6 +1,7 @@
 // Forms act once, ask before harm, keep Apply off until the name is right, and leave empty filters out of the address.
 
 import { keep, restore, sendable } from "./kept_forms.js";
+import { missing } from "./upgrades.js";
 
 const root = document.documentElement;
 
@@ -10,28 +11,6 @@ export function toast(words) {
   box.textContent = words;
   document.getElementById("toasts")?.append(box);
   setTimeout(() => box.remove(), 4000);
-}
-
-function ask(words, agree) {
-  const dialog = document.createElement("dialog");
-  const text = document.createElement("p");
-  text.textContent = words;
-  text.id = "asked";
-  dialog.setAttribute("aria-labelledby", text.id);
-  const actions = document.createElement("p");
-  actions.className = "actions";
-  for (const [label, kind, act] of [["Cancel", "", () => {}], ["Continue", "primary danger", agree]]) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = label;
-    button.className = kind;
-    button.addEventListener("click", () => { dialog.close(); act(); });
-    actions.append(button);
-  }
-  dialog.append(text, actions);
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 // With those outside the form that name it.
@@ -52,7 +31,7 @@ function submitted(event) {
   const form = event.target;
   if (form.dataset.ask && !form.dataset.agreed) {
     event.preventDefault();
-    ask(form.dataset.ask, () => { form.dataset.agreed = "yes"; form.requestSubmit(); });
+    import("./asking.js").then(({ ask }) => ask(form.dataset.ask, () => { form.dataset.agreed = "yes"; form.requestSubmit(); }), missing);
     return;
   }
   // By its attribute: a field named method, as the ratio's, takes the place of the property.

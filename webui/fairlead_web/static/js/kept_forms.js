@@ -6,9 +6,11 @@ const KEY = "fairlead-kept-form";
 const PATIENCE_MS = 8000;
 
 const base = () => document.documentElement.dataset.base;
-export const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) || field.name === "token"; // secret, or not to be set by a script
+// Secret, or not to be set by a script. The values with which a form was opened are kept, so that only what was typed counts as changed.
+export const left = (field) => ["password", "hidden", "file", "submit", "button"].includes(field.type) && !/^former/.test(field.name) || field.dataset.secret != null;
+export const who = () => document.querySelector(".user summary")?.ariaLabel;
 const given = (field) => (field.matches("select") ? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
-export const typed = (field) => !left(field) && (field.value !== given(field) || field.checked !== field.defaultChecked);
+export const typed = (field) => field.matches("input, select, textarea") && (field.value !== given(field) || field.checked !== field.defaultChecked);
 export const isBox = (field) => field.type === "radio" || field.type === "checkbox";
 const touched = (form) => [...form.elements].some((field) => field.name && typed(field));
 
@@ -18,9 +20,11 @@ const lookOf = (form) => [form.getAttribute("action"), ...["kind", "role"].map((
 export const alike = (look) => posts().filter((one) => lookOf(one) === look);
 
 export function keep(form, why = "session") {
+  const kept = form.id === "send-again" && sessionStorage.getItem(KEY); // on an error page: the form that was refused is kept already
+  if (kept) return sessionStorage.setItem(KEY, JSON.stringify({ ...JSON.parse(kept), why }));
   const values = [...form.elements].filter((one) => one.name && !left(one) && (!isBox(one) || one.checked)).map((one) => [one.name, one.value]);
   const look = lookOf(form);
-  sessionStorage.setItem(KEY, JSON.stringify({ why, path: location.pathname, look, place: alike(look).indexOf(form), values }));
+  sessionStorage.setItem(KEY, JSON.stringify({ why, who: who(), at: Date.now(), path: location.pathname, look, place: alike(look).indexOf(form), values }));
 }
 
 const typedForm = () => posts().find(touched);

@@ -1,13 +1,16 @@
 // Puts back what was typed into a form that was not carried out: the session had ended, the page was loaded again, or what came was an error
-// page or nothing. A form that was answered is forgotten.
+// page or nothing. A form that was answered is forgotten, as is one that somebody else typed in this tab, or that was typed yesterday.
 
-import { alike, isBox, left, say } from "./kept_forms.js";
+import { alike, isBox, left, say, who } from "./kept_forms.js";
 
+const LIFE_MS = 12 * 3600 * 1000;
 const WORDS = {
   session: "You were signed out before this was sent",
   upgrade: "The page was loaded again before this was sent",
   failed: "This was sent, but not answered",
 };
+
+const isForgotten = (kept) => Date.now() - kept.at > LIFE_MS || (who() && kept.who !== who());
 
 // Why the form was not carried out, as known on this page; null if it was.
 function reason(why) {
@@ -19,7 +22,7 @@ function reason(why) {
 export function restore(key) {
   if (location.pathname.endsWith("/login")) return;
   const kept = JSON.parse(sessionStorage.getItem(key));
-  const why = reason(kept.why);
+  const why = isForgotten(kept) ? null : reason(kept.why);
   if (why && (kept.path !== location.pathname || document.querySelector(".error-body"))) return sessionStorage.setItem(key, JSON.stringify({ ...kept, why }));
   sessionStorage.removeItem(key);
   const form = why && alike(kept.look)[kept.place];
