@@ -211,17 +211,18 @@ async def test_a_client_without_the_gateways_key_is_not_let_in(doors: Doors) -> 
         assert answer.choices[0].finish_reason == "length"
 
 
-async def test_a_client_tries_again_where_an_engine_failed(doors: Doors) -> None:
-    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by
-    itself.
+@pytest.mark.parametrize(("engines", "retries"), [(1, "1"), (2, "0")])
+async def test_a_client_sends_a_request_again_unless_it_failed_alike_on_two_instances(doors: Doors, engines: int, retries: str) -> None:
+    """A 5xx of an engine is tried elsewhere by the router; what is left is a 502, which the client retries by itself if
+    the router does not say `x-should-retry: false`.
     """
-    async with client_of(await doors.gateway(), max_retries=1) as client:
+    async with client_of(await doors.gateway(engines=engines), max_retries=1) as client:
         with pytest.raises(openai.InternalServerError) as caught:
             await client.with_options(max_retries=1).chat.completions.create(
                 model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=2, extra_headers={"x-sim-fail": "error-500"}
             )
         assert caught.value.status_code == 502
-        assert caught.value.request.headers["x-stainless-retry-count"] == "1"
+        assert caught.value.request.headers["x-stainless-retry-count"] == retries
 
 
 async def test_a_stream_whose_engine_dies_is_an_error_and_not_an_end(doors: Doors) -> None:
