@@ -116,18 +116,19 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
     return f"{message}; a schedule starts some in {opens} s", float(opens)
 
 
-def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False) -> Refusal:
-    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that the
-    instances fail on this request but serve other requests.
+def upstream_failed(
+    request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False, serve_others: bool = False
+) -> Refusal:
+    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that they
+    failed in the same way, and `serve_others` that they are known to serve other requests, so that no client needs to
+    send the request again.
     """
     if alike:
-        message = (
-            f"the request failed in the same way on {' and '.join(tried)} of pool {pool}, which serve other "
-            "requests; it is not retried elsewhere"
-        )
+        others = ", which serve other requests" if serve_others else ""
+        message = f"the request failed in the same way on {' and '.join(tried)} of pool {pool}{others}; it is not retried elsewhere"
     else:
         message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
-    return replace(refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message), is_final=alike)
+    return replace(refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message), is_final=serve_others)
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:

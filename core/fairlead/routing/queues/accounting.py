@@ -59,6 +59,10 @@ class Suspicion:
     """Whether this failure is excused, because another instance, which serves other requests, failed this request in
     the same way.
     """
+    is_in_doubt: bool = False
+    """Whether the instance had failed another request before and has served none since, so that nothing shows whether
+    it serves others.
+    """
 
 
 @dataclass(slots=True)
@@ -199,6 +203,13 @@ class TrackedRequest:
         the engine may have failed for another reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
+
+    @property
+    def fails_everywhere(self) -> bool:
+        """Whether the request would fail again if its client sent it again: it is hopeless, and no instance that failed
+        it is in doubt. While all instances fail everything, it is False.
+        """
+        return self.is_hopeless and not any(one.is_in_doubt for one in self.suspicions)
 
     @property
     def input_tokens(self) -> int:

@@ -71,11 +71,13 @@ class Circuits:
         state.view.now = now
         if fault is Fault.STALLED and self._hangs_alone(instance):
             return  # that is known, and says nothing of the server
-        state.suspected.update(state.targets_of(instance))
+        targets = state.targets_of(instance)
+        is_in_doubt = not state.suspected.isdisjoint(targets)
+        state.suspected.update(targets)
         if fault is Fault.UNREACHED:
             self._count(load, now)
         elif tracked is not None and in_flight:
-            self._suspect(tracked, load, fault, now)
+            self._suspect(tracked, load, fault, now, is_in_doubt=is_in_doubt)
         else:
             self._count(load, now, beside=self._beside(load, now))
 
@@ -84,10 +86,10 @@ class Circuits:
         load = self._state.loads.get(target)
         return load is not None and load.is_stalled and rank_of(target) is not None
 
-    def _suspect(self, tracked: TrackedRequest, load: InstanceLoad, fault: Fault, now: float) -> None:
+    def _suspect(self, tracked: TrackedRequest, load: InstanceLoad, fault: Fault, now: float, *, is_in_doubt: bool) -> None:
         circuit, instance = self._state.circuit(load.entry.id), instance_of(load.entry.id)
         sent_at = now if tracked.dispatched_at is None else tracked.dispatched_at
-        found = Suspicion(instance, fault, now - sent_at)
+        found = Suspicion(instance, fault, now - sent_at, is_in_doubt=is_in_doubt)
         if circuit is not None and circuit.is_probe(tracked.request.id):
             found.is_probe = True
             circuit.suspected(now)

@@ -75,7 +75,9 @@ class Retrying:
             state.recorder.loads.failed(failed, now)
         target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
-            refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried, alike=self._is_hopeless(tracked, failed_instance))
+            alike = self._is_hopeless(tracked, failed_instance)
+            serve_others = alike and tracked.fails_everywhere
+            refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried, alike=alike, serve_others=serve_others)
             return self._outcomes.end_refused(tracked, refusal, now)
         tracked.transfer_from, tracked.by_proxy = None, by_proxy
         self._bind(tracked, failed_instance, source, target, now)

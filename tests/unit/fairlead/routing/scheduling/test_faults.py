@@ -376,3 +376,30 @@ def test_an_instance_that_was_passed_over_is_no_attempt() -> None:
         instance = again.instance
     assert sent == ["i02", "i03", "i04"]
     assert scheduler.discrepancies() == ()
+
+
+def failed_everywhere(scheduler: PoolScheduler, name: str, at: float) -> Refusal:
+    """Return what becomes of a request that every instance answers with a 500."""
+    [sent] = scheduler.submit(request(name, 200, session=name, at=at), at)
+    while isinstance(sent, Dispatch):
+        scheduler.instance_failed(sent.instance, at, Fault.STATUS, name)
+        sent = scheduler.retry(name, at, sent.instance)
+    return sent
+
+
+def test_clients_are_kept_from_repeating_a_request_only_while_the_instances_that_failed_it_serve_others() -> None:
+    scheduler = PoolScheduler(table(2, policy="fairlead", window=0), "router-0", 1)
+    assert failed_everywhere(scheduler, "alone", 1.0).is_final
+    outage = [failed_everywhere(scheduler, f"outage{number}", 2.0 + number) for number in range(5)]
+    assert [one.is_final for one in outage] == [False] * 5
+    assert all("serve other" not in one.message for one in outage)
+    served: set[str] = set()
+    for number in range(20):
+        [sent] = scheduler.submit(request(f"good{number}", 200, session=f"good{number}", at=10.0), 10.0)
+        assert isinstance(sent, Dispatch)
+        scheduler.complete(sent.request.id, 11.0, 10, None)
+        served.add(sent.instance)
+    assert served == {load.entry.id for load in scheduler.loads()}
+    again = failed_everywhere(scheduler, "poison", 12.0)
+    assert again.is_final
+    assert "which serve other requests" in again.message
