@@ -95,8 +95,8 @@ class Refusal:
     kept: bool = False
     """Whether the decision is certain to be kept, as in `Dispatch`."""
     is_final: bool = False
-    """Whether the request would fail again if it were sent again: it failed in the same way on two instances that serve
-    other requests.
+    """Whether the request is expected to fail again if it is sent again: it failed in the same way on two instances,
+    and neither has failed another request since the last one that it served.
     """
 
 

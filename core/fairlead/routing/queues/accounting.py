@@ -68,8 +68,8 @@ class Suspicion:
 @dataclass(slots=True)
 class TrackedRequest:
     """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
-    counted for it on that instance. Its defaults are not those of fields that may only be named: of these Python looks
-    each up for each request.
+    counted for it on that instance. Its fields may be given by position, because Python looks up each default of a
+    keyword-only field again for each request.
     """
 
     request: RoutingRequest
@@ -174,7 +174,7 @@ class TrackedRequest:
     the request was at fault.
     """
     is_at_fault: bool = False
-    """Whether the request failed in the same way on two instances that serve other requests."""
+    """Whether the request failed in the same way on two instances against which no failure counts."""
     move: PendingMove | None = None
     """The move of its session that takes effect when the request is sent."""
     left: str = ""
