@@ -29,6 +29,8 @@ effects      The same load goes to a pool for each of four plans: a scale-in, a 
              After the warm-up all are planned, each is applied when its simulation says what is expected of it, and
              for as long as the simulation measured it is counted what happens.
 designs      What designs of a hand-over keep of a rollout's hits, by the same load alone: nothing runs.
+rollouts     What a rollout of the prefill instances keeps of the hits, in virtual time: the routers' scheduler and
+             simulated engines, without hand-overs and with sessions that fetch their blocks.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
 fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
@@ -49,13 +51,14 @@ from benchmarks.pool_operations.designs import run_designs
 from benchmarks.pool_operations.effects import EffectsSettings, run_effects
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
+from benchmarks.pool_operations.rollouts import run_rollouts
 from benchmarks.pool_operations.shifting import run_shift
 from benchmarks.pool_operations.windows import run_window
 
 from fairlead_simulator.errors import SimulatorError
 from fairlead_testing.running.sandbox import running_sandbox
 
-MODES = ("operations", "ratio", "window", "effects", "designs")
+MODES = ("operations", "ratio", "window", "effects", "designs", "rollouts")
 
 
 def main() -> int:
@@ -104,6 +107,8 @@ def main() -> int:
             parser.error(str(error))
         if options.mode == "designs":
             return run_designs(work, options.instances, options.warm_up)
+        if options.mode == "rollouts":
+            return run_rollouts(work, options.instances, options.warm_up, options.cache_tokens)
         with running_sandbox(folder / "state", "--routers", "2") as sandbox:
             if isinstance(settings, EffectsSettings):
                 return run_effects(sandbox, folder, settings, work)

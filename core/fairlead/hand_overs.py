@@ -14,7 +14,7 @@ HOLD_SECONDS = 10.0
 """Maximum number of seconds for which a draining instance is kept so that its sessions can fetch their blocks from
 it.
 """
-FETCHES_AT_ONCE = 8
+FETCHES_AT_ONCE = 16
 """Maximum number of sessions of a pool whose blocks one router lets instances fetch at the same time. Each fetch
 occupies a request in two engines, mostly while it waits for its turn.
 """

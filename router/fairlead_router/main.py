@@ -137,7 +137,7 @@ class Router:
         self.hand_overs = HandOvers(self.pools, self.calls, carrying, self.now)
         prompts = KeptPrompts(settings.kept_prompts_bytes)
         proxy = Proxy(sender, asking, self.calls, held, carrying, self.moves, prompts, self.now)
-        self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
+        self.heirs = Heirs(self.pools, self.calls, proxy, self.moves, prompts, lambda: self.informing.draining, self.now)
         self.copies = PrefixCopies(self.pools, self.calls, self.moves, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers

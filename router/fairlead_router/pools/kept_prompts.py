@@ -31,7 +31,7 @@ _BLOCK_BYTES = 56
 class KeptPrompt:
     """A session's last request as its engine got it, and the target that computed it."""
 
-    __slots__ = ("at", "began", "body", "bytes", "dialect", "given_up", "head", "instance", "key", "model", "request")
+    __slots__ = ("at", "began", "body", "bytes", "dialect", "given_up", "head", "instance", "is_fetchable", "key", "model", "request")
 
     def __init__(self, request: RoutingRequest, head: bytes, body: bytes, dialect: Dialect, model: str, instance: str, at: float) -> None:
         self.request = request
@@ -45,6 +45,8 @@ class KeptPrompt:
         """The time at which the session's first kept turn was served."""
         self.given_up = False
         """Whether the prompt is not offered to other instances any more."""
+        self.is_fetchable = True
+        """Whether another instance may still fetch the prompt's KV blocks from `instance`; False once that failed."""
         self.key = request.session or f"\0{request.blocks[-1]:x}"
         """The session's name. For a session without a name it is made from the prompt's last block, because the next
         turn begins with the same prompt.

@@ -36,7 +36,7 @@ class AnswerSoFar:
 
     __slots__ = (
         "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
-        "first", "has_end", "has_ids", "has_logprobs", "has_others", "is_too_long", "length", "pieces",
+        "first", "has_end", "has_ids", "has_logprobs", "has_others", "ids_lead", "is_too_long", "length", "pieces",
     )  # fmt: skip
 
     def __init__(self, pieces: list[bytes]) -> None:
@@ -58,6 +58,8 @@ class AnswerSoFar:
         self._prompt_ids, self._token_ids = array("I"), array("I")
         self.has_ids = True
         """Whether the engine sent token ids for all of the text."""
+        self.ids_lead = False
+        """Whether the newest token ids came without text: the engine holds back what they say."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
@@ -197,6 +199,7 @@ class ChunksSoFar(AnswerSoFar):
         if text or thoughts:
             self.deltas += 1
             self.has_ids = self.has_ids and bool(ids)
+        self.ids_lead = not (text or thoughts) and (self.ids_lead or bool(ids))
         self._token_ids.extend(ids)
 
 

@@ -55,7 +55,9 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """The answer began with a tool call, or with content other than text."""
+    """The answer has begun a tool call, or may have: the engine holds back text of which the client has token ids. Or it
+    has content other than text.
+    """
     REASONING = "reasoning"
     """The answer was still reasoning; where reasoning belongs in a prompt differs between models."""
     STOP_STRING = "stop-string"
@@ -176,7 +178,7 @@ def _kind(given: object) -> object:
 
 
 def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
-    if sent.has_others:
+    if sent.has_others or (sent.ids_lead and document.get("tools")):
         return Uncarried.TOOL_CALL
     if sent.choices - {0}:
         return Uncarried.SEVERAL_CHOICES

@@ -85,9 +85,9 @@ class CacheMoves:
         self._upstream = upstream
         self._now = now
 
-    async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> None:
+    async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> CacheTransfer:
         """Let the instance of a dispatched request fetch the blocks that the scheduler's decision assumes, before the
-        request is sent. The result is reported to the scheduler; the request can be sent in any case.
+        request is sent. The result is returned and reported to the scheduler; the request can be sent in any case.
         """
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
@@ -102,6 +102,7 @@ class CacheMoves:
         )
         pool.account.fetched(ticket, transfer, self._now())
         pool.judge_handovers(dispatch.transfer_from)
+        return transfer
 
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False

@@ -8,6 +8,7 @@ of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a wait
 
 If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any
 computing, so neither the budget nor the pause applies; the draining instance is kept for it, for HOLD_SECONDS at most.
+If they cannot be fetched after all, the prompt is computed, but only as the budget allows, like that of any session.
 
 `PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, in advance of requests.
 """
@@ -17,13 +18,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from fairlead.hand_overs import FETCHES_AT_ONCE, HOLD_SECONDS
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.moves import CacheFate
 from fairlead.routing.contracts.copies import PrefixCopy
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
 from fairlead_router.metrics.endings import Ending
@@ -31,7 +34,7 @@ from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import decoded
+from fairlead_router.protocols.answers import Usage, decoded
 from fairlead_router.protocols.answers_so_far import encoded
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.relaying.cache_moves import CacheMoves, prompt_to_move
@@ -90,6 +93,12 @@ class _Account:
         the heir fetches the blocks.
         """
         self.fetching: dict[str, asyncio.Task[None]] = {}
+        self.sources: set[str] = set()
+        """The leaving targets from which heirs can fetch blocks."""
+
+    def revision_of(self, target: str) -> str:
+        """Return the revision of a target's instance; "" if unknown."""
+        return self.revisions.get(instance_of(target), "")
 
     def end(self) -> None:
         """Remove the hand-overs that have ended."""
@@ -107,11 +116,19 @@ class Heirs:
     """Hands over the sessions of leaving instances to heirs. `now` is the router's clock in Unix seconds."""
 
     def __init__(
-        self, pools: Pools, calls: Calls, proxy: Proxy, prompts: KeptPrompts, is_ending: Callable[[], bool], now: Callable[[], float]
+        self,
+        pools: Pools,
+        calls: Calls,
+        proxy: Proxy,
+        moves: CacheMoves,
+        prompts: KeptPrompts,
+        is_ending: Callable[[], bool],
+        now: Callable[[], float],
     ) -> None:
         self._pools = pools
         self._calls = calls
         self._proxy = proxy
+        self._moves = moves
         self._prompts = prompts
         self._is_ending = is_ending
         self._now = now
@@ -138,6 +155,7 @@ class Heirs:
     def _look(self, pool: Pool, account: _Account, now: float) -> None:
         account.end()
         leaving = self._leaving(pool, account, now)
+        account.sources = {one for one in leaving if _hands_on(pool, account.revision_of(one), one)}
         computing = sum(entry.accepting and entry.role is not Role.DECODE for entry in pool.table.instances)
         if leaving and computing:
             speed = computing * (pool.scheduler.prefill_figure(now).value or 0.0) / self._pools.routers
@@ -152,12 +170,12 @@ class Heirs:
         for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
             if prompt.key in account.computing or prompt.key in account.fetching:
                 continue
-            if _fetches(pool, prompt):
+            if _fetches(account, prompt):
                 if self._may_fetch(pool, account):
-                    account.fetching[prompt.key] = self._task(pool, account, prompt, charged=0)
+                    account.fetching[prompt.key] = self._task(self._fetch(pool, account, prompt), prompt)
             elif self._may_compute(pool, account, at_once):
                 account.balance -= prompt.request.prompt_tokens
-                account.computing[prompt.key] = self._task(pool, account, prompt, charged=prompt.request.prompt_tokens)
+                account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
 
     def _may_fetch(self, pool: Pool, account: _Account) -> bool:
         return pool.moves_caches and len(account.fetching) < FETCHES_AT_ONCE
@@ -165,17 +183,17 @@ class Heirs:
     def _may_compute(self, pool: Pool, account: _Account, at_once: int) -> bool:
         return account.balance > 0 and not pool.account.waiting and len(account.computing) < at_once
 
-    def _task(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> asyncio.Task[None]:
-        return asyncio.create_task(self._hand_over(pool, account, prompt, charged), name=f"hand over {prompt.request.id}")
+    def _task(self, hand_over: Coroutine[Any, Any, None], prompt: KeptPrompt) -> asyncio.Task[None]:
+        return asyncio.create_task(hand_over, name=f"hand over {prompt.request.id}")
 
     def _let_go(self, pool: Pool, account: _Account, now: float) -> None:
         """Release draining instances from which no heir will fetch, or that were kept for HOLD_SECONDS."""
         for instance, since in tuple(pool.account.holds.items()):
-            if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, instance))):
+            if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, account, instance))):
                 pool.account.let_go(instance)
 
-    def _has_heirs_to_come(self, pool: Pool, instance: str) -> bool:
-        return any(_fetches(pool, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
+    def _has_heirs_to_come(self, pool: Pool, account: _Account, instance: str) -> bool:
+        return any(_fetches(account, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
 
     def _leaving(self, pool: Pool, account: _Account, now: float) -> set[str]:
         """Return the targets that have sessions, accept no requests, and will not accept them again soon."""
@@ -188,8 +206,51 @@ class Heirs:
         account.since = {one: account.since.get(one, now) for one in away}
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
-    async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> None:
+    async def _compute(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
+        """Let the session's heir compute the prompt. Its tokens were taken from the budget; those that were cached are
+        given back.
+        """
         prompt.given_up = True  # however that ends, but for an instance that computes it
+        left, call, request = prompt.instance, *self._again(pool, account, prompt)
+        await self._proxy.relay(call, request, pool, _Nobody())
+        ticket = call.ticket
+        if ticket is None or not isinstance(ticket.verdict, Dispatch) or ticket.ending is not Ending.SERVED:
+            pool.counters.handed_over["failed"] += 1
+            return
+        account.balance += prompt.request.prompt_tokens - _computed(ticket)
+        _warmed(pool, prompt, left, ticket.verdict.instance, _computed(ticket))
+
+    async def _fetch(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
+        """Let the session's heir fetch the prompt's blocks. If they do not come, nothing is computed here: the prompt is
+        left to `_compute`, within the budget.
+        """
+        prompt.given_up = True
+        left, call, request = prompt.instance, *self._again(pool, account, prompt)
+        ticket = pool.account.submit(request, self._now())
+        try:
+            came = await self._fetched(call, pool, ticket)
+        finally:
+            pool.account.fail(ticket, self._now())
+        if not isinstance(ticket.verdict, Dispatch):
+            pool.counters.handed_over["failed"] += 1
+        elif came:
+            _warmed(pool, prompt, left, ticket.verdict.instance, ticket.verdict.miss_tokens)
+        else:
+            prompt.given_up = prompt.is_fetchable = False
+
+    async def _fetched(self, call: Call, pool: Pool, ticket: Ticket) -> bool:
+        """Bring the blocks to the heir that the scheduler names, and complete the ticket. Return whether they came."""
+        verdict = await ticket.decided()
+        if not isinstance(verdict, Dispatch) or not verdict.longest_transfer_seconds:
+            return False
+        found = await self._moves.bring(call, pool, ticket, verdict, verdict.longest_transfer_seconds)
+        if found.fate is not CacheFate.MOVED:
+            return False
+        pool.account.complete(ticket, self._now(), Usage())
+        return True
+
+    def _again(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> tuple[Call, RoutingRequest]:
+        """Return the kept prompt as a new call for one token, and the request by which an heir is chosen for it."""
         call = call_again(self._calls, prompt, self._now(), pool)
         request = replace(
             prompt.request,
@@ -200,21 +261,18 @@ class Heirs:
             warms=True,
             explain=False,
             client_id="",
-            within=_successors(pool, account.revisions.get(instance_of(prompt.instance), "")),
+            within=_successors(pool, account.revision_of(prompt.instance)),
         )
-        left = prompt.instance
-        await self._proxy.relay(call, request, pool, _Nobody())
-        ticket = call.ticket
-        served = ticket is not None and ticket.ending is Ending.SERVED
-        if ticket is None or not isinstance(ticket.verdict, Dispatch) or not served:
-            pool.counters.handed_over["failed"] += 1
-            return
-        prompt.given_up = False
-        account.balance += charged - _computed(ticket)
-        pool.counters.handed_over["warmed"] += 1
-        pool.counters.handed_over_tokens += _computed(ticket)
-        if prompt.instance == left:
-            prompt.instance = ticket.verdict.instance
+        return call, request
+
+
+def _warmed(pool: Pool, prompt: KeptPrompt, left: str, heir: str, computed: int) -> None:
+    """Record that the heir holds the prompt, for which it computed this many tokens."""
+    prompt.given_up = False
+    pool.counters.handed_over["warmed"] += 1
+    pool.counters.handed_over_tokens += computed
+    if prompt.instance == left:
+        prompt.instance, prompt.is_fetchable = heir, True
 
 
 class PrefixCopies:
@@ -274,9 +332,20 @@ def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call
     return call
 
 
-def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
-    """Return whether an heir can fetch the prompt's blocks, because the instance that holds them is not lost."""
-    return pool.moves_caches and prompt.request.movable and prompt.instance in pool.addresses
+def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
+    """Return whether an heir can fetch the prompt's blocks, as far as that is known before it is tried."""
+    return prompt.is_fetchable and prompt.request.movable and prompt.instance in account.sources
+
+
+def _hands_on(pool: Pool, revision: str, source: str) -> bool:
+    """Return whether a leaving target of this revision is still there, and heirs can fetch blocks from it: their engines
+    lay out KV blocks in the same way.
+    """
+    if not pool.moves_caches or source not in pool.addresses:
+        return False
+    among = _successors(pool, revision)
+    heirs = [entry for entry in pool.table.instances if entry.accepting and (among is None or entry.id in among)]
+    return not heirs or any(not revision or entry.revision in ("", revision) for entry in heirs)
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:

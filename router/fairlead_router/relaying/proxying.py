@@ -177,7 +177,7 @@ class Proxy:
             if not call.gone:
                 raise
             if ticket is not None:
-                self._left(pool, ticket)
+                self._left(call, pool, ticket)
             return None
         finally:
             if ticket is not None and ticket.ending is None:
@@ -207,7 +207,7 @@ class Proxy:
             return replace(verdict, message=message, status=status, retry_after_seconds=seconds, is_final=is_final)
         return verdict
 
-    def _left(self, pool: Pool, ticket: Ticket) -> None:
+    def _left(self, call: Call, pool: Pool, ticket: Ticket) -> None:
         """End the ticket of a client that closed its connection. If the protocol's last event was sent, the client was
         served: many clients do not wait for the end of the stream.
         """
@@ -220,6 +220,7 @@ class Proxy:
                 return
             if stream.finished:
                 pool.engine_worked(instance, now)
+                self._keep_prompt(call, pool, ticket, now)
         pool.account.cancel(ticket, now)
 
     def _tell_refusal(
@@ -380,22 +381,22 @@ class Proxy:
                 exchange.doubt.contradicted(now)
             exchange.pool.engine_worked(exchange.instance, now)
             exchange.pool.account.complete(exchange.ticket, now, usage)
-            self._keep_prompt(exchange, now)
+            self._keep_prompt(exchange.call, exchange.pool, exchange.ticket, now)
         else:
             exchange.pool.account.decline(exchange.ticket, now)
         self._sender.release(exchange.call, exchange.connection)
 
-    def _keep_prompt(self, exchange: Exchange, now: float) -> None:
-        """Keep a prompt that another instance may have to compute when this one leaves. Not kept: a prompt that needs
-        its client's credential or a conversation stored at its engine, because it cannot be sent again; and an
-        embedding's, because no later prompt continues it.
+    def _keep_prompt(self, call: Call, pool: Pool, ticket: Ticket, now: float) -> None:
+        """Keep the prompt of a served request, which another instance may have to compute when this one leaves. Not
+        kept: a prompt that needs its client's credential or a conversation stored at its engine, because it cannot be
+        sent again; and an embedding's, because no later prompt continues it.
         """
-        pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
+        request, dispatch = ticket.request, ticket.verdict
         if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
             return
-        if call.generates and call.rest is None and not pool.pass_credentials:
-            prompt = KeptPrompt(request, call.head, call.body, call.dialect, call.model, exchange.dispatch.instance, now)
-            self._prompts.keep(pool.key, prompt)
+        if call.generates and not pool.pass_credentials and isinstance(dispatch, Dispatch):
+            asked = call if call.rest is None else call.rest
+            self._prompts.keep(pool.key, KeptPrompt(request, asked.head, asked.body, call.dialect, call.model, dispatch.instance, now))
 
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()

@@ -148,6 +148,56 @@ async def test_an_heir_fetches_the_blocks_of_an_instance_that_still_has_them_whe
     assert (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"] != home
 
 
+@pytest.mark.parametrize("failure", ["loss", "error", "silence"])
+@pytest.mark.parametrize("budget", [1e-9, 1.0])
+async def test_what_cannot_be_fetched_is_computed_within_the_budget_only(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: str, budget: float
+) -> None:
+    monkeypatch.setattr("fairlead.routing.scheduling.fetching.PATIENCE_SECONDS", 0.3)
+    moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=0.3)}
+    running = await world.ready(2, hand_over_budget=budget, **moves)
+    for number in range(6):
+        await running.ask(text=f"{number}: {WORDS}", headers={"x-session-id": f"s{number}"})
+    kept = list(running.router.heirs._prompts.of(running.pool.key))
+    home = max((prompt.instance for prompt in kept), key=[prompt.instance for prompt in kept].count)
+    prompts = [prompt for prompt in kept if prompt.instance == home]
+    other = next(engine for engine in world.engines if engine.name != home)
+    other.fetches = failure
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: sum(running.pool.counters.transfers.values()) == len(prompts))
+    await until(lambda: not any(prompt.is_fetchable for prompt in prompts))
+    if budget == 1.0:
+        await until(lambda: running.pool.counters.handed_over["warmed"] == len(prompts))
+    await asyncio.sleep(0.6)  # two looks
+    computed = [seen for seen in other.seen if seen["body"].get("max_tokens") == 1 and "kv_transfer_params" not in seen["body"]]
+    assert len(computed) == running.pool.counters.handed_over["warmed"] <= (1 if budget < 1.0 else len(prompts))
+    await until(lambda: running.busy() == 0)
+    assert not running.scheduler.discrepancies()
+
+
+async def test_engines_of_another_revision_are_not_asked_for_blocks_and_nothing_waits_for_them(world: World) -> None:
+    moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)}
+    running = await world.ready(2, hand_over_budget=1e-9, **moves)
+    for number in range(6):
+        await running.ask(text=f"{number}: {WORDS}", headers={"x-session-id": f"s{number}"})
+    homes = [prompt.instance for prompt in running.router.heirs._prompts.of(running.pool.key)]
+    home = max(homes, key=homes.count)
+    table = world.api.state.tables[running.pool.key]
+    entries = tuple(replace(one, revision="old" if one.id == home else "new") for one in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=entries))
+    await until(lambda: running.pool.table.version == 2)
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    await until(lambda: in_use(running, home) == 0)
+    await asyncio.sleep(0.6)  # two looks
+    assert not running.pool.counters.transfers
+    assert running.pool.counters.handed_over["warmed"] == 1, "the next one has to be saved for"
+    reports = world.api.state.reports
+    await until(lambda: any(one.migrations for one in reports.values()))
+    (move,) = (move for one in reports.values() for move in one.migrations)
+    assert (move.handed_over, move.tokens_moved, move.tokens_recomputed > 800) == (True, 0, True)
+
+
 def in_use(running: RunningRouter, instance: str) -> int:
     return next((row.in_flight for row in running.pool.account.in_flight() if row.instance == instance), 0)
 
@@ -233,6 +283,21 @@ async def test_what_no_turn_can_go_on_with_is_not_kept(world: World, start_engin
     answer = await running.client.post("/v1/embeddings", json={"model": "m", "input": WORDS})
     assert answer.status_code == 200, answer.text
     assert list(running.router.heirs._prompts.of(running.pool.key)) == []
+
+
+async def test_a_client_need_not_wait_for_the_end_of_its_stream_for_its_prompt_to_be_kept(world: World) -> None:
+    running = await world.ready(1, hand_over_budget=1.0)
+    (engine,) = world.engines
+    said = 'data: {"id": "a", "choices": [{"index": 0, "delta": {"content": "word"}, "finish_reason": "stop"}]}\n\n'
+    engine.events, engine.stepwise_events = [f"{said}data: [DONE]\n\n", ": and nothing more\n\n"], True
+    document = {"model": "mock", "stream": True, "messages": [{"role": "user", "content": WORDS}]}
+    async with running.client.stream("POST", PATH, json=document) as answer:
+        async for piece in answer.aiter_raw():
+            if b"[DONE]" in piece:
+                break
+    await until(lambda: running.pool.counters.served == 1)
+    (kept,) = running.router.heirs._prompts.of(running.pool.key)
+    assert kept.instance == engine.name
 
 
 async def test_without_a_budget_no_prompt_is_kept_and_none_computed(world: World, start_engine: StartEngine) -> None:

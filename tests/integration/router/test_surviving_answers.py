@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import InstanceState
+from fairlead_router.relaying.heirs import call_again
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -197,6 +198,24 @@ async def test_a_drain_hands_a_long_answer_over(site: Site) -> None:
     same(got, await site.whole(path, more))
     assert await site.counted('fairlead_router_continued_answers_total{pool="default/chat",why="drained"') == 1
     assert await site.counted("fairlead_router_upstream_errors_total") == 0
+
+
+async def test_a_session_whose_answer_went_on_elsewhere_has_its_prompt_kept_as_it_was_asked_for(site: Site) -> None:
+    table = site.world.api.state.tables[site.running.pool.key]
+    site.world.api.state.set_table(replace(table, version=2, routing=replace(table.routing, hand_over_budget=1.0)))
+    await until(lambda: site.running.pool.table.version == 2)
+    path, asked = "/v1/chat/completions", [{"role": "user", "content": PROMPT * 50}]
+    document = {"model": "m", "stream": True, "messages": asked, "max_tokens": TOKENS}
+    async with site.running.client.stream("POST", path, json=document) as answer:
+        _, pieces = await read(answer, 9)
+        site.engine(answer).process.kill()
+        await _all(pieces)
+    (kept,) = site.running.router.heirs._prompts.of(site.running.pool.key)
+    assert kept.instance != answer.headers["x-fairlead-instance"], "the next turn begins where the answer ended"
+    assert json.loads(kept.body)["messages"] == asked
+    again = call_again(site.running.router.calls, kept, 0.0, site.running.pool)
+    assert again.head.startswith(b"POST /v1/chat/completions ")
+    assert b"content-length: %d\r\n" % len(again.body) in again.head
 
 
 async def test_a_key_pays_for_its_prompt_once_and_for_every_token_of_an_answer_that_went_on(site: Site) -> None:

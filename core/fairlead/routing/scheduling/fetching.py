@@ -79,10 +79,11 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
 
 def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
     """Return how many tokens of the prompt of a request that is about to be sent need not be computed. A planned
-    transfer that would take too long by now is dropped.
+    transfer that would take too long by now is dropped. If no client waits, it is tried anyway: it costs hardly any
+    computing, and only a transfer that is tried can correct a wrong prediction.
     """
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
-    if source is None or state.table.engine.handing_on is None:
+    if source is None or tracked.request.warms or state.table.engine.handing_on is None:
         return hit
     predicted = seconds(state, tracked.request, source, tracked.instance)
     if state.table.engine.handing_on.when == EVERY_MOVE or predicted <= _longest(state, tracked.request, tracked.instance):

@@ -355,6 +355,18 @@ def test_tokens_without_text_are_not_made_again() -> None:
         assert why_not({**document, "stop": stop}, Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
 
 
+@pytest.mark.parametrize("before", ["", "Die "])
+def test_a_tool_call_whose_beginning_an_engine_holds_back_is_not_continued(before: str) -> None:
+    document = {**DOCUMENTS[Dialect.OPENAI], "tools": [{"type": "function", "function": {"name": "depart"}}]}
+    sent = answer_so_far(Dialect.OPENAI, [*([_with_ids(3, text=before)] if before else []), _with_ids(151657), _with_ids(5)])
+    sent.settle()
+    assert why_not(document, Dialect.OPENAI, sent, "vllm") is Uncarried.TOOL_CALL, "the rest would come as text"
+    assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is None, "half a character is no tool call"
+    sent.pieces.append(_with_ids(6, text="Bahn"))
+    sent.settle()
+    assert why_not(document, Dialect.OPENAI, sent, "vllm") is None, "it was none"
+
+
 def test_ids_of_a_part_of_the_text_alone_say_nothing_of_where_it_goes_on() -> None:
     sent = answer_so_far(Dialect.OPENAI, [_with_ids(3, text="Die "), _chunk(content="Straße")])
     sent.settle()

@@ -309,6 +309,14 @@ def test_what_nobody_waits_for_is_fetched_from_a_pair_that_was_too_slow_and_has_
     assert (dispatch.transfer_from, dispatch.longest_transfer_seconds >= 10.0) == (pool.source, True)
 
 
+@pytest.mark.parametrize("predicted", [9.0, 11.0, 1000.0])
+def test_what_nobody_waits_for_is_fetched_however_long_it_is_predicted_to_take(predicted: float) -> None:
+    pool = Pool(KvTransferFacts(tokens_per_second=20 * BLOCK / predicted))
+    dispatch = pool.turn("heir", 20, 3.0, warms=True)
+    assert (dispatch.transfer_from, dispatch.longest_transfer_seconds >= 10.0) == (pool.source, True)
+    assert dispatch.miss_tokens == 1, "nothing else is computed for it"
+
+
 def test_what_was_measured_is_what_policies_weigh() -> None:
     pool = Pool(KvTransferFacts())
     request = pool.turn("r1", 22, 3.0).request
