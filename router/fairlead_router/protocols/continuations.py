@@ -55,8 +55,8 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """The answer has begun a tool call, or may have: the engine holds back text of which the client has token ids. Or it
-    has content other than text.
+    """The answer has begun a tool call, or may have, because the engine holds back text of which the client has token
+    ids; or it has content other than text.
     """
     REASONING = "reasoning"
     """The answer was still reasoning; where reasoning belongs in a prompt differs between models."""

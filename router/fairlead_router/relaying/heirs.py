@@ -221,8 +221,8 @@ class Heirs:
         _warmed(pool, prompt, left, ticket.verdict.instance, _computed(ticket))
 
     async def _fetch(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir fetch the prompt's blocks. If they do not come, nothing is computed here: the prompt is
-        left to `_compute`, within the budget.
+        """Let the session's heir fetch the prompt's blocks. If they do not come, nothing is computed here: the prompt
+        is left to `_compute`, within the budget.
         """
         prompt.given_up = True
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -338,8 +338,8 @@ def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
 
 
 def _hands_on(pool: Pool, revision: str, source: str) -> bool:
-    """Return whether a leaving target of this revision is still there, and heirs can fetch blocks from it: their engines
-    lay out KV blocks in the same way.
+    """Return whether a leaving target of this revision is still there, and heirs can fetch blocks from it, because
+    their engines lay out KV blocks in the same way.
     """
     if not pool.moves_caches or source not in pool.addresses:
         return False

@@ -53,12 +53,12 @@ class LateRequests:
 
     def found(self, tracked: TrackedRequest, *, refuse: bool) -> None:
         """Record a request that became late in its queue or was late on arrival; `refuse` says whether it may be
-        refused for that.
+        refused for that. A request for which no client waits is late for nobody, so it is only sent later.
         """
-        if not tracked.late:
+        if not tracked.late and not tracked.request.warms:
             self.saw_first_token(late=True)
         self._accounting.find_late(tracked)
-        if refuse:
+        if refuse and not tracked.request.warms:
             self.to_refuse.append(tracked)
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:

@@ -57,7 +57,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
     arrived_at, target = tracked.request.arrived_at, state.table.slo.ttft_seconds
-    if tracked.dispatched_at < arrived_at + target:
+    if tracked.dispatched_at < arrived_at + target and not tracked.request.warms:
         state.late.saw_first_token(late=now >= arrived_at + target)
     if tracked.transfer is not None:
         return  # its time is a transfer's too

@@ -46,8 +46,8 @@ class Placing:
         """Choose an instance for a held request and queue it there. Return a refusal if the request is refused. If no
         instance can compute it, it stays held.
 
-        A request that is not yet `admitted` may be refused because of its predicted TTFT; any request may be refused
-        because of full queues.
+        A request that is not yet `admitted` may be refused because of its predicted TTFT, unless no client waits for
+        it; any request may be refused because of full queues.
         """
         state = self._state
         if tracked.request.warms and self._has_home(tracked.request, now):
@@ -75,7 +75,7 @@ class Placing:
             return None
         if decision.session is not None or request.session is not None:
             decision = self._leaving.held_back(request, decision)
-        if not admitted and state.table.early_rejection.mode != "Disabled":
+        if not admitted and state.table.early_rejection.mode != "Disabled" and not request.warms:
             refusal = self._admission_refusal(tracked, decision, now)
             if refusal is not None:
                 self._note_refused(tracked, decision, now)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,12 +12,13 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.parameters import DISCIPLINES
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
+from fairlead.tables import EARLY_REJECTION_MODES, EarlyRejectionFacts, InstanceEntry, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table, view_over
 from fairlead_testing.examples import examples
 
@@ -382,6 +384,27 @@ def test_a_subset_holds_for_who_decodes_too(policy: str) -> None:
     (whole,) = dispatches(scheduler.submit(behind_a_sidecar("whole", within=within, divisible=False), 9.0))
     assert (whole.instance, whole.decode) == ("x1", None)
     assert refusals(scheduler.submit(behind_a_sidecar("nobody", within=("p0",)), 10.0))
+
+
+@pytest.mark.parametrize("mode", EARLY_REJECTION_MODES)
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_no_objective_refuses_what_nobody_waits_for_and_it_is_late_for_nobody(mode: str, discipline: str) -> None:
+    rejection, parameters = EarlyRejectionFacts(mode=mode), {"queue_discipline": discipline}
+    facts: dict[str, Any] = {"rejection": rejection, "parameters": parameters, "decode_base_seconds": 0.2}
+    scheduler = PoolScheduler(split_pool("fairlead", prefill=1, decode=1, **facts), "router-0", 1)
+    scheduler.submit(request("client", 10_000), 0.0)
+    outcomes = [*scheduler.submit(replace(request("heir", 100_000), warms=True, streamed=False), 0.1)]
+    for tick in range(1, 8):
+        outcomes += scheduler.tick(tick / 2)
+    outcomes += scheduler.first_token("client", 4.0)
+    outcomes += scheduler.complete("client", 4.0, 2, None)
+    outcomes += scheduler.tick(6.0)
+    assert not refusals(outcomes), "it takes 16 s, and the objective is 5 s"
+    assert [one.request.id for one in dispatches(outcomes)] == ["heir"]
+    assert not refusals(scheduler.prefilled("heir", 22.0))
+    scheduler.complete("heir", 23.0, 1, None)
+    assert scheduler._state.late._first_tokens == 0.0
+    assert not scheduler.discrepancies()
 
 
 LATE_SECONDS = 1000.0
