@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
+from typing import Any, NamedTuple
 
 from benchmarks.pool_operations.work import Work
 
@@ -28,7 +29,6 @@ from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.engine_model.steps import StepResult
 from fairlead_simulator.simulation.fleet import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.pool_changes import PlannedChange
 from fairlead_simulator.simulation.pool_simulation import Simulation
 from fairlead_simulator.simulation.pools import SimulatedPool, next_table
 
@@ -88,8 +88,9 @@ class _Rollout(Simulation):
         self._events.at(begin, self._replace_next, 0)
         self._events.at(LOOK_SECONDS, self._look, None)
 
-    def _without_held(self, change: PlannedChange) -> PlannedChange:
-        return replace(change, names=tuple(name for name in change.names if name not in self._held))  # type: ignore[union-attr,call-arg]
+    def _without_held(self, change: Any) -> Any:
+        """Return the change that removes drained instances, without those from which sessions still fetch."""
+        return replace(change, names=tuple(name for name in change.names if name not in self._held))
 
     def _take(self, table: RoutingTable, now: float) -> None:
         self.fleet.forget_usages()
@@ -175,7 +176,7 @@ class _Rollout(Simulation):
             self._ask(dispatch.transfer_from, job, now, lambda at: self._send(over, at))
 
     def _ask(self, instance: str, job: Job, now: float, then: Callable[[float], None]) -> None:
-        """Send a hand-over's request for one token to an engine; `then` is called with the time when it has answered."""
+        """Send a hand-over's request for one token to an engine; `then` is called with the time of its answer."""
         leg = _again(job, -1, None, now)
         self._legs[leg] = then
         self.fleet.submit(leg, instance, now)
@@ -269,20 +270,33 @@ def _shares(work: Work, jobs: Iterable[Job], begin: float) -> list[float]:
     return [hit / ideal if ideal else 0.0 for hit, ideal in found.values()]
 
 
+class RolledOut(NamedTuple):
+    """A run: the hits as shares of the ideal for each of `WINDOWS`, and how many sessions were handed over and requests
+    refused.
+    """
+
+    shares: list[float]
+    handed_over: int
+    refused: int
+
+
+def rolled_out(work: Work, instances: int, begin: float, cache_tokens: int, seed: int, *, hands_over: bool) -> RolledOut:
+    """Replace all prefill instances from `begin` on. `hands_over`: sessions fetch their blocks."""
+    jobs = _jobs(work, begin + WINDOW_SECONDS * WINDOWS.stop, seed)
+    run = _Rollout(_pool(work, instances, cache_tokens, seed), jobs, begin, hands_over=hands_over)
+    run.run()
+    return RolledOut(_shares(work, jobs, begin), run.handed_over, sum(job.phase is Phase.REFUSED for job in jobs))
+
+
 def run_rollouts(work: Work, instances: int, warm_up: float, cache_tokens: int) -> int:
     """Print what a rollout keeps of the hits, without and with hand-overs: the mean and the worst of several seeds."""
     print("| sessions | hits before, from the begin, and in the next three windows | the worst run | handed over | refused |")
     print("|---|---|---|---|---|")
     for hands_over in (False, True):
-        shares, over, refused = [], [], []
-        for seed in SEEDS:
-            jobs = _jobs(work, warm_up + WINDOW_SECONDS * WINDOWS.stop, seed)
-            run = _Rollout(_pool(work, instances, cache_tokens, seed), jobs, warm_up, hands_over=hands_over)
-            run.run()
-            shares.append(_shares(work, jobs, warm_up))
-            over.append(run.handed_over)
-            refused.append(sum(job.phase is Phase.REFUSED for job in jobs))
-        mean, worst = (", ".join(f"{of(column):.0%}" for column in zip(*shares, strict=True)) for of in (fmean, min))
+        runs = [rolled_out(work, instances, warm_up, cache_tokens, seed, hands_over=hands_over) for seed in SEEDS]
+        windows = list(zip(*(run.shares for run in runs), strict=True))
+        mean, worst = (", ".join(f"{of(window):.0%}" for window in windows) for of in (fmean, min))
         words = "fetch their blocks" if hands_over else "are not handed over"
-        print(f"| {words} | {mean} | {worst} | {fmean(over):.0f} | {fmean(refused):.1f} |", flush=True)
+        over, refused = fmean(run.handed_over for run in runs), fmean(run.refused for run in runs)
+        print(f"| {words} | {mean} | {worst} | {over:.0f} | {refused:.1f} |", flush=True)
     return 0

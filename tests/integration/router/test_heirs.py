@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import EVERY_MOVE, KvTransferFacts
 from fairlead_testing.builders.routing_tables import routing_table
@@ -196,6 +196,25 @@ async def test_engines_of_another_revision_are_not_asked_for_blocks_and_nothing_
     await until(lambda: any(one.migrations for one in reports.values()))
     (move,) = (move for one in reports.values() for move in one.migrations)
     assert (move.handed_over, move.tokens_moved, move.tokens_recomputed > 800) == (True, 0, True)
+
+
+@pytest.mark.parametrize("hands_on", [True, False])
+async def test_no_decode_instance_has_work_with_a_hand_over_between_prefill_instances(world: World, hands_on: bool) -> None:
+    await world.start_engines(3)
+    transfer = KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS) if hands_on else None
+    roles = (Role.PREFILL, Role.PREFILL, Role.DECODE)
+    world.api.state.set_table(world.table(policy="fairlead", kv_transfer=transfer, roles=roles, hand_over_budget=1.0))
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    heir = next(engine for engine in world.engines[:2] if engine.name != home)
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    (asked,) = (seen["body"] for seen in heir.seen if seen["body"])
+    assert bool((asked.get("kv_transfer_params") or {}).get("do_remote_prefill")) is hands_on
+    assert len([seen for seen in world.engines[2].seen if seen["body"]]) == 1, "its client's own"
+    await until(lambda: running.busy() == 0)
+    assert not running.scheduler.discrepancies()
 
 
 def in_use(running: RunningRouter, instance: str) -> int:

@@ -24,10 +24,11 @@ def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
     """Return the instance where a request that prefills on its instance will decode: `wanted` if possible, else the
-    best decode instance; None = the prefill instance itself.
+    best decode instance; None = the prefill instance itself, which also makes the token that nobody reads of a request
+    that only warms its cache.
     """
     entry = loads[tracked.instance].entry
-    if entry.role is not _PREFILL:
+    if entry.role is not _PREFILL or tracked.request.warms:
         return None
     load = None if wanted is None or wanted in excluded else loads.get(wanted)
     if load is not None and load.takes_decodes(view.now) and load.entry.pairs_with(entry):
