@@ -9,12 +9,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.moves import CacheFate, MigrationRecord, with_transfer
 from fairlead.tables import EVERY_MOVE, KvTransferFacts
 from fairlead_router.relaying.cache_moves import Named
@@ -194,3 +195,45 @@ async def test_a_source_killed_in_the_middle_of_a_move_loses_nothing(moving: Mov
         source.start()
         await asyncio.to_thread(source.wait_ready)
     assert said == await moving.alone("i0", prompt), "it is what a single engine says"
+
+
+@pytest.fixture
+def decoding(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, VllmEngine]]:
+    """The two engines, and a third one, started at the same time, that decodes what they prefill."""
+    third = with_nixl(os.environ.get("FAIRLEAD_TEST_VLLM") or "", tmp_path_factory.mktemp("nixl"), "i2")
+    with ExitStack() as ends:
+        if os.environ.get("FAIRLEAD_TEST_VLLM"):
+            ends.callback(third.kill)
+            third.start()
+        both = request.getfixturevalue("handing_on")
+        third.wait_ready()
+        yield {**both, "i2": third}
+
+
+async def test_sessions_move_between_prefill_instances_whose_engines_do_both(world: World, decoding: dict[str, VllmEngine]) -> None:
+    dice = random.Random(45)
+    addresses = [engine.address for engine in decoding.values()]
+    table = routing_table(addresses, model=MODEL, engine_type="vllm", policy="fairlead", kv_transfer=PATIENT)
+    roles = (Role.PREFILL, Role.PREFILL, Role.DECODE)
+
+    def serve_at(version: int, leaving: str) -> None:
+        found = zip(table.instances, roles, strict=True)
+        entries = (replace(one, role=role, state=InstanceState.DRAINING if one.id == leaving else one.state) for one, role in found)
+        world.api.state.set_table(replace(table, version=version, instances=tuple(entries)))
+
+    serve_at(1, "i1")
+    running = await world.start_router(timeouts=Timeouts(connect=5.0, first_byte=SECONDS, idle=SECONDS, total=SECONDS, shutdown=5.0))
+    await until(lambda: running.router.informing.synced, SECONDS)
+    moving = Moving(world, Live(running=running, engines=decoding))
+    prompts = {f"pd{number}": [dice.randrange(10, 1900) for _ in range(NEXT)] for number in range(GROUP)}
+    for session, prompt in prompts.items():
+        assert (await moving.turn(session, prompt[:FIRST]))[0] == "i0"
+    serve_at(2, "i0")
+    await until(lambda: "i0" not in running.pool.accepting, SECONDS)
+    for session, prompt in prompts.items():
+        name, cached, said = await moving.turn(session, prompt)
+        assert (name, cached, said) == ("i1", cached_of(NEXT), await moving.alone("i0", prompt))
+    assert running.pool.counters.transfers == {"moved": GROUP}
+    assert {(one.source, one.target, one.tokens_moved) for one in await moving.migrations(GROUP)} == {("i0", "i1", FIRST)}
+    assert await moving.live.metric("i1", "vllm:nixl_xfer_time_seconds_count") > 0
+    assert await moving.live.metric("i2", "vllm:nixl_xfer_time_seconds_count") >= 2 * GROUP, "it fetched every prompt"
