@@ -258,6 +258,7 @@ class Heirs:
             arrived_at=call.arrived_at,
             max_output_tokens=1,
             streamed=False,
+            movable=prompt.request.movable and prompt.is_fetchable,
             warms=True,
             explain=False,
             client_id="",
