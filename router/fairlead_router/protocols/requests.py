@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from math import isfinite
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import orjson
 
@@ -377,12 +378,24 @@ MOST_REMEMBERED = 8192
 """Maximum number of bytes of headers, forwarded or not, that are kept until a connection's next request."""
 
 
+def _without_keys(query: bytes) -> bytes:
+    """Return a query without parameters that hold a credential of the client: engines write targets to their logs."""
+    kept = []
+    for parameter in query.split(b"&"):
+        name = unquote_to_bytes(parameter.partition(b"=")[0]).lower()
+        if name != b"key" and not is_credential(name):
+            kept.append(parameter)
+    return b"&".join(kept)
+
+
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
     """Return the request line and headers for an engine, without `host` and without the final empty line.
 
     `length`: the body's length in bytes; None = there is no body, or it is `chunked`.
     """
     query: bytes = scope["query_string"]
+    if query:
+        query = _without_keys(query)
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
     method = scope["method"].encode()

@@ -18,7 +18,7 @@ from fairlead_router.protocols.paths import ENDPOINTS, Endpoint, Handling, find
 from fairlead_router.protocols.prompts import Prompt
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.rendered_chats import mark
-from fairlead_router.protocols.requests import ParsedRequest, forwarded_headers, parse_request
+from fairlead_router.protocols.requests import ParsedRequest, forwarded_headers, parse_request, request_head
 from fairlead_testing.examples import examples
 
 
@@ -298,6 +298,23 @@ def test_credentials_for_other_gateways_reach_engines_only_where_the_pool_passes
 @pytest.mark.parametrize("name", ["idempotency-key", "traceparent", "anthropic-beta", "x-stainless-lang", "x-author", "accept", "x-tokens"])
 def test_headers_that_hold_no_credential_reach_engines(name: str) -> None:
     assert forwarded_headers([(name.encode(), b"1")], b"x-session-id")[0] == f"{name}: 1\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("query", "passed"),
+    [
+        (b"", b""),
+        (b"beta=true", b"?beta=true"),
+        (b"stream=true&starting_after=5", b"?stream=true&starting_after=5"),
+        (b"beta=true&key=AIza", b"?beta=true"),
+        (b"api_key=sk-1", b""),
+        (b"API%5FKEY=sk-1&x=api_key", b"?x=api_key"),
+        (b"access_token=a&api-version=2&token", b"?api-version=2"),
+    ],
+)
+def test_no_engine_gets_a_credential_that_a_client_wrote_into_the_query(query: bytes, passed: bytes) -> None:
+    scope = {"query_string": query, "raw_path": b"/v1/messages", "method": "POST"}
+    assert request_head(scope, b"", b"id", length=2).startswith(b"POST /v1/messages%b HTTP/1.1\r\n" % passed)
 
 
 def test_a_request_id_that_names_peers_is_refused() -> None:
