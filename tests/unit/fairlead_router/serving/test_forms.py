@@ -1,7 +1,7 @@
 """Finding the model in a form."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from hypothesis import given
@@ -168,7 +168,7 @@ def test_a_boundary_that_ends_like_a_form_does_not_end_one_that_begins_with_an_e
 def _read_by_an_engine(content_type: str, body: bytes) -> list[str] | None:
     """The models that Starlette's parser, which vLLM and SGLang use, finds in the form; None if it refuses the form."""
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         yield body
 
     async def parsed() -> list[str]:
