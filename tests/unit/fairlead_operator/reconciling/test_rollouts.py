@@ -97,6 +97,16 @@ async def test_a_paused_rollout_replaces_nothing_until_it_is_unpaused() -> None:
     assert not before.keys() & hashes(stage).keys()
 
 
+async def test_a_pool_whose_rollout_is_paused_before_its_first_instance_is_scaled_down() -> None:
+    stage = await running(paused=True)
+    stage.apply(replicas=3, engine=NEW, rollout={"paused": True})
+    await pass_rounds(stage, 5)
+    stage.apply(replicas=2, engine=NEW, rollout={"paused": True})
+    await pass_rounds(stage, 30)
+    assert len(stage.pods()) == 2
+    assert stage.condition("Ready")["message"] == "2 of 2 instances serve"
+
+
 async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_the_operator() -> None:
     stage = await running()
     stage.apply(replicas=3, engine=NEW, rollout={"regression": {"attainmentDrop": 5, "window": "10s"}})
