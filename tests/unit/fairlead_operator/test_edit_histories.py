@@ -60,11 +60,18 @@ STATUSES: tuple[dict[str, Any], ...] = (
 )
 CHILDREN = (Resource.BUDGETS, Resource.SERVICES, Resource.ROLES, Resource.REVISIONS)
 REFUSED = [(verb, kind) for verb in ("create", "merge", "delete", "get", "find") for kind in (Resource.POOLS, Resource.PODS, *CHILDREN)]
+LABELS = frozenset({"fairlead.dev/pool", "fairlead.dev/instance", "app.kubernetes.io/managed-by"})
 CODES = (403, 409, 410, 422, 429, 500, None)
 
 
 def _pod(stage: VirtualStage, number: int) -> dict[str, Any] | None:
     pods = stage.pods()
+    return pods[number % len(pods)] if pods else None
+
+
+def _own_pod(stage: VirtualStage, number: int) -> dict[str, Any] | None:
+    """A pod with its owner and its labels. One that lost both would be nobody's, and is left alone."""
+    pods = [pod for pod in stage.pods() if pod["metadata"].get("ownerReferences") and pod["metadata"]["labels"].keys() >= LABELS]
     return pods[number % len(pods)] if pods else None
 
 
@@ -109,13 +116,13 @@ def loses_its_finalizer(stage: VirtualStage, number: int) -> None:
 
 
 def loses_a_mark(stage: VirtualStage, number: int) -> None:
-    if (pod := _pod(stage, number)) is not None:
+    if (pod := _own_pod(stage, number)) is not None:
         place = pod["metadata"]["labels" if number % 2 else "annotations"]
         place.pop(sorted(place)[number % len(place)], None)
 
 
 def loses_its_owner(stage: VirtualStage, number: int) -> None:
-    if (pod := _pod(stage, number)) is not None:
+    if (pod := _own_pod(stage, number)) is not None:
         pod["metadata"].pop("ownerReferences", None)
 
 
@@ -172,7 +179,7 @@ ACTS: Mapping[str, Callable[[VirtualStage, int], None]] = {
         is_scaled_by_role,
     )
 }
-HISTORIES = st.lists(st.tuples(st.sampled_from(["apply", "apply", "wait", "wait", *ACTS]), st.integers(0, 999)), max_size=12)
+HISTORIES = st.lists(st.tuples(st.sampled_from(["apply", "apply", "wait", "wait", *ACTS]), st.integers(0, 999)), min_size=8, max_size=14)
 
 
 async def rounds(stage: VirtualStage, count: int, seconds: float) -> None:
@@ -187,6 +194,7 @@ async def rounds(stage: VirtualStage, count: int, seconds: float) -> None:
 
 async def live(stage: VirtualStage, specs: tuple[Spec, ...], history: list[tuple[str, int]]) -> None:
     stage.apply(**copy.deepcopy(specs[0]))
+    await stage.settle()
     for name, number in history:
         if name == "apply":
             stage.apply(**copy.deepcopy(specs[number % len(specs)]))
