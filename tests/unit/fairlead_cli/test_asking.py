@@ -61,7 +61,12 @@ def test_a_remedy_names_only_what_the_kubectl_plugin_has(
 
 @pytest.mark.parametrize(
     ("error", "is_late"),
-    [(httpx.ReadTimeout(""), True), (httpx.PoolTimeout(""), True), (httpx.ConnectTimeout(""), False), (httpx.ConnectError("refused"), False)],
+    [
+        (httpx.ReadTimeout(""), True),
+        (httpx.PoolTimeout(""), True),
+        (httpx.ConnectTimeout(""), False),
+        (httpx.ConnectError("refused"), False),
+    ],
 )
 def test_only_an_api_that_is_not_there_is_looked_for_elsewhere(
     error: httpx.TransportError, is_late: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
