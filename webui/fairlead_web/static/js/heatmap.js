@@ -5,7 +5,7 @@ import { exact } from "./formats.js";
 import { names, rowHeight, times } from "./heatmap_axis.js";
 import * as data from "./heatmap_data.js";
 import * as draw from "./heatmap_draw.js";
-import { explain, explainAgain } from "./heatmap_explain.js";
+import { explain } from "./heatmap_explain.js";
 import { follow } from "./heatmap_live.js";
 import { Tip, limitWords } from "./heatmap_tip.js";
 import { tell } from "./heatmap_words.js";
@@ -128,7 +128,8 @@ class Heatmap {
     if (!this.resize()) this.drawMarks();
     this.axis();
     this.lookAgain();
-    explainAgain(document.getElementById("explanation"), map);
+    const panel = document.getElementById("explanation");
+    if (panel) import("./heatmap_again.js").then((again) => again.explainAgain(panel, map), () => {});
   }
 
   // The map moved on by some columns.
@@ -208,13 +209,9 @@ class Heatmap {
   }
 
   explanation(cell) {
-    const query = new URLSearchParams({ metric: this.map.metric, ...this.window(cell), ...this.limit() });
+    const { metric, limit } = this.map;
+    const query = new URLSearchParams({ metric, ...this.window(cell), ...(limit == null ? {} : { limit }) }); // by which the panel judges too
     return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}/explanation?${query}`;
-  }
-
-  // The limit of this reading; the panel beside the map judges by the same one.
-  limit() {
-    return this.map.limit == null ? {} : { limit: this.map.limit };
   }
 
   explain(cell) {

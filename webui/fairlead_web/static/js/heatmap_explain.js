@@ -3,7 +3,6 @@
 import { rewrite } from "./times.js";
 
 let asking = null;
-let told = null; // the address of the explanation that the panel shows
 
 // Puts the explanation at `address` into the panel; the newest question wins. If it fails, `kept` leaves the panel as it is.
 export async function explain(panel, address, kept = false) {
@@ -18,7 +17,7 @@ export async function explain(panel, address, kept = false) {
     const found = parsed.querySelector(".why");
     if (!found) throw new Error("no explanation");
     panel.replaceChildren(document.adoptNode(found));
-    told = address;
+    panel.dataset.told = address;
     rewrite(panel);
   } catch {
     if (signal.aborted) return;
@@ -35,16 +34,4 @@ export async function explain(panel, address, kept = false) {
     panel.replaceChildren(words);
   }
   panel.removeAttribute("aria-busy");
-}
-
-// The same question once more, if a new reading of the map has another limit. It is not read out, and never replaces a reader's own question.
-export async function explainAgain(panel, map) {
-  if (!panel || !told || panel.getAttribute("aria-busy") || map.limit == null) return;
-  const address = new URL(told, location.href);
-  const query = address.searchParams;
-  if (query.get("metric") !== map.metric || Number(query.get("limit")) === map.limit) return;
-  query.set("limit", map.limit);
-  panel.setAttribute("aria-live", "off");
-  await explain(panel, address.href, true);
-  panel.setAttribute("aria-live", "polite");
 }
