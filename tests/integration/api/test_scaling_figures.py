@@ -51,7 +51,7 @@ async def test_numbers_of_two_controllers_are_lines_of_their_own_in_charts(api: 
     scaling = a_scaling_decision("s", at - 12, recommended=7)
     ratio = a_scaling_decision("r", at - 11, recommended=3, controller=Controller.RATIO)
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), scaling_decisions=(scaling, ratio)))
-    lines = (await api.viewer.series(["instances_recommended"], CHAT, start="now-1h", buckets=1)).lines
+    lines = (await api.viewer.series(["instances_recommended"], CHAT, start="now-1h", buckets=2)).lines
     assert {line.part: [one for one in line.values if one is not None] for line in lines} == {"both": [7.0], "both, ratio": [3.0]}
 
 
