@@ -129,7 +129,7 @@ class Heatmap {
     this.axis();
     this.lookAgain();
     const panel = document.getElementById("explanation");
-    if (panel) import("./heatmap_again.js").then((again) => again.explainAgain(panel, map), () => {});
+    if (panel) import("./heatmap_again.js").then((again) => again.explainAgain(panel, map, explain), () => {});
   }
 
   // The map moved on by some columns.

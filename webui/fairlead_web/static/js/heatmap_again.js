@@ -1,9 +1,7 @@
 // The panel's explanation, asked for again when a new reading of the map has another limit; loaded with the first such reading.
 
-import { explain } from "./heatmap_explain.js";
-
-// The panel is not read out again, and a reader's own question is never replaced.
-export async function explainAgain(panel, map) {
+// The panel is not read out again, and a reader's own question is never replaced. `explain` is the map's, which aborts what it asked before.
+export async function explainAgain(panel, map, explain) {
   const { told } = panel.dataset;
   if (!told || !panel.querySelector(".why") || panel.getAttribute("aria-busy") || map.limit == null) return;
   const address = new URL(told, location.href);
