@@ -27,7 +27,15 @@ OF_OTHERS = {
     *("failOpen", "gatewayClassName", "speculativeIndexing", "sessionKey", "prefixaware", "kvaware", "roundrobin", "cache_aware"),
     *("FullDuplexStreamed", "MooncakeConnector", "horizontalPodAutoscalerConfig", "extensionManager", "backendResources"),
     *("modelSpec", "modelURL", "replicaCount", "routerSpec", "enableRouter", "routingLogic", "servingEngineSpec", "vllmApiKey"),
-    *("inferenceExtension", "gitMajor", "gitMinor", "reproduce_failure", "tcp_migrate_req", "process_max_fds", "process_virtual_memory_bytes"),
+    *(
+        "inferenceExtension",
+        "gitMajor",
+        "gitMinor",
+        "reproduce_failure",
+        "tcp_migrate_req",
+        "process_max_fds",
+        "process_virtual_memory_bytes",
+    ),
 }
 """Identifiers of other projects, which no code here mentions."""
 FORMER = {"late_lost", "coding_agents_short"}
@@ -127,7 +135,7 @@ TWO_WORDS = re.compile(r"\w*[a-z](?:_[a-z]|[A-Z][a-z])\w*")
 @cache
 def known_identifiers() -> frozenset[str]:
     """Every word of the sources, of their files' names and of the metrics; those of other projects too."""
-    sources = [name for name in FILES if name.endswith((".py", ".yaml", ".html", ".js", ".sh", ".toml", ".tpl", ".txt"))]
+    sources = [name for name in FILES if not name.endswith(Path(__file__).name) and name.endswith((".py", ".yaml", ".html", ".js", ".sh", ".toml", ".tpl", ".txt"))]
     words = {word for name in sources for word in re.findall(r"\w+", text_of(name))}
     return frozenset(words | {Path(name).stem for name in FILES} | metrics() | OF_OTHERS | FORMER)
 
@@ -168,9 +176,12 @@ def test_a_document_names_only_what_exists(strange: Any, among: list[str]) -> No
 def pools(name: str) -> Iterator[dict[str, Any]]:
     """Specs of pools, whole or in part, without those of other kinds and of autoscalers."""
     for document in blocks(name, "yaml"):
-        if isinstance(document, dict) and isinstance(spec := document.get("spec"), dict):
-            if document.get("kind", "InferencePool") == "InferencePool" and "inference.networking" not in document.get("apiVersion", ""):
-                yield spec
+        kind = isinstance(document, dict) and (
+            document.get("apiVersion", "fairlead.dev").split("/")[0],
+            document.get("kind", "InferencePool"),
+        )
+        if kind == ("fairlead.dev", "InferencePool") and isinstance(document.get("spec"), dict):
+            yield document["spec"]
 
 
 MENDED = {"engine": {"type": "simulated"}, "model": "m"}
@@ -198,7 +209,9 @@ def _whole(spec: dict[str, Any]) -> dict[str, Any]:
 
 def schema_without_demands() -> dict[str, Any]:
     """That of the chart's values; what a page leaves out has the chart's default."""
-    return json.loads(text_of("helm/fairlead/values.schema.json"), object_hook=lambda one: {k: v for k, v in one.items() if k != "required"})
+    return json.loads(
+        text_of("helm/fairlead/values.schema.json"), object_hook=lambda one: {k: v for k, v in one.items() if k != "required"}
+    )
 
 
 def values_shown() -> Iterator[tuple[str, dict[str, Any]]]:
