@@ -135,7 +135,11 @@ TWO_WORDS = re.compile(r"\w*[a-z](?:_[a-z]|[A-Z][a-z])\w*")
 @cache
 def known_identifiers() -> frozenset[str]:
     """Every word of the sources, of their files' names and of the metrics; those of other projects too."""
-    sources = [name for name in FILES if not name.endswith(Path(__file__).name) and name.endswith((".py", ".yaml", ".html", ".js", ".sh", ".toml", ".tpl", ".txt"))]
+    sources = [
+        name
+        for name in FILES
+        if not name.endswith(Path(__file__).name) and name.endswith((".py", ".yaml", ".html", ".js", ".sh", ".toml", ".tpl", ".txt"))
+    ]
     words = {word for name in sources for word in re.findall(r"\w+", text_of(name))}
     return frozenset(words | {Path(name).stem for name in FILES} | metrics() | OF_OTHERS | FORMER)
 
@@ -143,6 +147,25 @@ def known_identifiers() -> frozenset[str]:
 def strange_identifiers(text: str) -> set[str]:
     names = {one for code in INLINE.findall(text) for one in re.findall(r"\w+", code) if TWO_WORDS.fullmatch(one)}
     return {one for one in names - known_identifiers() if not any(one in name for name in metrics())}
+
+
+@cache
+def shown_by_pages() -> str:
+    """What pages may show, in lower case, with every heading and column of the documents and commands."""
+    sources = [
+        name for name in FILES if name.startswith(("webui/", "core/fairlead_client/", "cli/")) and name.endswith((".py", ".html", ".js"))
+    ]
+    headings = [
+        line for name in DOCUMENTS for line in re.findall(r"^#+ (.*)$|^- \*\*(.*?)\*\*|^\*\*(.*?)\*\*", text_of(name), re.MULTILINE)
+    ]
+    return re.sub(r"…|\s+", " ", " ".join([*map(text_of, sources), *(" ".join(found) for found in headings)])).lower()
+
+
+def strange_labels(text: str) -> set[str]:
+    """Buttons, pages and sections, which the documents write as *Edit…*."""
+    plain = re.sub(r"`[^`]*`|\*\*[^*]*\*\*", " ", text)
+    named = {re.sub(r"\s+", " ", label) for label in re.findall(r"(?<![\w*])\*([A-Z][^*]{2,50}[^.*])\*(?![\w*])", plain)}
+    return {label for label in named if re.sub(r"…|\s+", " ", label).strip().lower() not in shown_by_pages() and label != "Deprecated"}
 
 
 @cache
@@ -165,8 +188,9 @@ def strange_files(text: str) -> set[str]:
         (strange_paths, DOCUMENTS),
         (strange_identifiers, [name for name in DOCUMENTS if "/decisions/" not in name]),
         (strange_files, [name for name in DOCUMENTS if "/decisions/" not in name and not name.startswith("cluster/")]),
+        (strange_labels, [name for name in DOCUMENTS if "/decisions/" not in name and name != "docs/benchmarks.md"]),
     ],
-    ids=["metrics", "fields", "paths of the API", "identifiers", "files"],
+    ids=["metrics", "fields", "paths of the API", "identifiers", "files", "labels of pages"],
 )
 def test_a_document_names_only_what_exists(strange: Any, among: list[str]) -> None:
     found = {name: strange(prose_of(name)) for name in among}
@@ -237,6 +261,7 @@ def test_an_example_of_values_is_accepted_by_the_chart() -> None:
         (strange_fields, "`spec.drain.timeOut` `spec.roles[].warm.asleep: 2`", {"spec.drain.timeOut"}),
         (strange_paths, "`GET /v1/plan/{id}` `GET /v1/plans/ID` `GET /v1/models`", {"GET /v1/plan/{id}"}),
         (strange_identifiers, "`lost_moves_per_hour` `InstancesLost` `lost_moves`", {"lost_moves_per_hour"}),
+        (strange_labels, "*Take back the drain…* *Cancel the drain…* *Nodes that leave*", {"Take back the drain…"}),
         (strange_files, "`core/fairlead/pool.py` `core/fairlead/pools.py` `helm/fairlead`", {"core/fairlead/pool.py"}),
     ],
 )
