@@ -197,6 +197,39 @@ def test_a_document_names_only_what_exists(strange: Any, among: list[str]) -> No
     assert {name: names for name, names in found.items() if names} == {}
 
 
+PRODUCT = ("core/", "controlplane/", "operator/", "router/", "webui/", "simulator/", "sandbox/", "serve/", "cli/", "host/")
+TRIPLE = re.compile(r'"""(.*?)"""', re.DOTALL)
+QUOTED_BY_DOCSTRINGS = {
+    *("ComputeAllocationHandler", "allocation_json", "AuthorizationOptions", "DelegatingAuthenticationOptions", "NoProxy", "useProxy"),
+    *("_run_output_handler", "check_memory", "should_continue_final_message", "_base_client", "mooncake_trace", "podCacheSize"),
+    *("load_lora_adapter", "reset_prefix_cache", "scale_elastic_ep", "sliding_window", "DeletionCandidateOfClusterAutoscaler"),
+    *("kubectl_complete", "routerMemory", "test_bounded_clients", "test_uvicorn_internals", "synchronous_commit"),
+}
+"""Names of other projects' code, of the chart's templates and of tests."""
+
+
+def test_a_docstring_names_only_what_exists() -> None:
+    sources = {name: text_of(name) for name in FILES if name.startswith((*PRODUCT, "cluster/")) and name.endswith(".py")}
+    others = [text_of(name) for name in FILES if name.startswith(PRODUCT) and name.endswith((".html", ".js", ".toml"))]
+    written = "\n".join([*(TRIPLE.sub("", text) for text in sources.values()), *others])
+    stems = {part for name in FILES for part in Path(name).with_suffix("").parts}
+    known = stems | set(re.findall(r"\w+", written)) | metrics() | QUOTED_BY_DOCSTRINGS
+    found = {
+        (name, one)
+        for name, text in sources.items()
+        if name.startswith(PRODUCT)
+        for docstring in TRIPLE.findall(text)
+        for code in INLINE.findall(docstring)
+        for one in re.findall(r"\w+", code)
+        if TWO_WORDS.fullmatch(one) and one not in known and not one.endswith("_") and not is_in_schemas(one)
+    }
+    assert found == set()
+
+
+def is_in_schemas(name: str) -> bool:
+    return any(name in text_of(file) for file in FILES if re.fullmatch(r"crds/.*\.yaml", file))
+
+
 def pools(name: str) -> Iterator[dict[str, Any]]:
     """Specs of pools, whole or in part, without those of other kinds and of autoscalers."""
     for document in blocks(name, "yaml"):
