@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fairlead import instances, plausibility, pools, tables
 from fairlead.adoption_specs import MOST_BY_DEFAULT
@@ -129,6 +130,24 @@ def test_the_ports_are_those_of_the_chart() -> None:
     templates = "".join((ROOT / "helm/fairlead/templates" / f"{name}.yaml").read_text(encoding="utf-8") for name in files)
     of_chart = set(re.findall(r"containerPort: (?:\{\{ add )?(\d+)", templates))
     assert {row[1].split()[0] for row in rows_below("install", "Ports")} == of_chart
+
+
+def test_an_address_of_ours_is_in_the_releases_namespace_at_a_port_of_a_service() -> None:
+    """The chart's Services, in the namespace that the documents install into."""
+    values = yaml.safe_load((ROOT / "helm" / "fairlead" / "values.yaml").read_text(encoding="utf-8"))
+    ports = {
+        ("router", values["router"]["service"]["port"]),
+        ("api", values["api"]["service"]["port"]),
+        ("kv-events", values["router"]["kvEvents"]["port"]),
+        ("autoscalers", 9090),
+    }
+    shown = [
+        found
+        for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.yaml")]
+        for found in re.findall(r"\bfairlead-([a-z-]+)\.([a-z-]+)(?:\.svc[a-z.]*)?:(\d+)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(shown) > 3
+    assert [one for one in shown if one[1] != "fairlead-system" or (one[0], int(one[2])) not in ports] == []
 
 
 def test_plans_have_each_kind_with_its_role() -> None:
