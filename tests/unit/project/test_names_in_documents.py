@@ -266,9 +266,9 @@ def _whole(spec: dict[str, Any]) -> dict[str, Any]:
 
 def schema_without_demands() -> dict[str, Any]:
     """That of the chart's values; what a page leaves out has the chart's default."""
-    return json.loads(
-        text_of("helm/fairlead/values.schema.json"), object_hook=lambda one: {k: v for k, v in one.items() if k != "required"}
-    )
+    text = text_of("helm/fairlead/values.schema.json")
+    schema: dict[str, Any] = json.loads(text, object_hook=lambda one: {key: part for key, part in one.items() if key != "required"})
+    return schema
 
 
 def values_shown() -> Iterator[tuple[str, dict[str, Any]]]:
