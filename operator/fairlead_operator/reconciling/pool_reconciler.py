@@ -163,7 +163,7 @@ class PoolReconciler:
 
     async def reconcile(self) -> float:
         """Reconcile once; return the seconds until the next run, unless an event arrives first. A settled pool is not
-        read again until one of its objects changes (`settled_pools`). Raises ClusterError.
+        read again until one of its objects changes (`SettledPool`). Raises ClusterError.
         """
         return await self._telling_faults(self._reconcile)
 
