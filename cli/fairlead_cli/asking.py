@@ -16,7 +16,7 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
-from fairlead_client.problems import ApiProblem, ApiUnreachable, told
+from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable, told
 from fairlead_client.resources.problems import Problem
 from fairlead_process.kinds import Addresses
 from fairlead_process.option_types import InputUnusable, KindOption
@@ -28,6 +28,7 @@ DOOR = "fairlead.door"
 """Key in the click context's `meta` for the `Door`: the connection of `kubectl fairlead` to the control API."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 _OF_FAIRLEAD = f"give the API's address with --url and a token with --token, {_OR_FOLDER}"
+_OF_LATE = "it or its database is overloaded or waits for something; send it again later, and look at the API's log"
 _OF_KUBECTL = "name the Service of the control API with --service NAMESPACE/NAME:PORT, or another cluster with --context"
 
 
@@ -117,6 +118,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
             return asyncio.run(asked(client))
     except ApiProblem as error:
         raise _refusal(error, is_behind_kubernetes(url)) from error
+    except ApiLate as error:
+        raise click.ClickException(f"{error}; {_OF_LATE}") from error
     except ApiUnreachable as error:
         remedy = _OF_KUBECTL if is_behind_kubernetes(url) else _OF_FAIRLEAD
         raise click.ClickException(f"{error}; {remedy}") from error

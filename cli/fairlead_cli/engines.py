@@ -9,11 +9,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.printing import json_option, print_json, print_table
+from fairlead_cli.printing import json_option, print_done, print_json, print_table
 from fairlead_client.resources.engine_fits import MOST_BATCHED_TOKENS, EngineFit, FitAccuracy, ServedRequests
 from fairlead_process.clock import utc_now
 from fairlead_process.option_types import InputUnusable, TimeOption, WholeOption
-from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool
+from fairlead_process.pool_names import METAVAR, name_argument, namespace_option, optional_pool, pool_named
 from fairlead_simulator.engine_fit.engine_files import EngineFile, write_engine
 from fairlead_simulator.engine_fit.fitting import fit
 from fairlead_simulator.engine_fit.record_files import read_records
@@ -129,6 +129,17 @@ def fit_command(
     if store and key is not None:
         ask(url, token, lambda api: api.store_engine(key, found))
         click.echo(f"Stored: what-if and plans simulate {key} with it.", err=as_json)
+
+
+@engines.command("forget")
+@name_argument
+@json_option
+@url_option
+@token_option
+def forget(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Forget the engine model that `fit --store` stored of a pool; needs the role operator."""
+    found = ask(url, token, lambda api: api.forget_engine(pool_named(name)))
+    print_done(as_json, found, f"Forgotten: what-if and plans simulate {name} as if no fit had been stored.")
 
 
 def records_of(served: ServedRequests) -> list[ServedRecord]:

@@ -31,14 +31,16 @@ Item = TypeVar("Item")
     type=click.IntRange(0),
     help="Number of newest migrations, and of newest re-routes, to check.",
 )
-def verify(url: tuple[str, ...], token: str | None, as_json: bool, pool: str | None, decisions: int, moves: int) -> None:
+@click.option("--sessions", default=500, show_default=True, type=click.IntRange(0), help="Number of most recently seen sessions to check.")
+def verify(url: tuple[str, ...], token: str | None, as_json: bool, pool: str | None, decisions: int, moves: int, sessions: int) -> None:
     """Compute recorded choices again and look for contradictions.
 
     Every decision's rule, terms, limits, reason and sentence must lead to the chosen instance. Every migration must be
-    a step of its session's history, with an outcome and a verdict that its own numbers support. Prints each
-    contradiction; the exit code is 1 if there is any.
+    a step of its session's history, with an outcome and a verdict that its own numbers support. A session's history
+    must lead to its home without a gap. Without a pool, the audit log's hash chain is checked too, if the token may
+    read the whole log. Prints each contradiction; the exit code is 1 if there is any.
     """
-    verifier = ask(url, token, lambda api: collect(api, pool, decisions, moves))
+    verifier = ask(url, token, lambda api: collect(api, pool, decisions, moves, sessions))
     if as_json:
         print_json({"contradictions": verifier.found, "looked_at": verifier.looked_at, "rules": verifier.rules})
     else:
@@ -57,9 +59,9 @@ def _tell(verifier: Verifier) -> None:
         click.echo(f"  {policy}: {', '.join(f'{rule} {count:,}' for rule, count in rules.most_common())}")
 
 
-async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """Check the newest decisions and moves, all or those of `pool` (namespace/name). Return the verifier, which has the
-    contradictions.
+async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int, sessions: int) -> Verifier:
+    """Check the newest decisions, moves and sessions, all or those of `pool` (namespace/name), and without a pool the
+    audit log. Return the verifier, which has the contradictions.
 
     Raises ApiProblem 404 for a pool that does not exist.
     """
@@ -69,6 +71,9 @@ async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int)
     await _each(api.decisions, pool, decisions, verifier.decision)
     await _each(api.reroutes, pool, moves, verifier.reroute)
     await _each(api.migrations, pool, moves, lambda migration: verifier.migration(migration, api))
+    await _each(api.sessions, pool, sessions, lambda session: verifier.session(session, api))
+    if pool is None:
+        await verifier.audit(api)
     return verifier
 
 

@@ -40,8 +40,8 @@ def custom_resource_definition() -> dict[str, Any]:
             column("Ready", "string", f"{_READY}.status", "Whether all desired instances serve."),
             column("Desired", "integer", ".status.desired", "Desired instances of all roles."),
             column("Serving", "integer", ".status.serving", "Instances that serve, of all roles."),
-            column("Policy", "string", ".spec.routing.policy", "Routing policy."),
-            column("SLO", "string", ".spec.slo.ttft", "Target for the time to first token."),
+            column("Policy", "string", ".status.specInForce.spec.routing.policy", "Routing policy in force."),
+            column("SLO", "string", ".status.slo.ttft", "Target in force for the time to first token."),
             column("Present", "integer", ".status.replicas", "Instances that exist and do not drain.", wide=True),
             column("Attainment", "number", ".status.slo.attainment", "Share of requests within the SLO, last 5 minutes.", wide=True),
             column("Model", "string", ".spec.model", "Model that is served.", wide=True),
@@ -98,8 +98,11 @@ def _status() -> dict[str, Any]:
         },
         "slo": {
             "type": "object",
-            "description": "Shares (0 to 1) of requests within the SLO, last 5 minutes.",
+            "description": "The targets in force, and the shares (0 to 1) of requests within them, last 5 minutes.",
             "properties": {
+                "ttft": text("Target for the time to first token; a schedule may set another than spec.slo."),
+                "tpot": text("Target for the time per output token after the first."),
+                "percentile": {"type": "number", "description": "Share of requests, in percent, that must meet the targets."},
                 "attainment": {"type": "number", "description": "Finished requests within both targets."},
                 "ttftAttainment": {"type": "number", "description": "First tokens within the TTFT target."},
                 "tpotAttainment": {"type": "number", "description": "Finished requests within the TPOT target."},

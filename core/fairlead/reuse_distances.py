@@ -14,7 +14,7 @@ must be confirmed by a simulation before anybody acts on it.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import sqrt
 from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -116,13 +116,6 @@ class ReuseDistances:
         ends = (most - 2 * sqrt(most), most + 2 * sqrt(most))
         per_reference = self._block_tokens / self.sample_rate / tokens
         return max(*(abs(sum(self._hits(end)) * per_reference - value) for end in ends), abs(sum(self._lacking)) * per_reference)
-
-    @property
-    def distinct_tokens(self) -> int:
-        """Number of tokens of all distinct blocks: a pool whose caches hold this many serves everything that can be
-        reused.
-        """
-        return ceil(len(self._last) / self.sample_rate) * self._block_tokens
 
     def _followed(self, blocks: Sequence[int]) -> list[int]:
         if self.sample_rate >= 1.0:

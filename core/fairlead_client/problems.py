@@ -2,7 +2,8 @@
 
 ClientError
 ├── ApiProblem        the API answered with a problem document; carries it
-├── ApiUnreachable    no usable answer: refused, timed out, broken mid-way, or not JSON
+├── ApiUnreachable    no usable answer: refused, broken mid-way, or not JSON
+│   └── ApiLate       it took the request, but did not answer in time
 ├── StreamLost        the routers' stream was refused, ended, fell silent or sent something unreadable
 └── UnreadableLine    one line of that stream is not JSON, misses a member or has no end
 """
@@ -51,6 +52,10 @@ class ApiUnreachable(ClientError):
 
     A write may or may not have been carried out; every write of this client may safely be repeated.
     """
+
+
+class ApiLate(ApiUnreachable):
+    """The API was reached, but did not respond in time."""
 
 
 class StreamLost(ClientError):

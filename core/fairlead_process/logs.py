@@ -18,12 +18,12 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from fairlead_process.environment import group, read, variable
+from fairlead_process.environment import group, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
@@ -59,11 +59,6 @@ class OnlyLogs:
     """Log settings of a process that gets all its other settings on its command line."""
 
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
-
-
-def read_log_settings(environment: Mapping[str, str]) -> OnlyLogs:
-    """Read the settings from environment variables. Raises InvalidInput for an unusable one."""
-    return read(OnlyLogs, environment)
 
 
 class LogLines(logging.Formatter):

@@ -2,8 +2,9 @@
 
 The pools of a namespace that take turns read, decide and act one after the other (`lock`), so that no two of them take
 the same device: only the operator that holds the Lease acts. The rest of the memory decides nothing about who may be
-awake; it only measures for how long a device has been free, and how long a sleeper's engine has not said that it left
-its device. The danger: a pod of another namespace, or a process outside of Kubernetes, may use the same GPU unseen.
+awake; it only measures for how long a device has been free, a sleeper's engine has not said that it left its device,
+and a pool has completed no round. The danger: a pod of another namespace, or a process outside of Kubernetes, may use
+the same GPU unseen.
 """
 
 import asyncio
@@ -41,12 +42,16 @@ def turns_spec(spec: PoolSpec | None) -> TurnsSpec | None:
 
 class DeviceTurns:
     """The devices that the pools of each namespace share. `wake` wakes a pool's worker; `waiting` is the metric of
-    waiting instances by pool.
+    waiting instances by pool. A pool that has completed no round for `silence` seconds does not count as waiting: its
+    condition is out of date, and it could not take a device.
     """
 
-    def __init__(self, waiting: Gauge | None = None) -> None:
+    def __init__(self, waiting: Gauge | None = None, silence: float = 60.0) -> None:
         self.wake: Callable[[PoolKey], None] = lambda pool: None
         self._waiting = waiting
+        self._silence = silence
+        self._completed: dict[PoolKey, float] = {}
+        """When each pool last completed a round, or was first seen waiting (Unix seconds)."""
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._free: dict[tuple[str, str], float] = {}
         self._unsure: dict[tuple[str, str], dict[str, float]] = {}
@@ -65,7 +70,9 @@ class DeviceTurns:
         own = _told_by(pool, TurnTaker(pool=pool["metadata"]["name"], claims=turns.claims, priority=turns.priority))
         own = replace(own, at_least_seconds=turns.at_least_seconds, least=_least(spec))
         others = [taker for found in await cluster.find(Resource.POOLS, namespace, "") if (taker := _taker(found)) is not None]
-        others = [taker for taker in others if taker.pool != own.pool and set(taker.claims) & set(own.claims)]
+        others = [
+            self._believed(namespace, taker, now) for taker in others if taker.pool != own.pool and set(taker.claims) & set(own.claims)
+        ]
         claims = {claim for taker in (own, *others) for claim in taker.claims}
         pods = await cluster.find(Resource.PODS, namespace, "")
         users = await asyncio.gather(*(_user(engines, claim, pod) for pod in pods for claim in sorted(_claims(pod) & claims)))
@@ -73,15 +80,24 @@ class DeviceTurns:
         free = {claim: since for claim in claims if (since := self._free.get((namespace, claim))) is not None}
         return SharedDevices(own=own, others=tuple(others), users=timed, free_since=free)
 
-    def note(self, pool: PoolKey, waiting: int | None) -> None:
-        """Record how many instances of a pool wait for a device; None: the pool takes no turns."""
-        if self._waiting is None:
-            return
-        if waiting is not None:
+    def note(self, pool: PoolKey, waiting: int | None, now: float) -> None:
+        """Record at the end of a round how many instances of a pool wait for a device; None: it takes no turns."""
+        if waiting is None:
+            self._completed.pop(pool, None)
+        else:
+            self._completed[pool] = now
+        if self._waiting is not None and waiting is not None:
             self._waiting.labels(str(pool)).set(waiting)
-            return
-        with suppress(KeyError):
-            self._waiting.remove(str(pool))
+        elif self._waiting is not None:
+            with suppress(KeyError):
+                self._waiting.remove(str(pool))
+
+    def _believed(self, namespace: str, taker: TurnTaker, now: float) -> TurnTaker:
+        """Return the pool, without its wait if it has completed no round for too long."""
+        if taker.waiting_since is None:
+            return taker
+        completed = self._completed.setdefault(PoolKey(namespace=namespace, name=taker.pool), now)
+        return taker if now - completed < self._silence else replace(taker, waiting_since=None)
 
     def tell(self, namespace: str, devices: SharedDevices | None) -> None:
         """Wake the workers of the pools that share devices with a pool that changed."""

@@ -156,7 +156,7 @@ def _pool_workers(
         post_event=post_event,
         nodes=LeavingNodes(settings.leaving_nodes),
         engines=engines,
-        turns=DeviceTurns(metrics.waiting),
+        turns=DeviceTurns(metrics.waiting, settings.pace.longest_unread),
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random, metrics=metrics)
 

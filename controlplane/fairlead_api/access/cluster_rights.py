@@ -3,10 +3,10 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -135,7 +135,7 @@ class KubernetesReviews:
 
     async def user_of(self, token: str) -> ClusterUser | None:
         audiences = {} if self._audience is None else {"audiences": [self._audience]}
-        status = await self._review(_TOKENS, "authentication.k8s.io/v1", "TokenReview", {"token": token, **audiences})
+        status = await self._cluster.review(_TOKENS, "authentication.k8s.io/v1", "TokenReview", {"token": token, **audiences})
         if status.get("authenticated") is not True:
             return None
         if self._audience is not None and self._audience not in (status.get("audiences") or ()):
@@ -150,13 +150,8 @@ class KubernetesReviews:
             "groups": list(user.groups),
             "resourceAttributes": {name: value for name, value in asked.items() if value},
         }
-        status = await self._review(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        status = await self._cluster.review(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
         return status.get("allowed") is True
-
-    async def _review(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        body = {"apiVersion": version, "kind": kind, "spec": dict(spec)}
-        found = await self._cluster.ask("POST", path, body, content="application/json")
-        return (found or {}).get("status") or {}
 
 
 def expiry(token: str) -> datetime | None:

@@ -200,7 +200,7 @@ class Delegation:
         known = self._users.get(token)
         if known is None:
             known = self._users.keep(
-                token, (_user(await self._review(_TOKENS, "authentication.k8s.io/v1", "TokenReview", {"token": token})),)
+                token, (_user(await self._cluster.review(_TOKENS, "authentication.k8s.io/v1", "TokenReview", {"token": token})),)
             )
         found: User | None = known[0]
         return found
@@ -217,14 +217,9 @@ class Delegation:
         key = msgspec.json.encode(spec)
         known = self._rights.get(key)
         if known is None:
-            found = await self._review(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+            found = await self._cluster.review(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
             known = self._rights.keep(key, found.get("allowed") is True and found.get("denied") is not True)
         return bool(known)
-
-    async def _review(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        body = {"apiVersion": version, "kind": kind, "spec": dict(spec)}
-        found = await self._cluster.ask("POST", path, body, content="application/json")
-        return (found or {}).get("status") or {}
 
 
 def _user(status: Mapping[str, Any]) -> User | None:

@@ -3,6 +3,7 @@ entries.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,15 @@ as its last lock, so it cannot cause a deadlock.
 """
 
 _CHUNK = 2000
+_ASTRAY = text("""
+SELECT min(id) FROM (
+  SELECT id FROM audit_log WHERE day <> CAST(at AT TIME ZONE 'UTC' AS date)
+  UNION ALL SELECT h.last_id FROM audit_heads h LEFT JOIN audit_log l
+    ON l.id = h.last_id AND (l.chain, l.at, l.day) = (h.chain, h.at, h.day) WHERE l.id IS NULL
+  UNION ALL SELECT max(id) FROM audit_log GROUP BY day HAVING max(id) <> ALL (SELECT last_id FROM audit_heads)
+) AS wrong
+""")
+"""SQL for the first entry whose day is not that of its time, or that a day's head should name and does not."""
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
@@ -77,8 +87,8 @@ class PostgresAudit:
             return await newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
-        """Verify the whole audit log in chunks: its hashes, that it ends at the newest head, and that it contains the
-        head `kept`, which a caller stored earlier.
+        """Verify the whole audit log in chunks: its hashes, that it ends at the newest head, that each day's head names
+        the day's last entry, and that the log contains the head `kept`, which a caller stored earlier.
         """
         log = tables.audit_log
         previous: str | None = None
@@ -93,11 +103,13 @@ class PostgresAudit:
                 if broken is not None or len(rows) < _CHUNK:
                     break
             count = (await connection.execute(select(func.count()).select_from(log))).scalar_one()
+            astray = (await connection.execute(_ASTRAY)).scalar_one()
             found = None
             if kept is not None:
                 found = (await connection.execute(select(log.c.chain).where(log.c.id == kept.id))).scalar_one_or_none()
         if broken is None and head is not None and (head.id, head.chain) != (expected - 1, previous):
             broken = min(expected, head.id)
+        broken = astray if broken is None else broken
         return AuditVerification(
             intact=broken is None and (kept is None or found == kept.chain),
             entries=count,
@@ -130,4 +142,5 @@ class PostgresAudit:
 
 
 def _link(row: Any) -> Link:
-    return read(Link, row, draft=read(AuditDraft, row))
+    """Return an entry as it is stored: whatever its words are, its hash covers them, also those of a newer version."""
+    return read(Link, row, draft=AuditDraft(**{one.name: getattr(row, one.name) for one in fields(AuditDraft)}))

@@ -45,6 +45,13 @@ class Kubernetes:
         """
         return await self._asking(lambda api: api.call(method, path, query=query, body=body, content=content, absent=404))
 
+    async def review(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the status of a TokenReview or SubjectAccessReview; empty if the API knows no such kind. Raises the
+        errors of `ask`.
+        """
+        found = await self.ask("POST", path, {"apiVersion": version, "kind": kind, "spec": dict(spec)}, content="application/json")
+        return (found or {}).get("status") or {}
+
     async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
         """Return the text at a path, such as a pod's log; None if there is no such object. Raises the errors
         of `ask`.

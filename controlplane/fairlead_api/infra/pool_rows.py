@@ -70,6 +70,14 @@ def slo_of(row: Any) -> SloFacts:
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 
+async def goals_of(connection: AsyncConnection, pool: PoolKey) -> dict[int, float]:
+    """Return the percentile that each version of the pool's objectives promises. Raises NotFound."""
+    slo = tables.slo_configs.c
+    row = await pool_row(connection, pool)
+    found = await connection.execute(select(slo.version, slo.percentile).where(slo.pool_id == row.id))
+    return {row.version: row.percentile for row in found}
+
+
 def conditions_of(row: Any) -> list[PoolCondition]:
     """Return the conditions of the pool's Kubernetes object, spelled as in Kubernetes. A time that cannot be read is
     left out.

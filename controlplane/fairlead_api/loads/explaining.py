@@ -4,8 +4,9 @@ The explanation's sentences name what was unusual. Every number in them is also 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from statistics import median
 from typing import Protocol
 
@@ -99,12 +100,16 @@ class LoadExplaining:
         self._recent = recent
         self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
-    async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
-        """Return the explanation of the instance's load. Raises InvalidInput, which names the query parameter;
-        NotFound.
+    async def explain(
+        self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime, limit: float | None = None
+    ) -> LoadExplanation:
+        """Return the explanation of the instance's load. `limit` is the metric's limit on the heatmap that the reader
+        sees; without it, the present limit is used. Raises InvalidInput, which names the query parameter; NotFound.
         """
         if metric not in METRICS:
             raise InvalidInput("metric", metric, f"write one of {', '.join(METRICS)}")
+        if limit is not None and not 0 < limit < inf:
+            raise InvalidInput("limit", limit, "write a number above 0")
         begun, ended = parse_range(start, end, now)
         begun, ended = begun or now, ended or now
         where = two_windows(begun, ended, start, self._kept.finest(begun - (ended - begun), now))
@@ -113,7 +118,8 @@ class LoadExplaining:
         if instance not in found.places:
             raise NotFound("instance", instance)
         known = await self._store.evidence(pool, instance, middle, where.end, min(middle, where.end - TELLING), middle - BEFORE_CHANGE)
-        return explanation(pool, instance, metric, where, found, known)
+        seen = found if limit is None else replace(found, limits=replace(found.limits, shown=(metric, limit)))
+        return explanation(pool, instance, metric, where, seen, known)
 
     async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
         """Return the figures of all instances in a range of time, and the time grid to which they belong."""

@@ -121,17 +121,21 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of an instance's load: the SLO in force, and the speed at which routers measured an instance to
-    compute uncached prompt tokens, in tokens per second (None = not measured yet).
+    compute uncached prompt tokens, in tokens per second (None = not measured yet). `shown` is a metric with the limit
+    that the reader already sees, which takes precedence over the present one.
     """
 
     slo: SloFacts
     prefill_speed: float | None = None
+    shown: tuple[str, float] | None = None
 
     def of(self, metric: str) -> float | None:
         """Return the absolute limit of a metric; None if it has no limit, or if the limit is not known yet. The limit
         of pending prefill, which routers use too, is the number of tokens that an instance computes within the TTFT
         target.
         """
+        if self.shown is not None and self.shown[0] == metric:
+            return self.shown[1]
         pending = None if self.prefill_speed is None else round(self.slo.ttft_seconds * self.prefill_speed)
         known = {"ttft_p95": self.slo.ttft_seconds, "tpot_p95": self.slo.tpot_seconds, "kv_usage": KV_LIMIT}
         return (known | {"pending_prefill_tokens": pending or None}).get(metric)

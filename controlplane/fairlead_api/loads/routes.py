@@ -109,12 +109,15 @@ def load_routes(
         metric: str = "pending_prefill_tokens",
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
+        limit: float | None = None,
     ) -> Response:
         """Explains an instance's load over a range of at most a day: its figures compared with those of other
         instances, the sessions that sent the most to it, the sessions that arrived and left, and changes of the pool.
+        `limit` is the metric's limit from a heatmap, so that heatmap and explanation judge by one value even while the
+        limit is being measured; without it, the present limit is used.
         """
         pool = PoolKey(namespace=namespace, name=name)
-        return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
+        return answer(await explaining.explain(pool, instance, metric, start, end, clock(), limit))
 
     @routes.get("/pools/{namespace}/{name}/differences", response_model=Differences)
     async def get_differences(

@@ -22,7 +22,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.reports.ingestion import Ingestion
 from fairlead_api.reports.plausibility import Ages
 from fairlead_api.reports.store.reports import PostgresReports
-from fairlead_api.settings import Retention
+from fairlead_api.settings import ROLLED_UP, Retention
 from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
 from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
@@ -124,11 +124,18 @@ def report_routes(
     return routes
 
 
+WHOLE_HOURS = 7_200.0
+"""Seconds before its deletion from which a sample is no longer accepted. A sample rebuilds the hour that contains it
+from finer rows, and until then retention must not have deleted a part of them, however equal the settings are.
+"""
+
+
 def report_ages(retention: Retention) -> Ages:
-    """Return the maximum age, by field of Report, at which rows are still stored: the age at which retention would
-    delete them.
+    """Return the maximum age in seconds, by field of Report, at which rows are still stored: the age at which retention
+    would delete them, or, for rows that are rolled up, `WHOLE_HOURS` less.
     """
-    return {name: 86_400.0 * getattr(retention, kind.kept) for name, kind in ROW_KINDS.items() if kind.kept}
+    kept = {name: (kind.kept, 86_400.0 * getattr(retention, kind.kept)) for name, kind in ROW_KINDS.items() if kind.kept}
+    return {name: seconds - (WHOLE_HOURS if setting == ROLLED_UP[0] else 0.0) for name, (setting, seconds) in kept.items()}
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:

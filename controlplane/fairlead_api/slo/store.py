@@ -16,7 +16,7 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.paging import page
-from fairlead_api.infra.pool_rows import pool_row, share, slo_of
+from fairlead_api.infra.pool_rows import goals_of, pool_row, share, slo_of
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.slo.budgets import Counts, Kept
@@ -109,11 +109,8 @@ class PostgresSlo:
         return Goal(version=int(row.slo_version), ttft_seconds=slo.ttft_seconds, tpot_seconds=slo.tpot_seconds, percentile=slo.percentile)
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        slo = tables.slo_configs.c
         async with self._database.reading() as connection:
-            row = await pool_row(connection, pool)
-            found = await connection.execute(select(slo.version, slo.percentile).where(slo.pool_id == row.id))
-            return {row.version: row.percentile for row in found}
+            return await goals_of(connection, pool)
 
     async def kept(
         self,

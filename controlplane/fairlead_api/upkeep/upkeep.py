@@ -13,6 +13,10 @@ from typing import Protocol
 from fairlead_api.infra.errors import StoreUnavailable
 
 AHEAD_DAYS = 2
+MOST_DIFFERENCE = timedelta(days=1)
+"""Difference between the database's clock and this machine's clock above which nothing is deleted: one of them is
+wrong, and what was deleted does not come back.
+"""
 
 
 class UpkeepStore(Protocol):
@@ -54,7 +58,16 @@ class Keep:
 class Upkeep:
     """The periodic jobs, one method each."""
 
-    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        store: UpkeepStore,
+        rollups: Rollups,
+        keep: Keep,
+        close_plans: Callable[[datetime], Awaitable[None]],
+        ahead_seconds: Callable[[], float],
+    ) -> None:
+        """`ahead_seconds` returns by how much the database's clock is ahead of this machine's clock."""
+        self._ahead_seconds = ahead_seconds
         self._store = store
         self._rollups = rollups
         self._keep = keep
@@ -77,17 +90,19 @@ class Upkeep:
         """Make the partitions from yesterday to two days ahead, and delete rows older than their retention.
 
         If a long read prevents the deletion in one table, the other tables are cleared nevertheless. At the end, raises
-        StoreUnavailable for the first such table.
+        StoreUnavailable for the first such table. If the clocks differ by more than `MOST_DIFFERENCE`, deletes nothing
+        and raises StoreUnavailable.
         """
         today = now.date()
-        steps: list[Callable[[], Awaitable[object]]] = [
-            partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
-        ]
-        steps += [partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()]
-        steps += [partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()]
+        ahead = timedelta(seconds=self._ahead_seconds())
+        make = partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
+        steps: list[Callable[[], Awaitable[object]]] = [make]
+        if abs(ahead) <= MOST_DIFFERENCE:
+            steps += [partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()]
+            steps += [partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()]
 
         async def work() -> None:
-            problem: StoreUnavailable | None = None
+            problem = None if abs(ahead) <= MOST_DIFFERENCE else clocks_differ(ahead)
             for step in steps:
                 try:
                     await step()
@@ -114,3 +129,9 @@ class Upkeep:
     async def close_plans(self, now: datetime) -> None:
         """Close plans that were applied without a record of it, because the process ended in between."""
         await self._store.alone("plans", partial(self._close_plans, now))
+
+
+def clocks_differ(ahead: timedelta) -> StoreUnavailable:
+    """Return the error that names by how much the database's clock is `ahead`, and what to do."""
+    days = ahead / timedelta(days=1)
+    return StoreUnavailable(f"nothing is deleted: the database's clock is {days:+.1f} days from this machine's; set the one that is wrong")

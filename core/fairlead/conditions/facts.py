@@ -163,6 +163,8 @@ class ScalingFacts:
     answered: bool
     targets: tuple[RoleTarget, ...]
     measured: frozenset[Role]
+    is_measured: bool = False
+    """Whether the wanted numbers follow from the measured load (mode SLO), and nobody declares them."""
     sleeps: bool = False
     """Whether the pool stays without instances until a request arrives."""
 

@@ -79,15 +79,18 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the condition list after a failed reconcile round, with only Degraded updated; None if Degraded already
-    reports this failure.
+    """Return the condition list after a failed reconcile round, with only Degraded updated, and HasDevices if the pool
+    has it; None if Degraded already reports this failure.
     """
     before = tuple(previous)
     kind = ConditionType.DEGRADED
-    fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)
-    if any((one.get("type"), one.get("reason"), one.get("message")) == (kind, fresh.reason, fresh.message) for one in before):
+    fresh = [Condition(type=kind, status="True", reason=failure.reason, message=failure.message)]
+    if any((one.get("type"), one.get("reason"), one.get("message")) == (kind, fresh[0].reason, fresh[0].message) for one in before):
         return None
-    return (*(one for one in before if one.get("type") != kind), *merge_conditions(before, (fresh,), generation, now))
+    if any(one.get("type") == ConditionType.HAS_DEVICES for one in before):
+        fresh.append(_cannot_use_a_device())
+    kinds = {one.type for one in fresh}
+    return (*(one for one in before if one.get("type") not in kinds), *merge_conditions(before, fresh, generation, now))
 
 
 def migrations_paused(facts: PoolFacts) -> Condition:
@@ -133,13 +136,18 @@ def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
     """
     kind = ConditionType.HAS_DEVICES
     if facts.apply_problem is not None:
-        return Condition(type=kind, status="Unknown", reason="ActionsFail", message="The pool cannot use a device now: see Degraded")
+        return _cannot_use_a_device()
     if turn.waiting:
         who = f"{turn.waiting} of {turn.wanted} instances wait{'s' if turn.waiting == 1 else ''} for a device"
         return Condition(type=kind, status="False", reason=WAITS_FOR_DEVICE, message=f"{who}; {_held(turn.holders)}")
     if turn.idle:
         return Condition(type=kind, status="True", reason=IDLE, message="Without requests: pools that wait get its devices first")
     return Condition(type=kind, status="True", reason="HasItsDevices", message="No instance waits for a device")
+
+
+def _cannot_use_a_device() -> Condition:
+    message = "The pool cannot use a device now: see Degraded"
+    return Condition(type=ConditionType.HAS_DEVICES, status="Unknown", reason="ActionsFail", message=message)
 
 
 def _held(holders: tuple[DeviceUser, ...]) -> str:
@@ -214,7 +222,8 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 def scaling_limited(facts: PoolFacts) -> Condition:
     """Return ScalingLimited: True if bounds keep a role from its desired number of instances. A schedule that sets
-    another number than the declared one, or more instances than are needed, does what it is for.
+    another number than the declared one does what it is for, and so does a minimum that keeps more instances than the
+    measured load needs.
     """
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
@@ -222,8 +231,8 @@ def scaling_limited(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     limited = _limited(scaling)
     if not limited:
-        scheduled = [_words_of_schedule(target) for target in scaling.targets if target.reason is TargetReason.SCHEDULE]
-        message = "; ".join(scheduled) or "No bound keeps a role from its recommended number"
+        meant = [words for target in scaling.targets if (words := _words_of_meant(target))]
+        message = "; ".join(meant) or "No bound keeps a role from its recommended number"
         return Condition(type=kind, status="False", reason="DesiredWithinRange", message=message)
     reason = "TooManyReplicas" if any(target.wanted > target.bounds.upper for target in limited) else "TooFewReplicas"
     return Condition(type=kind, status="True", reason=reason, message="; ".join(_words(target) for target in limited))
@@ -236,11 +245,18 @@ def _limited(scaling: ScalingFacts) -> list[RoleTarget]:
 def _is_limited(target: RoleTarget, scaling: ScalingFacts) -> bool:
     if target.reason is TargetReason.SCHEDULE:
         return not scaling.is_fixed and target.wanted > target.bounds.upper
-    return target.reason is TargetReason.ROLE_BOUNDS
+    return target.reason is TargetReason.ROLE_BOUNDS and not (scaling.is_measured and target.wanted < target.bounds.lower)
 
 
-def _words_of_schedule(target: RoleTarget) -> str:
-    return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as it is meant to"
+def _words_of_meant(target: RoleTarget) -> str:
+    """Say which bound sets the role's number, as it is meant to; empty if none does."""
+    match target.reason:
+        case TargetReason.SCHEDULE:
+            return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as it is meant to"
+        case TargetReason.ROLE_BOUNDS:
+            return f"The minimum of the role keeps {target.replicas} {_noun(target)}, as it is meant to: {target.wanted} would do"
+        case _:
+            return ""
 
 
 def _noun(target: RoleTarget) -> str:

@@ -71,7 +71,7 @@ class ObservedInstance:
     health_reason: str = ""
     """Kubernetes' reason for the health, such as `Evicted`; empty if Kubernetes gives none."""
     restarts: int = 0
-    """Number of restarts of the instance's containers."""
+    """Number of restarts of the container that runs the instance's engine."""
     warmed_restarts: int | None = None
     """Number of restarts when the instance last had its full weight; None = it never had its full weight."""
     adopted: bool = False

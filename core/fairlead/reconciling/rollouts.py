@@ -65,8 +65,9 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
     """Return how many instances above `replicas` and above the successors of requested drains (`succeeding`) the role
     may have now.
 
-    A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
-    surge that has started continues, even while the rollout is halted.
+    A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound. A
+    surge that has started continues while the rollout is halted; without an instance of the present template none has
+    started, and instances above `replicas` are surplus.
     """
     rolling = _to_replace(desired, live)
     if not rolling or desired.replicas == 0:
@@ -74,7 +75,7 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
     allowed = min(room(desired).surge, rolling)
     begun = max(0, min(len(live) - desired.replicas - succeeding, allowed))
     if desired.rollout.halt is not None:
-        return begun
+        return min(begun, sum(one.spec_hash == desired.spec_hash for one in live))
     draining = sum(1 for instance in plan.draining() if instance.role is desired.role)
     return max(begun, allowed - draining)
 

@@ -94,9 +94,6 @@ class KeptFor(StrEnum):
     """A sample of all other requests is kept."""
 
 
-ALWAYS_KEPT = frozenset(KeptFor) - {KeptFor.SAMPLE}
-
-
 class RequestOutcome(StrEnum):
     """How the request of a decision ended."""
 

@@ -232,7 +232,7 @@ def shape_at(of: type[Any], path: str) -> Shape | None:
 
 
 def document_name(item: Field[Any]) -> str:
-    """Return the field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
+    """Return the field's name in the document: `min_replicas` → `minReplicas`; durations lose their `_seconds`."""
     shape = shape_of(item)
     if shape.document_name:
         return shape.document_name

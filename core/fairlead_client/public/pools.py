@@ -134,10 +134,19 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/heatmap", Heatmap, query=query)
 
     async def load_explanation(
-        self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
+        self,
+        pool: PoolKey,
+        instance: str,
+        *,
+        metric: str = "pending_prefill_tokens",
+        start: str = "now-5m",
+        end: str = "now",
+        limit: float | None = None,
     ) -> LoadExplanation:
-        """Return the explanation of an instance's load from `start` to `end`, at most a day."""
-        query = {"metric": metric, "from": start, "to": end}
+        """Return the explanation of an instance's load from `start` to `end`, at most a day. `limit` is the metric's
+        limit from a heatmap; without it, the present limit is used.
+        """
+        query = {"metric": metric, "from": start, "to": end, "limit": limit}
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
         return await self._call("GET", path, LoadExplanation, query=query)
 

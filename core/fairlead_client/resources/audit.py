@@ -53,7 +53,7 @@ class AuditAction(StrEnum):
 
 
 OPERATOR_EVENT = "operator."
-"""Prefix of actions that are events of the operator process, such as `operator.DrainStarted`."""
+"""Prefix of actions that are events of the operator process, such as `operator.InstanceCreated`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ SERIES_METRICS: Mapping[str, SeriesMetric] = {
     "kv_usage": SeriesMetric(unit="share", scopes=_ALL, words="KV cache in use, mean over instances"),
     "instances_serving": SeriesMetric(unit="instances", scopes=_POOL, words="Instances serving, by role"),
     "instances_wanted": SeriesMetric(unit="instances", scopes=_POOL, words="Desired instances, by role"),
-    "instances_recommended": SeriesMetric(unit="instances", scopes=_POOL, words="Instances recommended, by role"),
+    "instances_recommended": SeriesMetric(unit="instances", scopes=_POOL, words="Instances recommended, by role and controller"),
     "prefill_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TTFT of pending prefills over its limit, by role"),
     "decode_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TPOT over its limit, by role"),
     "migrations": SeriesMetric(unit="moves", scopes=_POOLS, words="Session migrations"),

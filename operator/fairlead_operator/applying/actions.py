@@ -51,6 +51,8 @@ NO_LEADER_WORKER_SETS = (
     "(lws.sigs.k8s.io), or take nodes out of roles[]"
 )
 
+_HEALTHY = (InstanceState.WARMING, InstanceState.SERVING)
+
 _UNLABELLED = (
     f"{{what}} came into being without its label {POOL_LABEL} and {{end}}; an admission webhook or policy of the cluster "
     "changes the labels of new pods: exempt those that fairlead-operator creates"
@@ -225,6 +227,8 @@ class Applier:
             self._record_event("InstanceWoken", f"{action.instance} is awake: somebody else woke it, or it was restarted", action.instance)
         if action.state is InstanceState.LOST:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
+        elif action.before is InstanceState.LOST and action.state in _HEALTHY:
+            self._record_event("InstanceRecovered", f"{action.instance} is no longer lost ({action.reason})", action.instance)
         elif action.state is InstanceState.DRAINING and action.reason != BACK_WHILE_DRAINING and not self._others.is_told(action.instance):
             words = f"{action.instance} takes no new requests: its pod is being deleted, not by Fairlead ({action.reason})"
             self._record_event("PodDeleted", words, action.instance)

@@ -149,11 +149,15 @@ def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
     before = Role(known) if known in set(Role) else Role.BOTH
     instance = replace(pod.instance, role=role or before, spec_hash=SELECTED_HASH if role is not None else "", adopted=True)
     instance = replace(instance, place=place_of(document["metadata"]), template=template_of(document["metadata"]))
+    model = spec.model if spec is not None else ""
+    return replace(pod, instance=instance, revision=pod.revision or f"{model} {_engine_status(document).get('image', '')}")
+
+
+def _engine_status(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of the container that runs the pod's engine; empty if the pod shows none."""
     statuses = {str(one.get("name")): one for one in (document.get("status") or {}).get("containerStatuses") or ()}
     names = [str(one.get("name")) for one in (document.get("spec") or {}).get("containers") or ()] or list(statuses)
-    engine = statuses.get(engine_container_of(names, document["metadata"].get("annotations")), {})
-    model = spec.model if spec is not None else ""
-    return replace(pod, instance=instance, revision=pod.revision or f"{model} {engine.get('image', '')}")
+    return statuses.get(engine_container_of(names, document["metadata"].get("annotations")), {}) if names else {}
 
 
 def read_pod(document: Mapping[str, Any]) -> Pod:
@@ -167,7 +171,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     state = InstanceState(recorded) if recorded in _RECORDED else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
-    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
+    restarts = int(_engine_status(document).get("restartCount") or 0)  # a side-car's restart loses no cache
     instance = ObservedInstance(
         id=metadata["name"],
         role=Role(role) if role in set(Role) else Role.BOTH,

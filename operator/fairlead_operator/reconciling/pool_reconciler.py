@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
+from fairlead.conditions.facts import ActionFailure, Condition, ConditionType, PoolFacts
 from fairlead.conditions.pool_conditions import pool_conditions, suspends_forecast
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations, PoolState
@@ -25,7 +25,7 @@ from fairlead.tables import PoolKey
 from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned_pods
 from fairlead_operator.applying.retrying import ActionRetries
-from fairlead_operator.cluster import ClusterError, Resource
+from fairlead_operator.cluster import ClusterError, ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.observing.adopted_pods import claims
 from fairlead_operator.observing.groups import GROUP
@@ -45,7 +45,7 @@ from fairlead_operator.reconciling.pool_state import (
     present_outlook,
     seconds_to_replacement,
 )
-from fairlead_operator.reconciling.pool_writer import PoolWriter, Written
+from fairlead_operator.reconciling.pool_writer import PoolWriter, Written, own_fault, refused_read
 from fairlead_operator.reconciling.revisions import Revisions, former_hashes
 from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps, sharing
 from fairlead_operator.reconciling.rollouts import present_canary, rollout_round
@@ -147,6 +147,8 @@ class PoolReconciler:
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
+        self._refused_reads = 0
+        """Number of steps in a row that ended because the Kubernetes API refused a read."""
         self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
@@ -161,7 +163,7 @@ class PoolReconciler:
 
     async def reconcile(self) -> float:
         """Reconcile once; return the seconds until the next run, unless an event arrives first. A settled pool is not
-        read again until one of its objects changes (`settled_pools`). Raises ClusterError.
+        read again until one of its objects changes (`SettledPool`). Raises ClusterError.
         """
         return await self._telling_faults(self._reconcile)
 
@@ -243,7 +245,7 @@ class PoolReconciler:
         self._dependencies.nodes.forget(self._key)
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
-        self._dependencies.turns.note(self._key, None)
+        self._dependencies.turns.note(self._key, None, self._dependencies.clock())
         if pool is None:
             return None
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
@@ -273,19 +275,29 @@ class PoolReconciler:
         return self._dependencies.settings.pace.settled
 
     async def _telling_faults(self, step: Callable[[], Awaitable[Step]]) -> Step:
-        """Run a step. If the step raises an error that only a bug can cause, write the error to the pool's status and
-        raise it again.
+        """Run a step. If the step raises an error that only a bug can cause, or the Kubernetes API refuses a read for
+        the second time in a row, write the error to the pool's status; raise the error again.
         """
         try:
-            return await step()
+            done = await step()
+        except ClusterRefused as error:
+            self._refused_reads += 1
+            if self._refused_reads > 1:
+                await self._tell(refused_read(error))
+            raise
         except ClusterError:
             raise
         except Exception as error:
-            with suppress(ClusterError):
-                if (pool := await self._reader.pool()) is not None:
-                    await self._writer.tell_fault(self._identity(pool), pool, error)
-                    await self._recorder.deliver()
+            await self._tell(own_fault(error))
             raise
+        self._refused_reads = 0
+        return done
+
+    async def _tell(self, failure: ActionFailure) -> None:
+        with suppress(ClusterError):
+            if (pool := await self._reader.pool()) is not None:
+                await self._writer.tell_failed_round(self._identity(pool), pool, failure)
+                await self._recorder.deliver()
 
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
@@ -381,7 +393,7 @@ class PoolReconciler:
     def _tell_turn(self, decided: PoolRound, written: Written) -> None:
         """Record how many instances wait for a device. After a change, the pools that share devices look at once."""
         turn = written.facts.turn
-        self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None)
+        self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None, decided.now)
         if written.status_changed:
             self._dependencies.turns.tell(self._key.namespace, decided.devices)
 

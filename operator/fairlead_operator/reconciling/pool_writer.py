@@ -19,7 +19,7 @@ from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.retrying import ActionRetries, fingerprint
-from fairlead_operator.cluster import Resource
+from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.gateways.keeping import GatewayObjects
 from fairlead_operator.merge_patches import merge_patch
@@ -104,14 +104,11 @@ class PoolWriter:
         await self._write_role_statuses(round_, facts)
         return Written(facts=facts, is_done=is_done, status_changed=status_changed)
 
-    async def tell_fault(self, identity: PoolIdentity, pool: Mapping[str, Any], error: Exception) -> None:
-        """Report, by Degraded and an event, that a round failed because of a bug and will fail again. The same error is
-        reported only once. Raises ClusterError.
+    async def tell_failed_round(self, identity: PoolIdentity, pool: Mapping[str, Any], failure: ActionFailure) -> None:
+        """Report, by Degraded and an event, that a round failed and will fail again. The same failure is reported only
+        once. Raises ClusterError.
         """
         now = self._dependencies.clock()
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
-        failure = ActionFailure(reason=ActionFailureReason.OPERATOR_FAULT, message=message)
         known, generation = (pool.get("status") or {}).get("conditions") or (), int(pool["metadata"].get("generation") or 0)
         conditions = only_degraded(known, failure, generation, format_second(now))
         if conditions is not None:
@@ -202,6 +199,7 @@ class PoolWriter:
             selector=reading.identity.selector(),
             steps=round_.steps,
             scaling=round_.scaling.status,
+            slo=round_.schedules.told.slo if round_.schedules is not None else None,
             schedules=round_.schedules.status if round_.schedules is not None else (),
             revisions=revisions_status(reading.current_revision, facts, revision, halted=round_.rollout.keeps_former),
             anchors=ring_anchors(round_.state, reading.in_force),
@@ -239,6 +237,20 @@ class PoolWriter:
 
     async def _patch_status(self, resource: Resource, namespace: str, name: str, patch: dict[str, Any]) -> None:
         await self._dependencies.cluster.patch(resource, namespace, name, {"status": patch}, subresource="status")
+
+
+def own_fault(error: Exception) -> ActionFailure:
+    """Return the failure of a round that a bug ended."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    message = f"A fault of the operator ended its work on this pool ({words}); it is tried again, and its log has the details"
+    return ActionFailure(reason=ActionFailureReason.OPERATOR_FAULT, message=message)
+
+
+def refused_read(error: ClusterRefused) -> ActionFailure:
+    """Return the failure of a round that ended because the Kubernetes API refused a read."""
+    remedy = "; give the operator's service account the rights of the chart's roles" if error.status == 403 else ""
+    message = f"Nothing of this pool is changed, because its objects cannot be read ({error}){remedy}; it is tried again within seconds"
+    return ActionFailure(reason=ActionFailureReason.ACTION_FAILED, message=message)
 
 
 def _leaving(round_: PoolRound) -> Mapping[Role, int]:

@@ -123,6 +123,7 @@ def scaled(
             answered=answer is not None,
             targets=outcome.targets,
             measured=outcome.measured,
+            is_measured=declared.scaling.mode is ScalingMode.SLO,
             sleeps=_sleeps(declared, outcome.targets),
         ),
         status=scaling_status(memory, decisions),

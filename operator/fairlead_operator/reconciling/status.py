@@ -9,9 +9,13 @@ from fairlead.conditions.roles import count
 from fairlead.instances import InstanceState
 from fairlead.pool_states import TaskObservation
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+from fairlead.schemas.writing import written
+from fairlead.tables import SloFacts
 from fairlead_operator.reconciling.roles import ScaleStep
 from fairlead_operator.reconciling.rollouts import rollout_document
 from fairlead_operator.reconciling.specs import SpecInForce
+
+_TARGETS = frozenset({"ttft", "tpot", "percentile"})
 
 
 def status_document(
@@ -25,6 +29,7 @@ def status_document(
     anchors: int,
     last_ordinal: int,
     now: str,
+    slo: SloFacts | None,
     schedules: tuple[dict[str, Any], ...] = (),
     revisions: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -32,8 +37,8 @@ def status_document(
 
     `now` is RFC 3339; `steps` are the changes of the desired numbers since `pool` was read; `scaling` is
     `status.scaling`; `revisions` is made by `revisions_status`; `anchors` counts the points on each ring;
-    `last_ordinal` is the highest ordinal ever given. Fields of unknown value stay unchanged, as do those about roles
-    while no spec can be read.
+    `last_ordinal` is the highest ordinal ever given; `slo` has the targets in force, which a schedule may have set.
+    Fields about roles stay unchanged while no spec can be read.
     """
     old = pool.get("status") or {}
     generation, is_known = int(pool["metadata"].get("generation") or 0), in_force.spec is not None
@@ -49,7 +54,7 @@ def status_document(
         "lastOrdinal": last_ordinal,
         "roles": [_role(old, role, instances, steps, now) for role, instances in facts.by_role] if is_known else old.get("roles", []),
         "ring": _ring(old, facts, anchors),
-        "slo": old.get("slo") or {},
+        "slo": _slo(old.get("slo") or {}, facts, slo),
         **({"scaling": scaling} if scaling else {}),
         **revisions,
     }
@@ -57,11 +62,6 @@ def status_document(
         status["schedules"] = list(schedules)
     if facts.rollout is not None:
         status["rollout"] = rollout_document(facts.rollout)
-    if facts.observations is not None:
-        seen = facts.observations
-        shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}
-        known = {name: round(share, 3) for name, share in shares.items() if share is not None}
-        status["slo"] = {**known, **({"tasks": [_tasks(one) for one in seen.tasks]} if seen.tasks else {})}
     if in_force.spec is not None:
         status["specInForce"] = {"generation": in_force.generation, "spec": in_force.document}
     return status
@@ -100,6 +100,20 @@ def _role(
         **({"asleep": asleep} if (asleep := count(instances, InstanceState.ASLEEP)) or role.asleep else {}),
         **({"lastScale": last} if last else {}),
     }
+
+
+def _slo(old: Mapping[str, Any], facts: PoolFacts, targets: SloFacts | None) -> dict[str, Any]:
+    """Return `status.slo`: the targets in force, and the shares of requests within them, which are left out where the
+    condition SLOMet says that they are not known.
+    """
+    told = {name: value for name, value in written(targets).items() if name in _TARGETS} if targets is not None else {}
+    seen = facts.observations
+    if seen is None:
+        is_asked = facts.api_problem is None  # the control API was asked a moment ago and may still respond
+        return {**told, **{name: value for name, value in old.items() if is_asked and name not in _TARGETS}}
+    shares = {"attainment": seen.slo_attainment, "ttftAttainment": seen.ttft_attainment, "tpotAttainment": seen.tpot_attainment}
+    known = {name: round(share, 3) for name, share in shares.items() if share is not None and not seen.figures_behind_seconds}
+    return {**told, **known, **({"tasks": [_tasks(one) for one in seen.tasks]} if seen.tasks else {})}
 
 
 def _tasks(seen: TaskObservation) -> dict[str, Any]:

@@ -101,8 +101,6 @@ class Finish(NamedTuple):
 
 Action = Say | Whole | TooLarge | ResponseBegan | ResponsePiece | ResponseEnded | Abandoned | Finish
 
-_OVER = (Stage.RESPONDED, Stage.OVER)
-
 
 class Exchange:
     """The state machine of one stream. Each method returns the actions to do now, in order. After `Finish` no actions

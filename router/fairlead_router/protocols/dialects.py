@@ -5,7 +5,6 @@ The protocols differ in the format of an error, of an error within a stream, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
 import orjson
@@ -18,12 +17,6 @@ class Dialect(Enum):
     RESPONSES = "responses"
     ANTHROPIC = "anthropic"
 
-
-FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
-"""By protocol: a text that appears in a stream as soon as its engine has generated a token.
-
-In these protocols a stream has events before its first token; in the others it begins with the first token.
-"""
 
 _ANTHROPIC_TYPES = {
     401: "authentication_error",

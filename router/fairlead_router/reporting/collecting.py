@@ -145,7 +145,7 @@ class Collector:
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
         self._unstored.extend(fresh)
-        if self._unstored or final or self._spool.unwritten:
+        if self._unstored or final or self._spool.waits_for_disk:
             await asyncio.to_thread(self._store)
             self._on_spooled()
         self._metrics.refresh()

@@ -15,6 +15,7 @@ History keeps its order.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,8 @@ ATTEMPTS_AT_A_FAULT = 5
 """Number of failures of the API (500) at one batch after which the batch is moved aside, if the API accepts other
 batches.
 """
+PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
+"""Errors of reading a file that say nothing about the file: the process has no descriptor or memory left for it."""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -205,7 +208,7 @@ class Delivery:
             return None
         try:
             contents = await asyncio.to_thread(self._read, batches)
-            outcome = await self._post(contents, batches) if contents is not None else Refused(problem="unreadable on disk")
+            outcome = await self._post(contents, batches) if isinstance(contents, list) else contents
             return await self._settle(lane, batches, outcome)
         finally:
             self._spool.give_back(batches)
@@ -252,12 +255,13 @@ class Delivery:
         else:
             logger.error("report set aside", extra={"file": str(place), "records": batch.records, "error": why})
 
-    def _read(self, batches: list[SpooledBatch]) -> list[bytes] | None:
+    def _read(self, batches: list[SpooledBatch]) -> list[bytes] | Refused | Later:
+        """Return the batches' bytes, or why there are none: `Later` if only this process lacks something."""
         try:
             return [batch.read() for batch in batches]
         except OSError as error:
             logger.warning("spooled batch unreadable", extra={"file": batches[0].path.name, "error": str(error)})
-            return None
+            return Later(cause=Cause.UNAVAILABLE, problem=str(error)) if error.errno in PASSING else Refused(problem=str(error))
 
     # ── posts ──
 

@@ -79,6 +79,10 @@ class Spool:
         self._lent: set[int] = set()
         self._unwritten: dict[int, SpooledBatch] = {}
         self._unwritten_bytes = 0
+        self._undeleted: set[Path] = set()
+        """Files of batches that have left the spool, which the disk did not let go: a later process would send them
+        again.
+        """
         self._clocks: dict[int, float] = {}
         """For each process that wrote batches: the seconds by which the API's clock was ahead of the process's clock,
         keyed by the sequence number of the process's first batch.
@@ -186,9 +190,16 @@ class Spool:
         """Number of batches that the disk has not accepted yet."""
         return len(self._unwritten)
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the disk refused something that `write_again` tries again."""
+        return bool(self._unwritten or self._undeleted)
+
     def write_again(self) -> None:
-        """Write the batches that the disk has not accepted yet, until it refuses one."""
+        """Write the batches that the disk has not accepted yet, until it refuses one; delete the files that it kept."""
         with self._lock:
+            for path in tuple(self._undeleted):
+                self._delete(path)
             for sequence, batch in tuple(self._unwritten.items()):
                 if not self._write(batch):
                     return
@@ -283,8 +294,19 @@ class Spool:
             return False
         self.size -= batch.size
         self._forget_unwritten(batch.sequence)
-        batch.path.unlink(missing_ok=True)
+        self._delete(batch.path)
         return True
+
+    def _delete(self, path: Path) -> None:
+        """Delete a file. If the disk refuses, `write_again` tries it again."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            if path not in self._undeleted:
+                logger.warning("cannot delete from the spool", extra={"file": path.name, "error": str(error)})
+            self._undeleted.add(path)
+        else:
+            self._undeleted.discard(path)
 
     def _forget_unwritten(self, sequence: int) -> None:
         batch = self._unwritten.pop(sequence, None)

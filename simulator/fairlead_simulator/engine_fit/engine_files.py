@@ -65,19 +65,6 @@ def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
     )
 
 
-def accuracy_words(fit: EngineFit) -> str:
-    """Return the fit's errors and correlations in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
-
-    def words(error: float, correlation: float | None) -> str:
-        return f"{error:.0%}" + ("" if correlation is None else f" (r {correlation:.2f})")
-
-    ttft, tpot = fit.ttft, fit.tpot
-    return (
-        f"on later requests TTFT is {words(ttft.mean_error, ttft.correlation)} off, TPOT {words(tpot.mean_error, tpot.correlation)}, "
-        "as a share of the mean"
-    )
-
-
 def write_engine(path: Path, engine: EngineFile) -> None:
     """Write the file: as JSON if its name ends in `.json`, else as YAML. Raises OutputUnwritable."""
     document = msgspec.to_builtins(engine)

@@ -55,7 +55,7 @@ class Flip:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
     """The death of an instance at `at` seconds. `instance` is its index among the living instances. The routing table
-    lists it as Lost `detected_after` seconds later.
+    lists it as Lost `detected_after_seconds` later.
     """
 
     at: float

@@ -4,7 +4,7 @@ examples and refuses the bad.
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from fairlead.crds import custom_resource_definition, role_definition
 from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.schemas.openapi import structural_schema
@@ -287,8 +288,9 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
         "metadata": {"name": "columns"},
         "spec": {"model": "m", "replicas": 3},
     }
-    client.call("POST", POOLS, body)
-    status = {"desired": 3, "replicas": 2, "serving": 1, "selector": "fairlead.dev/pool=columns", "slo": {"attainment": 0.987}}
+    spec = client.call("POST", POOLS, body)["spec"]
+    slo = {"ttft": "2s", "attainment": 0.987}
+    status = {"desired": 3, "replicas": 2, "serving": 1, "selector": "fairlead.dev/pool=columns", "slo": slo, "specInForce": {"spec": spec}}
     status["conditions"] = [
         {"type": "Ready", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     ]
@@ -301,4 +303,11 @@ def test_the_scale_subresource_and_the_printer_columns_work(client: KubernetesCl
     short, wide = ["Name", "Ready", "Desired", "Serving", "Policy", "SLO", "Age"], ["Present", "Attainment", "Model", "Reason"]
     assert named == [*((name, 0) for name in short), *((name, 1) for name in wide)]
     cells = table["rows"][0]["cells"]
-    assert (cells[:6], cells[7:]) == (["columns", "False", 3, 1, "fairlead", "5s"], [2, 0.987, "m", "R"])
+    assert (cells[:6], cells[7:]) == (["columns", "False", 3, 1, "fairlead", "2s"], [2, 0.987, "m", "R"])
+
+
+@pytest.mark.parametrize("made", [custom_resource_definition, role_definition])
+def test_no_column_shows_what_a_schedule_or_a_refusal_keeps_from_being_in_force(made: Callable[[], dict[str, Any]]) -> None:
+    [version] = made()["spec"]["versions"]
+    declared = {column["jsonPath"] for column in version["additionalPrinterColumns"] if column["jsonPath"].startswith(".spec")}
+    assert declared <= {".spec.model", ".spec.pool", ".spec.role", ".spec.replicas", ".spec.pinned"}, "it is said beside what is in force"

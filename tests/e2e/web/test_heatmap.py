@@ -239,6 +239,15 @@ def test_on_a_phone_the_map_opens_at_the_newest_edge_and_a_tap_explains(chromium
     context.close()
 
 
+def test_the_panel_judges_by_the_limit_of_the_maps_newest_reading(page: Page, site: RunningSite) -> None:
+    query, _, _ = absolute(site)
+    opened(page, site, query)
+    page.wait_for_selector("#explanation .asked")
+    page.evaluate("() => { const { heat } = document.querySelector('[data-heatmap]'); heat.adopt({ ...heat.map, limit: 12345 }); }")
+    page.wait_for_selector("#explanation .asked:has-text('12,345')")
+    page.wait_for_selector("#explanation[aria-live=polite]")
+
+
 def test_without_scripts_a_click_on_the_picture_opens_the_instance(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site, java_script_enabled=False)
     page = context.new_page()

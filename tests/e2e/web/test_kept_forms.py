@@ -110,7 +110,10 @@ def test_only_what_was_typed_counts_as_changed_when_a_key_was_changed_meanwhile(
     context.close()
 
 
-def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_success_is_not(chromium: Browser, site: RunningSite) -> None:
+@pytest.mark.parametrize("sent_again", ["by the button", "by a reload"])
+def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_success_is_not(
+    chromium: Browser, site: RunningSite, sent_again: str
+) -> None:
     context = signed_in(chromium, site, "admin")
     page = context.new_page()
     field = 'document.querySelector("form:has([name=kind][value=slo]) input:not([type=hidden])")'
@@ -126,7 +129,7 @@ def test_a_form_that_failed_twice_is_filled_again_and_one_sent_again_with_succes
         if mends:
             site.fake.broken.clear()
         with page.expect_navigation():
-            again.click()
+            again.click() if sent_again == "by the button" else page.evaluate("() => location.reload()")
         site.fake.broken.clear()
         page.wait_for_selector("html.scripted")
         page.goto(f"{site.url}/pools/{CHAT}")

@@ -1,8 +1,10 @@
 """Cost over HTTP and in Postgres: lives, prices and use as they are reported, divided so that all adds up."""
 
+import asyncio
 import random
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -10,6 +12,7 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports.usage import PoolUsage
+from fairlead_api.costs.store import spending
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.costs import CostPart, CostReport
 from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest
@@ -167,6 +170,31 @@ async def test_a_key_whose_budget_is_used_up_is_refused_until_the_next_day(api: 
     await api.app.state.budgets.look(api.clock())
     (key,) = (await api.viewer.gateway_keys()).items
     assert (key.budget_soft_at, key.budget_ends_at) == (None, None)
+
+
+@pytest.mark.parametrize("meanwhile", ["raised", "looked"])
+async def test_a_budget_is_judged_once_and_never_by_what_it_was_before_somebody_changed_it(
+    api: ApiInstance, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    budgets, now = api.app.state.budgets, api.clock()
+    made = await api.operator.create_gateway_key(GatewayKeyRequest(name="team a", budget_month="0.50", budget_currency="EUR"))
+    spent, read, both = {(made.id, "EUR"): 600_000}, asyncio.Event(), asyncio.Barrier(2 if meanwhile == "looked" else 1)
+
+    async def report(*_: object) -> None:
+        if not read.is_set() and meanwhile == "raised":
+            await api.operator.change_gateway_key(made.id, GatewayKeyChange(budget_month="9.00"))
+        elif not read.is_set():
+            await both.wait()
+        read.set()
+
+    monkeypatch.setattr(budgets, "_costs", SimpleNamespace(report=report))
+    monkeypatch.setattr(spending, "spent_of", lambda _: spent)
+    looks = [budgets.look(now)] if meanwhile == "raised" else [budgets.look(now), budgets.look(now)]
+    await asyncio.gather(*looks)
+    entries = (await api.viewer.audit({"action": "gateway-key.budget*"})).items
+    assert len(entries) == (0 if meanwhile == "raised" else 2), "one entry for each limit that was reached"
+    (key,) = (await api.viewer.gateway_keys()).items
+    assert (key.budget_ends_at is None) == (meanwhile == "raised")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.traffic import RecordedRequest, salt_of, session_number
 from fairlead_api.loads.store.samples import PER_SECOND
+from fairlead_api.reports.plausibility import MAX_COUNT
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.load_explanations import Senders
@@ -410,6 +411,24 @@ async def test_gauges_take_a_routers_last_word_of_a_second(api: ApiInstance) -> 
     at = datetime.fromtimestamp(second, UTC)
     found = await api.viewer.heatmap(CHAT, metric="running", start=at.isoformat(), end=(at + timedelta(seconds=1)).isoformat())
     assert found.rows[0].values == [2]
+
+
+async def test_samples_whose_sum_no_column_can_hold_keep_no_other_bucket_from_being_rolled_up(
+    api: ApiInstance, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = int(api.clock().timestamp()) // 60 * 60 - 120
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    names = [f"i{number}" for number in range(2**63 // (10 * MAX_COUNT) + 1)]
+    far = tuple(a_load(name, at, prompt_tokens=MAX_COUNT) for name in names for at in range(second, second + 10))
+    await api.router.post_report(a_report("far", loads=far))
+    await api.router.post_report(a_report("well", loads=(a_load("a", second + 10, requests=3), a_load("a", second + 70, requests=4))))
+    await api.app.state.upkeep.roll_up(api.clock())
+    assert await api.app.state.upkeep.rollup_lag(api.clock()) == 0.0
+    with psycopg.connect(plain(database_url)) as connection:
+        assert connection.execute("SELECT sum(requests_total) FROM pool_rollups_1m").fetchone() == (7,)
+    assert [one.message for one in caplog.records if "left out of rollups" in one.message] == [
+        "samples that cannot be summed are left out of rollups"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
 """What is older than its setting goes; what something still refers to stays."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
 from fairlead.errors import InvalidInput
+from fairlead.reports.objectives import SloSample
 from fairlead_api.settings import Retention, read_settings
 from fairlead_api.upkeep.store import SWEEPS
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest
-from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 
 OLD = timedelta(days=40)
@@ -101,6 +102,41 @@ async def test_the_table_in_force_and_instances_that_hold_sessions_stay(database
         assert rows(database_url, "SELECT version FROM routing_tables") == [3]
         assert rows(database_url, "SELECT id FROM instances") == ["b"]
         assert set(rows(database_url, "SELECT instance FROM instance_transitions")) == {"b"}
+
+
+@pytest.mark.parametrize("deleted", [1, 30, 59])
+@pytest.mark.parametrize(
+    ("minutes_days", "query", "whole"),
+    [
+        (90, "SELECT sum(judged)::bigint FROM slo_rollups_1h", 60),
+        (2, "SELECT sum(busy_milliseconds)::bigint / 1000 FROM work_hours", 60),
+    ],
+)
+async def test_an_hour_that_is_kept_loses_nothing_by_a_sample_that_comes_when_its_minutes_are_being_deleted(
+    database_url: str, minutes_days: int, query: str, whole: int, deleted: int
+) -> None:
+    kept = Retention(load_samples_days=2, rollups_10s_days=2, rollups_1m_days=minutes_days)
+    async with running_api(database_url, retention=kept) as api:
+        api.clock.stop()
+        begun = api.clock().replace(minute=0, second=0, microsecond=0)
+        api.clock.skip((begun + timedelta(hours=1) - api.clock()).total_seconds())
+
+        async def report(name: str, *ats: datetime) -> None:
+            seconds = [int(at.timestamp()) for at in ats]
+            judged = tuple(SloSample(pool=CHAT, second=second, priority_class="default", slo_version=1, judged=1) for second in seconds)
+            loads = tuple(a_load("a", second) for second in seconds)
+            await api.router.post_reports(a_report(name, at=api.clock().timestamp(), loads=loads, slo_samples=judged))
+            await api.app.state.upkeep.roll_up(api.clock() + timedelta(minutes=1))
+
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+        await report("in time", *(begun + timedelta(minutes=minute) for minute in range(60)))
+        assert rows(database_url, query) == [whole]
+        api.clock.skip(2 * 86_400 - 3600 + 60 * deleted)
+        await api.app.state.upkeep.keep_days(api.clock())
+        await report("late", begun + timedelta(minutes=59, seconds=30))
+        assert rows(database_url, query) == [whole]
+        await report("in time too", begun + timedelta(hours=2, minutes=deleted + 1))
+        assert rows(database_url, query) == [whole + 1]
 
 
 async def test_credentials_that_ended_and_old_reports_go(api: ApiInstance, database_url: str) -> None:

@@ -46,6 +46,15 @@ async def test_a_move_between_roles_and_advice_for_another_number_are_no_advised
     assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 9}, "it was advised instead of 2"
 
 
+async def test_numbers_of_two_controllers_are_lines_of_their_own_in_charts(api: ApiInstance) -> None:
+    at = api.clock().timestamp()
+    scaling = a_scaling_decision("s", at - 12, recommended=7)
+    ratio = a_scaling_decision("r", at - 11, recommended=3, controller=Controller.RATIO)
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), scaling_decisions=(scaling, ratio)))
+    lines = (await api.viewer.series(["instances_recommended"], CHAT, start="now-1h", buckets=2)).lines
+    assert {line.part: [one for one in line.values if one is not None] for line in lines} == {"both": [7.0], "both, ratio": [3.0]}
+
+
 async def test_headroom_is_the_distance_to_the_goal_and_absent_without_traffic(api: ApiInstance, database_url: str) -> None:
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec={**SPEC, "slo": {"percentile": 90}}))
     assert (await figures(api, database_url)).headroom == {}

@@ -1,8 +1,10 @@
 """`fairlead verify` finds what does not fit in the public record, and nothing where everything does."""
 
 import asyncio
+import re
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from fairlead.instances import InstanceState
@@ -17,6 +19,7 @@ from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.verifying import Verifier
 from fairlead_testing.builders.routing import request, table
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
@@ -61,16 +64,18 @@ async def reported(api: ApiInstance, policy: str) -> None:
 @pytest.mark.parametrize("policy", ["fairlead", "dualmap", "ear", "mooncake", "heimdall"])
 async def test_what_a_router_reports_contradicts_itself_nowhere(api: ApiInstance, policy: str) -> None:
     await reported(api, policy)
-    verifier = await collect(api.viewer, None, 500, 500)
+    verifier = await collect(api.viewer, None, 500, 500, 500)
     assert verifier.found == []
     assert verifier.looked_at["decisions"] > 15
+    assert verifier.looked_at["sessions"] == (8 if policy in ("fairlead", "dualmap", "ear") else 0)
+    assert verifier.looked_at["audit entries"] > 0
     assert set(verifier.rules) == {policy}
     assert (verifier.looked_at["migrations"] > 0) == (policy in ("fairlead", "dualmap", "ear"))
 
 
 async def test_a_pool_that_does_not_exist_passes_nothing(api: ApiInstance) -> None:
     with pytest.raises(ApiProblem, match="default/nope"):
-        await collect(api.viewer, "default/nope", 500, 500)
+        await collect(api.viewer, "default/nope", 500, 500, 500)
 
 
 async def test_a_choice_that_its_terms_do_not_give_is_found(api: ApiInstance) -> None:
@@ -129,3 +134,70 @@ async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: Api
     verifier = Verifier()
     await verifier.migration(stored, api.viewer)
     assert verifier.found == []
+    await verifier.migration(replace(stored, source=stored.target, source_rank=0, target_rank=1), api.viewer)
+    assert not any("no destination" in problem for problem in verifier.found), "a session may move between ranks"
+
+
+OTHER = "md5(random()::text)"
+CAUSE = "CASE {0} WHEN 'cold' THEN 'drain' ELSE 'cold' END"
+CHANGES = (
+    ("sessions", "instance", OTHER, "true"),
+    ("sessions", "version", "version + 1", "true"),
+    ("sessions", "reason", CAUSE.format("reason"), "true"),
+    ("sessions", "bound_at", "bound_at - interval '1 second'", "true"),
+    ("sessions", "migrations", "migrations + 1", "true"),
+    ("bindings", "instance", OTHER, "true"),
+    ("bindings", "version", "version + 100", "true"),
+    ("bindings", "reason", CAUSE.format("reason"), "migration IS NOT NULL OR released_at IS NULL"),
+    ("bindings", "bound_at", "bound_at - interval '1 day'", "version > 1 OR released_at IS NULL"),
+    ("bindings", "released_at", "now()", "released_at IS NULL"),
+    ("bindings", "released_at", "NULL", "released_at IS NOT NULL"),
+    ("bindings", "released_at", "released_at + interval '1 day'", "released_at IS NOT NULL"),
+    ("bindings", "migration", "'none'", "migration IS NULL"),
+    ("bindings", "migration", "NULL", "migration IS NOT NULL"),
+    ("bindings", "router", OTHER, "migration IS NOT NULL"),
+    ("migrations", "session", OTHER, "true"),
+    ("migrations", "source", OTHER, "true"),
+    ("migrations", "target", OTHER, "true"),
+    ("migrations", "router", OTHER, "true"),
+    ("migrations", "trigger", CAUSE.format("trigger"), "true"),
+    ("migrations", "target_rank", "coalesce(target_rank, 0) + 1", "true"),
+    ("migrations", "benefit_seconds", "coalesce(benefit_seconds, 0) + 1", "true"),
+    ("migrations", "predicted_target_ttft_seconds", "coalesce(predicted_target_ttft_seconds, 0) + 1", "benefit_seconds IS NOT NULL"),
+)
+"""Changes that leave a row readable: table, column, new value, and the rows in which it contradicts something."""
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "ear"])
+async def test_a_row_of_the_record_that_was_changed_is_found(api: ApiInstance, database_url: str, policy: str) -> None:
+    await reported(api, policy)
+    unseen: list[tuple[str, str, str]] = []
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        for table, name, value, where in CHANGES:
+            rows = connection.execute(f"SELECT ctid, {name} FROM {table} WHERE {where} ORDER BY random() LIMIT 3").fetchall()
+            assert rows, (table, name, where)
+            for place, before in rows:
+                changed = connection.execute(f"UPDATE {table} SET {name} = {value} WHERE ctid = %s RETURNING ctid", [place]).fetchone()
+                assert changed is not None
+                if not (await collect(api.viewer, None, 0, 500, 500)).found:
+                    unseen.append((table, name, value))
+                connection.execute(f"UPDATE {table} SET {name} = %s WHERE ctid = %s", [before, changed[0]])
+        assert unseen == []
+        assert (await collect(api.viewer, None, 0, 500, 500)).found == []
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("DELETE FROM bindings WHERE released_at IS NULL", "and has no holder|its last holder had ended"),
+        ("DELETE FROM sessions", "its session cannot be read"),
+        ("DELETE FROM migrations", "that brought it to its home cannot be read"),
+        ("DELETE FROM audit_log WHERE id = 1", "was changed, added or removed"),
+    ],
+)
+async def test_rows_that_were_deleted_are_missed(api: ApiInstance, database_url: str, query: str, words: str) -> None:
+    await reported(api, "ear")
+    with psycopg.connect(plain(database_url)) as connection:
+        connection.execute("ALTER TABLE audit_log DISABLE TRIGGER USER")
+        connection.execute(query.encode())
+    assert any(re.search(words, line) for line in (await collect(api.viewer, None, 0, 500, 500)).found)

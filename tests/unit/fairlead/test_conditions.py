@@ -267,6 +267,29 @@ def test_a_schedule_limits_a_pool_only_where_it_allows_fewer_instances_than_the_
     assert found.status == status and "chedule office" in found.message
 
 
+@pytest.mark.parametrize(
+    ("is_measured", "wanted", "status", "reason"),
+    [
+        (True, 1, "False", "DesiredWithinRange"),
+        (True, 9, "True", "TooManyReplicas"),
+        (False, 1, "True", "TooFewReplicas"),
+        (False, 9, "True", "TooManyReplicas"),
+    ],
+)
+def test_a_minimum_limits_a_number_that_somebody_declares_and_not_a_load_that_needs_fewer(
+    is_measured: bool, wanted: int, status: str, reason: str
+) -> None:
+    bounds = BoundsInForce(lower=2, upper=4)
+    number = bounds.clamp(wanted)
+    target = RoleTarget(
+        role=Role.BOTH, replicas=number, reason=TargetReason.ROLE_BOUNDS, declared=2, wanted=wanted, bounds=bounds, schedule=None
+    )
+    scaling = ScalingFacts(is_fixed=False, answered=True, targets=(target,), measured=frozenset(), is_measured=is_measured)
+    (found,) = [one for one in pool_conditions(replace(SETTLED, scaling=scaling)) if one.type is ConditionType.SCALING_LIMITED]
+    assert (found.status, found.reason) == (status, reason)
+    assert (found.message == "The minimum of the role keeps 2 instances, as it is meant to: 1 would do") == (status == "False")
+
+
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:
     observations = replace(answer(), figures_behind_seconds=725.0, slo_attainment=None, ttft_attainment=None)
     bounds = BoundsInForce(lower=1, upper=9)

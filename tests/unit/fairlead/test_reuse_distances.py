@@ -55,7 +55,6 @@ def test_more_room_never_has_fewer_hits(prompts: list[tuple[int, int]], capaciti
     distances = ReuseDistances([row(session, blocks) for session, blocks in prompts], 4)
     shares = [distances.hit_share(capacity).value for capacity in sorted(capacities)]
     assert shares == sorted(shares)
-    assert distances.hit_share(distances.distinct_tokens).value == distances.hit_share(10**9).value
 
 
 def test_a_sample_of_the_blocks_says_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +63,6 @@ def test_a_sample_of_the_blocks_says_nearly_the_same(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reuse_distances, "MOST_REFERENCES", 5_000)
     sampled = ReuseDistances(rows, 4)
     assert exact.sample_rate == 1.0 and 0.05 < sampled.sample_rate < 0.2
-    assert sampled.distinct_tokens == pytest.approx(exact.distinct_tokens, rel=0.1)
     for capacity in (2_000, 6_000, 12_000):
         found = sampled.hit_share(capacity)
         assert found.error < 0.2

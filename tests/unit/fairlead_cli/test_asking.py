@@ -57,3 +57,24 @@ def test_a_remedy_names_only_what_the_kubectl_plugin_has(
     assert remedy in error
     assert "--url" not in error
     assert "FAIRLEAD_STATE_DIR" not in error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_late"),
+    [
+        (httpx.ReadTimeout(""), True),
+        (httpx.PoolTimeout(""), True),
+        (httpx.ConnectTimeout(""), False),
+        (httpx.ConnectError("refused"), False),
+    ],
+)
+def test_only_an_api_that_is_not_there_is_looked_for_elsewhere(
+    error: httpx.TransportError, is_late: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    monkeypatch.setattr("fairlead_cli.asking.connect", lambda url, token: ControlApi(URL, token, httpx.MockTransport(fail)))
+    assert command_line.run(["pools", "list", "--url", URL, "--token", "t"]) == 1
+    told = capsys.readouterr().err
+    assert ("send it again later" in told, "--url" in told) == (is_late, not is_late)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fairlead.tables import PoolKey
 from fairlead_cli.engines import engines
+from fairlead_client.client import ControlApi
 from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_simulator.engine_fit.engine_files import read_engine
 from fairlead_simulator.errors import EngineFileInvalid
@@ -16,6 +18,7 @@ from fairlead_simulator.simulate_command import simulate
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.workloads.kinds import KINDS
 from fairlead_testing.builders.served_records import served_records
+from fairlead_testing.running.command_line import Command
 
 
 def run(*arguments: object) -> Result:
@@ -98,3 +101,18 @@ def test_an_engine_file_that_cannot_be_used_is_refused(engine: Path, tmp_path: P
     with pytest.raises(EngineFileInvalid) as refused:
         read_engine(path)
     assert words in str(refused.value)
+
+
+def test_a_stored_fit_can_be_forgotten(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = []
+
+    async def forget(_: ControlApi, pool: PoolKey) -> dict[str, str]:
+        pools.append(str(pool))
+        return {"pool": str(pool)}
+
+    monkeypatch.setattr(ControlApi, "forget_engine", forget)
+    code, out, err = command("engines", "forget", "chat", role="operator")
+    assert (code, err) == (0, "")
+    assert out == "Forgotten: what-if and plans simulate default/chat as if no fit had been stored.\n"
+    assert json.loads(command("engines", "forget", "research/code", "-o", "json", role="operator")[1]) == {"pool": "research/code"}
+    assert pools == ["default/chat", "research/code"]

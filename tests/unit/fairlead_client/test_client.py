@@ -8,7 +8,7 @@ import pytest
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.live import LiveEvent
-from fairlead_client.problems import ApiProblem, ApiUnreachable
+from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> ControlApi:
@@ -37,6 +37,15 @@ async def test_a_refused_connection_is_unreachable_in_one_line() -> None:
 
     with pytest.raises(ApiUnreachable, match="did not answer: connection refused"):
         await client(refuse).whoami()
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout])
+async def test_an_api_that_took_a_request_and_is_late_is_told_apart_from_one_that_is_not_there(error: type[httpx.TimeoutException]) -> None:
+    def late(request: httpx.Request) -> httpx.Response:
+        raise error("", request=request)
+
+    with pytest.raises(ApiLate, match="took too long to answer"):
+        await client(late).whoami()
 
 
 async def test_names_are_quoted_into_paths_and_the_bearer_is_sent() -> None:

@@ -372,9 +372,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
             reason="DesiredWithinRange",
             words="No bound keeps a role from its recommended number",
         ),
-        Step(
-            happens=asked_for(0.0), status="True", reason="TooFewReplicas", words="1 instances are recommended, and the role allows 2 to 3"
-        ),
+        Step(happens=asked_for(0.0), status="False", reason="DesiredWithinRange", words="keeps 2 instances, as it is meant to: 1 would do"),
         Step(
             happens=asked_for(1600.0),
             status="False",

@@ -16,6 +16,7 @@ from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
+SPLIT = {"replicas": 1, "routing": {"policy": "static-pd"}, "roles": [{"name": "prefill"}, {"name": "decode"}]}
 QUOTA = "pods is forbidden: exceeded quota: gpus"
 WEBHOOK = "POST /api/v1/namespaces/default/pods: 500 Internal error occurred: failed calling webhook"
 
@@ -229,6 +230,35 @@ async def test_a_deleted_pool_goes_though_every_write_to_its_pods_is_answered_wi
         stage.now += await stage.round() or 0.0
         assert stage.now - deleted_at <= SETTINGS.pace.finalizing + 1
     assert stage.api.deleted != [], "the control API was told"
+
+
+@pytest.mark.parametrize("status", [400, 403, 410, 422])
+@pytest.mark.parametrize("resource", [Resource.PODS, Resource.ROLES])
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_pool_whose_objects_cannot_be_read_says_so_once(resource: Resource, status: int, is_deleted: bool) -> None:
+    stage = VirtualStage()
+    stage.apply(**SPLIT)
+    await stage.settle()
+    stage.restart()
+    stage.events.clear()
+    if is_deleted:
+        resource = Resource.PODS  # all that is read of a deleted pool
+        stage.delete()
+    stage.cluster.refuse = lambda verb, kind, name: (
+        ClusterRefused(status, "Forbidden", f"{kind.name} is forbidden") if (verb, kind) == ("find", resource) else None
+    )
+    for number in range(5):
+        stage.now += 1
+        with pytest.raises(ClusterRefused):
+            await stage.round()
+        assert (stage.condition("Degraded")["status"] == "True") == (number > 0), "one refusal may pass by itself"
+    assert f"cannot be read ({resource.name} is forbidden)" in stage.condition("Degraded")["message"]
+    assert ("service account" in stage.condition("Degraded")["message"]) == (status == 403)
+    assert stage.reasons() == ["ActionFailed"]
+    stage.cluster.refuse = lambda verb, kind, name: None
+    if not is_deleted:
+        await stage.settle()
+        assert stage.condition("Degraded")["status"] == "False"
 
 
 async def test_a_round_that_breaks_is_told_once_and_the_next_that_does_not_takes_it_back() -> None:

@@ -1,7 +1,8 @@
-"""Every command that a document shows is one: the parser of `fairlead` takes its words, options and values."""
+"""Every command that a document, a page or a message shows is one that the parser of `fairlead` takes."""
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from fairlead_cli.main import LazyGroup
 from fairlead_cli.subcommands import SUBCOMMANDS
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [ROOT / name for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()]
+DOCUMENTS = [path for path in FILES if path.suffix == ".md" and "tests" not in path.parts]
+PRODUCT = ("core", "controlplane", "operator", "router", "webui", "simulator", "sandbox", "serve", "cli", "host", "helm", "examples")
 PROGRAMS: dict[str, click.Group] = {"fairlead": LazyGroup(SUBCOMMANDS), "kubectl fairlead": Plugin()}
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)`((?:kubectl )?fairlead [^`\n]+)`")
@@ -33,6 +36,10 @@ def commands_of(document: Path) -> Iterator[tuple[str, bool]]:
     for found in INLINE.findall(BLOCK.sub("", text)):
         if "[OPTIONS]" not in found:  # else it is the usage that click writes
             yield found, False
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def words_of(command: str) -> list[str]:
@@ -89,7 +96,7 @@ def _fault(here: click.Command, context: click.Context, rest: list[str], *, whol
     return None
 
 
-FOUND = [(document.name, command, whole) for document in DOCUMENTS for command, whole in dict.fromkeys(commands_of(document))]
+FOUND = [(name_of(document), command, whole) for document in DOCUMENTS for command, whole in dict.fromkeys(commands_of(document))]
 
 
 def test_commands_are_found() -> None:
@@ -98,9 +105,18 @@ def test_commands_are_found() -> None:
     assert any(command.startswith("kubectl fairlead status") for command in shown)
 
 
-@pytest.mark.parametrize("name", [document.name for document in DOCUMENTS])
+@pytest.mark.parametrize("name", [name_of(document) for document in DOCUMENTS])
 def test_a_documents_commands_are_those_of_the_parser(name: str) -> None:
     faults = {command: fault_of(command, whole=whole) for document, command, whole in FOUND if document == name}
+    assert {command: fault for command, fault in faults.items() if fault} == {}
+
+
+@pytest.mark.parametrize("folder", PRODUCT)
+def test_a_command_in_a_message_a_page_or_an_example_is_one_of_the_parser(folder: str) -> None:
+    """Those in backticks, as remedies have them; what an f-string puts in stands for a value."""
+    files = [path for path in FILES if path.relative_to(ROOT).parts[0] == folder and path.suffix in {".py", ".html", ".yaml", ".txt"}]
+    shown = {command for path in files for command in INLINE.findall(path.read_text(encoding="utf-8"))}
+    faults = {command: fault_of(command, whole=False) for command in shown}
     assert {command: fault for command, fault in faults.items() if fault} == {}
 
 

@@ -5,15 +5,51 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+from fairlead import instances, plausibility, pools, tables
+from fairlead.adoption_specs import MOST_BY_DEFAULT
+from fairlead.advice.findings import Cause
+from fairlead.engine_specs import MAX_ADAPTERS
 from fairlead.errors import InvalidInput
 from fairlead.pools import parse_spec
+from fairlead.role_specs import MAX_ASLEEP, MAX_NODES
+from fairlead_api.access import keys
+from fairlead_api.audit import views
+from fairlead_api.comments import rules as comments
+from fairlead_api.webhooks.store.webhooks import MOST_WEBHOOKS
+from fairlead_client.resources import simulations
+from fairlead_client.resources.plan_kinds import PLAN_KINDS
+from fairlead_client.resources.webhooks import NoticeKind
+from fairlead_serve.pool_files import MOST_ENGINES
 from fairlead_web.pages.help import GLOSSARY
 
 ROOT = Path(__file__).parents[3]
 COMPONENTS = ("core", "controlplane", "operator", "router", "serve", "sandbox")
 NOT_A_MARK = {"fairlead.dev/v"}
 """The beginning of the API's version."""
+
+LIMITS = {
+    "instances of a role": instances.MAX_REPLICAS,
+    "`maxReplicas` of a role": MOST_BY_DEFAULT,
+    "nodes of an instance": MAX_NODES,
+    "instances of a role that sleep": MAX_ASLEEP,
+    "characters of a pool's name": pools.MAX_NAME,
+    "characters of the name of a pool with several nodes": pools.MAX_NAME_OF_GROUPS,
+    "adapters of a pool": MAX_ADAPTERS,
+    "priority classes of a pool": tables.MAX_PRIORITY_CLASSES,
+    "engines of `fairlead serve`": MOST_ENGINES,
+    "data-parallel ranks": plausibility.MOST_RANKS,
+    "gateway keys": keys.MOST_KEYS,
+    "pools, or models, that a key names": keys.MOST_SCOPES,
+    "webhooks": MOST_WEBHOOKS,
+    "comments of a person": comments.MOST_OWN,
+    "saved views of a person": views.MOST_OWN,
+    "instances of a simulated pool": simulations.MOST_INSTANCES,
+    "requests of a simulation": simulations.MOST_REQUESTS,
+    "rows of an uploaded trace": simulations.MOST_UPLOADED,
+}
+"""How a row of docs/limits.md begins, and the constant that it is about."""
 
 
 def page(name: str) -> str:
@@ -73,3 +109,57 @@ def test_each_first_page_has_commands_and_a_test_that_runs_them(name: str) -> No
         for test in ("test_first_pages.py", "test_serve.py", "test_chart.py")
     ]
     assert any(f"docs/{name}.md" in text and "run_commands(" in text for text in runners)
+
+
+def rows_below(name: str, heading: str) -> list[list[str]]:
+    """Cells of the rows of the first table below a heading, without its head."""
+    below = page(name).split(f"# {heading}\n", 1)[1]
+    rows = below[below.index("|") :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows]
+
+
+def test_a_fixed_limit_is_the_number_of_the_code() -> None:
+    told = {row[0]: int(row[1].replace(",", "")) for row in rows_below("limits", "Fixed limits")}
+    of_code = {row: next((limit for begin, limit in reversed(LIMITS.items()) if row.startswith(begin)), None) for row in told}
+    assert len(told) == len(LIMITS)
+    assert told == of_code
+
+
+def test_the_ports_are_those_of_the_chart() -> None:
+    files = ("router/statefulset", "api/deployment", "operator/deployment", "database/bundled")
+    templates = "".join((ROOT / "helm/fairlead/templates" / f"{name}.yaml").read_text(encoding="utf-8") for name in files)
+    of_chart = set(re.findall(r"containerPort: (?:\{\{ add )?(\d+)", templates))
+    assert {row[1].split()[0] for row in rows_below("install", "Ports")} == of_chart
+
+
+def test_an_address_of_ours_is_in_the_releases_namespace_at_a_port_of_a_service() -> None:
+    """The chart's Services, in the namespace that the documents install into."""
+    values = yaml.safe_load((ROOT / "helm" / "fairlead" / "values.yaml").read_text(encoding="utf-8"))
+    ports = {
+        ("router", values["router"]["service"]["port"]),
+        ("api", values["api"]["service"]["port"]),
+        ("kv-events", values["router"]["kvEvents"]["port"]),
+        ("autoscalers", 9090),
+    }
+    shown = [
+        found
+        for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.yaml")]
+        for found in re.findall(r"\bfairlead-([a-z-]+)\.([a-z-]+)(?:\.svc[a-z.]*)?:(\d+)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(shown) > 3
+    assert [one for one in shown if one[1] != "fairlead-system" or (one[0], int(one[2])) not in ports] == []
+
+
+def test_plans_have_each_kind_with_its_role() -> None:
+    told = {kind: row[2].split()[0] for row in rows_below("plans", "What can be planned") for kind in re.findall(r"`([^`]+)`", row[0])}
+    assert told == {kind.value: kind.facts.role.value for kind in PLAN_KINDS}
+
+
+def test_notices_have_each_kind() -> None:
+    kinds = re.findall(r"^\| `([a-z.-]+)` \|", page("notices").split("## ")[0], re.MULTILINE)
+    assert sorted(kinds) == sorted(NoticeKind)
+
+
+def test_advice_has_each_cause() -> None:
+    causes = re.findall(r"^\| `([A-Z]\w+)` \|", page("advice"), re.MULTILINE)
+    assert sorted(causes) == sorted(Cause)

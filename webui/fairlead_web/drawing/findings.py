@@ -73,7 +73,7 @@ def _finding(one: Advice) -> Finding:
         pool=one.pool,
         cause=one.cause.value,
         sentence=one.sentence,
-        harm=harm_words(one),
+        harm=f"affects {harm_words(one)}" if one.harm and one.unit in _COUNTED else harm_words(one),
         path=evidence_path(one.pool, one.evidence),
         when=_when(one),
     )
@@ -103,6 +103,10 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
         path = instance_path(pool, evidence.instance)
     ends = {"from": stamp(evidence.start), "to": stamp(evidence.end)} if evidence.kind in _RANGED else {}
     return with_query(path, {"metric": evidence.metric, **ends})
+
+
+_COUNTED = (HarmUnit.REQUESTS, HarmUnit.INSTANCES, HarmUnit.ROUTERS)
+"""The units of harms that count what is affected; harms of other units describe themselves."""
 
 
 def harm_words(one: Advice) -> str:

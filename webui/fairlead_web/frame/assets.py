@@ -33,7 +33,7 @@ CSS = "css/fairlead.css"
 its head block.
 """
 SCRIPTS = "js/"
-"""The folder of the web UI's own scripts. They are joined (`joined_scripts`), and only the joined files are served."""
+"""The folder of the web UI's own scripts. They are joined (`joined`), and only the joined files are served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",

@@ -254,13 +254,44 @@ def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, da
     return heatmap.rows[row].instance, start, start + timedelta(seconds=heatmap.step_seconds)
 
 
+LOW_HURTS = "hit_rate"
+"""The metric for which low values are bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The worst cell of a heatmap: its instance or group, its value and the time at which it begins."""
+
+    row: HeatmapRow
+    value: float
+    start: datetime
+
+
+def row_peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
+    """Return the worst value of each row, with the row: the highest value, or the lowest if low values are bad."""
+    return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
+
+
+def peak_of(heatmap: Heatmap, extremes: Sequence[Extremes]) -> Peak | None:
+    """Return the newest of the worst cells, which the summary names and the panel beside the heatmap explains; None
+    without data.
+    """
+    if not extremes:
+        return None
+    peaks, worst = row_peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
+    value = worst(one for one, _ in peaks)
+    newest = [(len(row.values) - 1 - row.values[::-1].index(value), row.instance, row) for one, row in peaks if one == value]
+    column, _, row = max(newest, key=lambda found: found[:2])
+    return Peak(row=row, value=value, start=heatmap.start + timedelta(seconds=column * heatmap.step_seconds))
+
+
 def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
     """Return one sentence that describes the heatmap, for people who cannot see it."""
-    if not extremes:
+    peak = peak_of(heatmap, extremes)
+    if peak is None:
         return "No load was recorded in this range."
-    peak = max(extremes, key=lambda one: one.highest)
-    at = heatmap.start + timedelta(seconds=peak.row.values.index(peak.highest) * heatmap.step_seconds)
-    text = f"Highest: {text_of(peak.highest, heatmap.unit)} on {peak.row.instance} at {formats.clock(at)} UTC."
+    which = "Lowest" if heatmap.metric == LOW_HURTS else "Highest"
+    text = f"{which}: {text_of(peak.value, heatmap.unit)} on {peak.row.instance} at {formats.clock(peak.start)} UTC."
     if heatmap.limit is not None:
         breaches = sum(len(row.breaches) for row in heatmap.rows)
         text += (

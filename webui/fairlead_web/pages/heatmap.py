@@ -23,17 +23,21 @@ from fairlead_web.frame.routes import POOL, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit, regions_of
 from fairlead_web.heatmaps.cells import (
+    LOW_HURTS,
     METRIC_WORDS,
     CellSize,
     Extremes,
     Legend,
+    Peak,
     bare_of,
     cell_at,
     cell_size,
     extremes_of,
     legend_of,
     packed,
+    peak_of,
     picture,
+    row_peaks,
     summary,
     text_of,
 )
@@ -137,8 +141,6 @@ TABLE_ROWS, TABLE_COLUMNS = 20, 12
 DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
-LOW_HURTS = "hit_rate"
-"""The metric for which low values are bad."""
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
@@ -182,7 +184,7 @@ async def show(visit: Visit) -> Response:
             groups=[("instance", "instance"), *([("role", "role")] if has_roles or asked.group == "role" else []), ("node", "node")],
             ranked=ranked(heatmap, extremes[0]),
             low_hurts=heatmap.metric == LOW_HURTS,
-            worst=_worst(visit, heatmap, extremes[0]),
+            worst=_worst(visit, heatmap, peak_of(heatmap, extremes[0])),
             has_roles=has_roles and asked.group == "instance",
             table=table(heatmap, whole(visit.param("column")), whole(visit.param("row"))) if visit.param("view") == "table" else None,
             moves_shown=sum(move.count for move in heatmap.migrations),
@@ -214,24 +216,14 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
     )
 
 
-def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str | None:
-    """Return a link to the explanation of the newest cell with the highest value, or with the lowest if low values are
-    bad.
-    """
-    if heatmap.group != "instance" or not extremes:
+def _worst(visit: Visit, heatmap: Heatmap, peak: Peak | None) -> str | None:
+    """Return a link to the explanation of the worst cell, by the heatmap's own limit."""
+    if heatmap.group != "instance" or peak is None:
         return None
-    peaks, best = _peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
-    peak = best(value for value, _ in peaks)
-    rows = [row for value, row in peaks if value == peak]
-    column, instance = max((len(row.values) - 1 - row.values[::-1].index(peak), row.instance) for row in rows)
-    start = heatmap.start + timedelta(seconds=column * heatmap.step_seconds)
-    query = {"metric": heatmap.metric, "from": stamp(start), "to": stamp(start + timedelta(seconds=heatmap.step_seconds))}
-    return visit.link(with_query(f"{instance_path(heatmap.pool, instance)}/explanation", query))
-
-
-def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
-    """Return the worst value of each row, with the row: the highest value, or the lowest if low values are bad."""
-    return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
+    end = peak.start + timedelta(seconds=heatmap.step_seconds)
+    query = {"metric": heatmap.metric, "from": stamp(peak.start), "to": stamp(end)}
+    query |= {} if heatmap.limit is None else {"limit": str(heatmap.limit)}
+    return visit.link(with_query(f"{instance_path(heatmap.pool, peak.row.instance)}/explanation", query))
 
 
 async def png(visit: Visit) -> Response:
@@ -312,7 +304,7 @@ def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[Heatmap
     """Return the worst rows, each with its worst value as text and the length of its bar (0-100). If low values are
     bad, the rows with the lowest values are the worst.
     """
-    low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
+    low, peaks = heatmap.metric == LOW_HURTS, row_peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0
     top = top if top > 0 else 1.0

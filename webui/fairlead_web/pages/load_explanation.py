@@ -3,6 +3,7 @@ next to its cells.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from starlette.responses import Response
@@ -36,6 +37,7 @@ async def show(visit: Visit) -> Response:
         metric=metric if metric in METRICS else "pending_prefill_tokens",
         start=visit.range.start_text,
         end=visit.range.end_text,
+        limit=_number(visit.param("limit")),
     )
     shell = await visit.shell(
         f"Why {name} had this load",
@@ -48,6 +50,17 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         LoadExplanationPage(shell=shell, pool=pool, found=found, words=METRIC_WORDS[found.metric], figures=figure_rows(found))
     )
+
+
+def _number(text: str | None) -> float | None:
+    """Return the limit that a heatmap's link carries; None if it is absent or not a positive number, so that the
+    present limit is used.
+    """
+    try:
+        found = float(text or "")
+    except ValueError:
+        return None
+    return found if 0 < found < inf else None
 
 
 ROUTES = Routes(pages={f"{POOL}/instances/{{instance}}/explanation": show})

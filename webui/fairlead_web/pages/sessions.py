@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead.instances import ACCEPTING, Role
@@ -60,6 +61,8 @@ class SessionPage(Context):
 
 
 FILTERS = ("pool", "instance", "q")
+FORMS = ("plans", "kept-decisions")
+"""The forms of a session's page. Each is sent to its name below the session's address."""
 HOLDERS = 50
 """Maximum number of a session's bindings that are listed; the newest are listed."""
 
@@ -71,7 +74,7 @@ async def index(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
-    return await _page(visit, None)
+    return await _page(visit, session_of_address(visit.request), None)
 
 
 async def plan(visit: Visit) -> Response:
@@ -85,12 +88,12 @@ async def plan(visit: Visit) -> Response:
         raise HTTPException(404)
     wanted = PlanKind(kind)
     home = instance if "instance" in wanted.facts.takes else None
-    asked = PlanRequest(kind=wanted, session=visit.request.path_params["session"], instance=home)
+    asked = PlanRequest(kind=wanted, session=_sent_to(visit), instance=home)
     try:
         made = await visit.api.create_plan(visit.pool_key(), asked)
     except ApiProblem as error:
         if error.problem.status in {400, 409, 422}:
-            return await _page(visit, error.problem)
+            return await _page(visit, _sent_to(visit), error.problem)
         raise
     return visit.redirect(f"/plans/{made.id}")
 
@@ -98,7 +101,7 @@ async def plan(visit: Visit) -> Response:
 async def keep(visit: Visit) -> Response:
     """Start to keep every routing decision of the session for some minutes, or stop it."""
     form = await visit.form()
-    key, session = visit.pool_key(), visit.request.path_params["session"]
+    key, session = visit.pool_key(), _sent_to(visit)
     try:
         if form.get("stop"):
             await visit.api.let_session_go(key, session)
@@ -106,13 +109,30 @@ async def keep(visit: Visit) -> Response:
             await visit.api.keep_session(key, KeepSessionRequest(session=session))
     except ApiProblem as error:
         if error.problem.status in {400, 404, 409, 422}:
-            return await _page(visit, error.problem)
+            return await _page(visit, _sent_to(visit), error.problem)
         raise
     return visit.redirect(session_path(str(key), session))
 
 
-async def _page(visit: Visit, problem: Problem | None) -> Response:
-    key, session = visit.pool_key(), visit.request.path_params["session"]
+def session_of_address(request: Request) -> str:
+    """Return the session that the address names, without the name of a form (FORMS) at its end.
+
+    Links write a session as a single segment of the path, so an escaped slash before `plans` belongs to the session's
+    name. If a proxy has decoded the address, the end counts as the form's.
+    """
+    whole = str(request.path_params["session"])
+    head, slash, form = whole.rpartition("/")
+    escaped = bytes(request.scope.get("raw_path") or b"").lower().endswith(f"%2f{form}".encode())
+    return head if slash and form in FORMS and not escaped else whole
+
+
+def _sent_to(visit: Visit) -> str:
+    """Return the session to whose form the visit was sent."""
+    return str(visit.request.path_params["session"])
+
+
+async def _page(visit: Visit, session: str, problem: Problem | None) -> Response:
+    key = visit.pool_key()
     detail = await visit.api.session(key, session)
     visit = visit.over(covering_start(min((item.bound_at for item in detail.history), default=detail.session.bound_at), visit.now))
     asked = visit.filters(ranged=True) | {"pool": str(key), "session": session}
@@ -189,8 +209,6 @@ ROUTES = Routes(
         "/sessions": index,
         f"{POOL}/sessions": index,
         # A refused plan is shown at its form's address; a reload shows the session.
-        "/sessions/{namespace}/{name}/{session:path}/plans": show,
-        "/sessions/{namespace}/{name}/{session:path}/kept-decisions": show,
         "/sessions/{namespace}/{name}/{session:path}": show,
     },
     writes={

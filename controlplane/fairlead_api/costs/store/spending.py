@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.access.tables import gateway_keys as keys
@@ -20,6 +20,17 @@ LOOK_SECONDS = 15
 """Seconds between two comparisons of costs with budgets. A gateway key may still be used for this long after it reached
 its hard limit.
 """
+
+
+JUDGED = ("budget_day", "budget_month", "budget_currency", "budget_soft_percent", "budget_soft_at", "budget_ends_at", "revoked_at")
+"""The columns of a gateway key from which its budget state follows."""
+
+
+def _unchanged(row: Any) -> list["ColumnElement[bool]"]:
+    """Return the condition that a key's budget is as it was read: costs take seconds to read, and what somebody changed
+    meanwhile is judged in the next look.
+    """
+    return [keys.c[name].is_not_distinct_from(getattr(row, name)) for name in JUDGED]
 
 
 class Budgets:
@@ -57,8 +68,8 @@ class Budgets:
             for key, (row, state, spent) in changes.items():
                 soft_at = (row.budget_soft_at or now) if state.soft else None
                 values = {"budget_soft_at": soft_at, "budget_ends_at": state.ends_at}
-                await connection.execute(update(keys).where(keys.c.id == key).values(values))
-                drafts += drafts_of(row, state, spent)
+                noted = await connection.execute(update(keys).where(keys.c.id == key, *_unchanged(row)).values(values))
+                drafts += drafts_of(row, state, spent) if noted.rowcount else []
             await notifying.send(connection, [GatewayKeysChanged()])
             await audit_log.append(connection, drafts, now)
 

@@ -6,12 +6,14 @@ report's transaction). Therefore rollups are exact even when reports arrive late
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from sqlalchemy import ARRAY, Text, any_, cast, select, text
+from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.capabilities import Figure, Source, agreed
@@ -30,6 +32,8 @@ from fairlead_api.loads.store.rollups import SETTLE_SECONDS, longest_lag, roll_u
 from fairlead_api.moves.store import roll_up_moves
 from fairlead_api.slo.store import roll_up_slo
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
+
+_log = logging.getLogger(__name__)
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
 _TOTALS = {"requests_total": "requests", "failed_total": "failed"}
@@ -151,14 +155,7 @@ class PostgresLoads:
             )
             buckets = sorted({(pool, bucket) for pool, bucket in rows})
             for pool, bucket in buckets:
-                values = {"pool": pool, "start": bucket, "end": bucket + timedelta(seconds=10)}
-                await connection.execute(text(_TO_10S), values)
-            for pool, minute in sorted({(pool, bucket.replace(second=0, microsecond=0)) for pool, bucket in buckets}):
-                await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
-            await make_columns(connection, buckets)
-            await roll_up_pools(connection, buckets)
-            await roll_up_work(connection, buckets)
-            await roll_up_slo(connection, buckets)
+                await _roll_up_if_possible(connection, pool, bucket)
             return len(buckets) + await roll_up_moves(connection, now - timedelta(seconds=SETTLE_SECONDS))
 
         return await self._database.writing(work)
@@ -211,6 +208,26 @@ class PostgresLoads:
             for row in rows
         ]
         return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0
+
+
+async def _roll_up_if_possible(connection: AsyncConnection, pool: int, bucket: datetime) -> None:
+    """Recompute the rollups of a bucket. A bucket with sums that no column can hold is left out, and logged: otherwise
+    it would be tried again and again, and all later buckets of all pools would wait behind it.
+    """
+    try:
+        async with connection.begin_nested():
+            await _roll_up_bucket(connection, pool, bucket)
+    except DataError as error:
+        extra = {"pool_id": pool, "bucket": bucket.isoformat(), "error": str(error.orig)}
+        _log.error("samples that cannot be summed are left out of rollups", extra=extra)
+
+
+async def _roll_up_bucket(connection: AsyncConnection, pool: int, bucket: datetime) -> None:
+    await connection.execute(text(_TO_10S), {"pool": pool, "start": bucket, "end": bucket + timedelta(seconds=10)})
+    minute = bucket.replace(second=0, microsecond=0)
+    await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
+    for compute in (make_columns, roll_up_pools, roll_up_work, roll_up_slo):
+        await compute(connection, [(pool, bucket)])
 
 
 async def pool_and_limits(connection: AsyncConnection, pool: PoolKey) -> tuple[int, Limits]:

@@ -6,7 +6,7 @@ comments of people.
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from textwrap import shorten
@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.scaling.recommendations import Controller
 from fairlead_api import tables
 from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import Changes
@@ -96,7 +97,8 @@ _WANTED = text(
 _STEP = "CAST(floor(extract(epoch FROM at - :start) / :step) AS int) AS step"
 _WITHIN = "pool_id = :pool AND at >= :start AND at < :end"
 _DECIDED = text(
-    f"SELECT DISTINCT ON (1, 2) {_STEP}, role, recommended, signals FROM scaling_decisions WHERE {_WITHIN} ORDER BY 1, 2, at DESC"
+    f"SELECT DISTINCT ON (1, 2, 3) {_STEP}, role, controller, recommended, signals, at FROM scaling_decisions WHERE {_WITHIN} "
+    "ORDER BY 1, 2, 3, at DESC"
 )
 _MODELS = text(
     f"SELECT DISTINCT ON (1, 2) {_STEP}, figures ->> 'router' AS router, CAST(figures ->> :kind AS float8) AS value "
@@ -147,12 +149,20 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Return the last scaling decision of each role in each step, as the number of instances and the loads in its
-    signals: by metric and role, then by step.
+    """Return the last scaling decision of each role and controller in each step, as the number of instances and the
+    loads in its signals: by metric and part, then by step.
+    """
+    return decided_lines((await connection.execute(_DECIDED, _where(pool, where))).all())
+
+
+def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, float]]:
+    """Arrange rows of decisions by metric and part, then by step. Each controller recommends for itself, so numbers of
+    different controllers are different parts. Loads are those that the newest decision of the step measured.
     """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for row in await connection.execute(_DECIDED, _where(pool, where)):
-        found["instances_recommended", row.role][row.step] = float(row.recommended)
+    for row in sorted(rows, key=lambda one: one.at):
+        part = row.role if row.controller == Controller.SCALING else f"{row.role}, {row.controller.lower()}"
+        found["instances_recommended", part][row.step] = float(row.recommended)
         for signal in row.signals:
             for name in ("prefill_load", "decode_load"):
                 if signal.get(name) is not None:

@@ -16,7 +16,7 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.pool_rows import pool_row
+from fairlead_api.infra.pool_rows import goals_of, pool_row
 from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import LOADS, OF_INSTANCES, Changes, Subject
@@ -142,11 +142,8 @@ class PostgresSeries:
             return await read_goals(connection, (await pool_row(connection, pool)).id, kind, since)
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        slo = tables.slo_configs.c
         async with self._database.reading() as connection:
-            row = await pool_row(connection, pool)
-            found = await connection.execute(select(slo.version, slo.percentile).where(slo.pool_id == row.id))
-            return {row.version: row.percentile for row in found}
+            return await goals_of(connection, pool)
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
         async with self._database.reading() as connection:

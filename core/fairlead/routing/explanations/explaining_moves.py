@@ -181,6 +181,8 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 def promise(move: TimedMove) -> str:
     """Return a sentence with the predicted seconds of staying and of moving. A predicted loss is called a loss."""
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
+    if stay is None and move.trigger is BindingReason.INSTANCE_LOST:
+        return "It could not stay, so no time was predicted for staying."
     if stay is None or go is None or benefit is None:
         return "No time was predicted for staying."
     gained = f"{_words(benefit)} faster" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} slower"

@@ -287,6 +287,8 @@ class Moving:
         if ttfts is None:
             ttfts = self._ttft_seconds(tracked, source), view.predicted_ttft_seconds(request, target)
         source_ttft, target_ttft = ttfts
+        if cause.trigger is BindingReason.INSTANCE_LOST:
+            source_ttft = None  # staying was not possible, so there is nothing to compare with
         if departure.hits is not None:
             held, there = departure.hits
         else:

@@ -59,7 +59,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """Yield the outcomes of this router's own requests, and send all others to their fronts."""
+        """Yield the outcomes of this router's own requests; send those of other routers' requests to these routers."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -80,8 +80,8 @@ class Outcomes:
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
         """End a request that will not be served; the next `take` returns the refusal. If the refusal rests on estimates
-        and an idle instance can try the request, the request is sent there instead, unless `anyway`, because its client
-        no longer waits.
+        and an idle instance can try the request, the request is sent there instead. `anyway` refuses it in any case,
+        which is for requests whose client no longer waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return

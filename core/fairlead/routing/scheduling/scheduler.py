@@ -6,7 +6,7 @@
 
 Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a call for a
 request that has left, or for an unknown id, does nothing. Each step is a separate module of this package; all work on
-one `PoolState`, and all dispatches and refusals leave through `Outcomes`.
+one `SchedulerState`, and all dispatches and refusals leave through `Outcomes`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

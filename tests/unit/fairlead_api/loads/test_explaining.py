@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,23 @@ class Windows:
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
         return Evidence(senders=NOBODY, arrived=NONE_MOVED, left=NONE_MOVED, changes=[])
+
+
+async def test_the_limit_that_the_reader_sees_is_judged_by_and_shown() -> None:
+    explaining = LoadExplaining(Windows("a", "b"), KEPT, Recent(15, 60))
+
+    async def limits(limit: float | None) -> dict[str, float | None]:
+        begun = (NOW - timedelta(minutes=5)).isoformat()
+        found = await explaining.explain(POOL, "a", "pending_prefill_tokens", begun, NOW.isoformat(), NOW, limit)
+        return {one.metric: one.limit for one in found.figures}
+
+    present = await limits(None)
+    assert present["pending_prefill_tokens"] is None, "not measured"
+    assert await limits(60_523.0) == present | {"pending_prefill_tokens": 60_523.0}
+    assert await limits(60_397.0) == present | {"pending_prefill_tokens": 60_397.0}, "also of figures that were read before"
+    for odd in (0.0, -1.0, inf, nan):
+        with pytest.raises(InvalidInput, match="limit"):
+            await limits(odd)
 
 
 async def test_what_all_instances_had_is_read_once_for_a_small_part_of_the_stretch() -> None:

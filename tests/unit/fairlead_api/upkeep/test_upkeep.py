@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.infra.errors import StoreBusy
+from fairlead_api.infra.errors import StoreBusy, StoreUnavailable
 from fairlead_api.upkeep.upkeep import Keep, Upkeep
 
 NOW = datetime(2026, 11, 26, 3, tzinfo=UTC)
+
+
+KEPT = Keep(partitioned={"decisions": 7, "rejections": 7}, plain={"events_days": 30})
+DAY = 86_400.0
 
 
 class OneTableIsRead:
@@ -41,7 +45,15 @@ class OneTableIsRead:
 
 async def test_a_table_that_somebody_reads_for_long_keeps_no_other_from_being_cleared() -> None:
     store: Any = OneTableIsRead()
-    upkeep = Upkeep(store, store, Keep(partitioned={"decisions": 7, "rejections": 7}, plain={"events_days": 30}), store.end_sessions)
+    upkeep = Upkeep(store, store, KEPT, store.end_sessions, lambda: 3 * 3600.0)
     with pytest.raises(StoreBusy, match="locked"):
         await upkeep.keep_days(NOW)
     assert store.cleared == ["2026-11-25 to 2026-11-28", "rejections", "events_days"]
+
+
+@pytest.mark.parametrize("ahead", [1.1 * DAY, 4_000 * DAY, -1.1 * DAY, -4_000 * DAY])
+async def test_nothing_is_deleted_by_a_clock_that_another_contradicts_by_more_than_a_day(ahead: float) -> None:
+    store: Any = OneTableIsRead()
+    with pytest.raises(StoreUnavailable, match="nothing is deleted: the database's clock is"):
+        await Upkeep(store, store, KEPT, store.end_sessions, lambda: ahead).keep_days(NOW)
+    assert store.cleared == ["2026-11-25 to 2026-11-28"]

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState
@@ -10,6 +12,7 @@ from fairlead.reconciling.observed import PodHealth
 from fairlead_operator.observing.field_managers import spec_manager, who_changed
 from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of, with_engines, with_words_of_kueue
 from fairlead_operator.times import format_time, parse_time
+from fairlead_testing.examples import examples
 
 
 def status(
@@ -19,7 +22,7 @@ def status(
     if ready is not None:
         body["conditions"] = [{"type": "Ready", "status": ready}]
     if waiting is not None:
-        body["containerStatuses"] = [{"restartCount": 3, "state": {"waiting": {"reason": waiting, "message": words}}}]
+        body["containerStatuses"] = [{"name": "engine", "restartCount": 3, "state": {"waiting": {"reason": waiting, "message": words}}}]
     return body
 
 
@@ -248,3 +251,14 @@ def test_a_pod_that_kueue_does_not_admit_waits_for_quota_with_kueues_words(workl
 def test_a_pod_that_somebody_else_keeps_from_the_scheduler_waits_for_no_quota() -> None:
     [pod] = with_words_of_kueue([read_pod(gated({"kueue.x-k8s.io/queue-name": "q"}))], [workload("u-1", QuotaReserved=("False", "no"))])
     assert pod.trouble is None
+
+
+@given(counts=st.dictionaries(st.sampled_from(["engine", "proxy", "exporter", "app"]), st.integers(0, 9), min_size=1), named=st.booleans())
+@examples(50)
+def test_restarts_are_those_of_the_engines_container_whatever_runs_beside_it(counts: dict[str, int], named: bool) -> None:
+    names = sorted(counts, key=lambda name: name != "app")  # the first container serves unless one is named engine
+    metadata = {"name": "p", "annotations": {"kubectl.kubernetes.io/default-container": names[-1]} if named else {}}
+    statuses = [{"name": name, "restartCount": count} for name, count in sorted(counts.items())]
+    document = {"metadata": metadata, "spec": {"containers": [{"name": name} for name in names]}, "status": {"containerStatuses": statuses}}
+    engine = "engine" if "engine" in counts else names[-1] if named else names[0]
+    assert read_pod(document).restarts == read_pod(document).instance.restarts == counts[engine]

@@ -59,3 +59,17 @@ async def test_a_role_lost_as_a_whole_is_told_and_replaced_and_the_other_is_left
     assert conditions(stage)["Degraded"][0] == "False"
     assert len(names(stage, role) - lost) == 2, "two replacements, however they were lost"
     assert others <= names(stage, Role.DECODE) | names(stage, Role.PREFILL) and len(stage.pods()) - len(names(stage, role) & lost) == 4
+
+
+async def test_a_lost_instance_that_serves_again_has_an_event_of_its_own_for_each_loss() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2, routing={"warming": {"duration": "0s"}})
+    await stage.settle()
+    one = stage.pods()[0]["metadata"]["name"]
+    for losses in (1, 2):
+        for status, at_most in ((ON_A_LOST_NODE, 3), (RUNNING, 6)):
+            for _ in range(at_most):
+                await second(stage, {one}, status)
+        assert [stage.reasons().count(reason) for reason in ("InstanceLost", "InstanceRecovered")] == [losses, losses]
+    types = {reason: kind for kind, reason, _ in stage.events}
+    assert (types["InstanceLost"], types["InstanceRecovered"]) == ("Warning", "Normal")

@@ -1,9 +1,14 @@
 """Rollouts on a fake cluster, in virtual time: one after the other, paused, stopped, resumed, rolled back."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fairlead_operator.cluster import Resource
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
 OLD = {"prefillTokensPerSecond": 1000}
@@ -95,6 +100,24 @@ async def test_a_paused_rollout_replaces_nothing_until_it_is_unpaused() -> None:
     stage.apply(replicas=3, engine=NEW)
     await pass_rounds(stage, 120)
     assert not before.keys() & hashes(stage).keys()
+
+
+@given(before=st.integers(1, 5), after=st.integers(0, 5), surge=st.integers(0, 3))
+@examples(40)
+def test_a_pool_whose_rollout_is_paused_before_its_first_instance_has_the_wanted_number(before: int, after: int, surge: int) -> None:
+    rollout = {"paused": True, "maxSurge": surge, "maxUnavailable": 1}
+
+    async def play() -> None:
+        stage = VirtualStage()
+        stage.apply(replicas=before, engine=OLD, rollout=rollout)
+        await stage.settle()
+        stage.apply(replicas=before, engine=NEW, rollout=rollout)
+        await pass_rounds(stage, 3)
+        stage.apply(replicas=after, engine=NEW, rollout=rollout)
+        await pass_rounds(stage, 12)
+        assert len(stage.pods()) == after
+
+    asyncio.run(play())
 
 
 async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_the_operator() -> None:

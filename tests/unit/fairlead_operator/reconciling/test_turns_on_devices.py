@@ -1,6 +1,7 @@
 """Pools that take turns on the devices that they share: `roles[].warm.turns`."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
-from fairlead_operator.cluster import Resource
+from fairlead_operator.cluster import ClusterRefused, Resource
 from fairlead_operator.sleepers import read_memory
 from fairlead_testing.examples import examples
 from fairlead_testing.worlds.turn_stages import QUIET, TurnStage
@@ -201,6 +202,31 @@ async def test_a_sleeper_whose_engine_says_nothing_does_not_keep_a_device_for_ev
     await stage.seconds(15)
     assert sleeper not in stage.states()
     assert len(stage.serving("b")) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["watched", "while another operator ran"])
+@pytest.mark.parametrize("why", ["its rounds stop", "its objects cannot be read", "a fault"])
+async def test_a_pool_that_is_no_longer_worked_on_takes_no_device_from_others(why: str, restarted: bool) -> None:
+    stage = await with_one_device()
+    await stage.seconds(5)
+    assert stage.condition("b")["reason"] == "WaitsForDevice"
+    if restarted:
+        stage.restart()
+    if why == "its rounds stop":
+        del stage.reconcilers["b"]
+    elif why == "its objects cannot be read":
+        stage.cluster.refuse = lambda verb, resource, name: (
+            ClusterRefused(403, "Forbidden", "no") if (verb, resource, name.endswith("=b")) == ("find", Resource.PODS, True) else None
+        )
+    else:
+        stage.cluster.objects[Resource.POOLS, "b"]["status"]["roles"] = ["spoilt"]
+    handed_over = 0
+    for _ in range(300):
+        with suppress(ClusterRefused, TypeError):
+            await stage.second()
+        handed_over += stage.those("a", DRAINING) != []
+    assert len(stage.serving("a")) == 1, "it has requests, and nobody else uses the device"
+    assert handed_over <= 2, "at most once, while the other's condition was not out of date yet"
 
 
 async def test_a_rollout_takes_the_old_instance_out_first_even_at_the_minimum() -> None:

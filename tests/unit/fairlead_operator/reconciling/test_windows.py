@@ -69,6 +69,20 @@ async def test_a_window_scales_the_pool_changes_what_tables_carry_and_takes_both
     assert [stage.reasons().count(reason) for reason in ("WindowOpened", "WindowClosed")] == [1, 1]
 
 
+async def test_the_status_has_the_slo_in_force_and_shares_only_while_they_are_known() -> None:
+    stage, start = await staged(schedule())
+    assert stage.pool()["status"]["slo"] == {"ttft": "5s", "tpot": "100ms", "percentile": 90.0}
+    stage.api.slo_attainment, stage.now = 0.75, start
+    await stage.settle()
+    assert stage.pool()["status"]["slo"] == {"ttft": "2s", "tpot": "100ms", "percentile": 90.0, "attainment": 0.75}
+    stage.api.up, stage.now = False, start + 300
+    for _ in range(25):
+        stage.now += 1
+        await stage.round()
+    assert stage.condition("SLOMet")["reason"] == "ControlPlaneUnreachable"
+    assert stage.pool()["status"]["slo"] == {"ttft": "5s", "tpot": "100ms", "percentile": 90.0}, "as SLOMet: Attainment is not known"
+
+
 async def test_the_operator_wakes_at_the_next_change_at_the_latest() -> None:
     stage, start = await staged(schedule())
     stage.now = start - 3

@@ -1,6 +1,8 @@
 """Sending reports; above all: nothing lost, nothing stored twice, wherever a process dies."""
 
 import asyncio
+import errno
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -182,6 +184,57 @@ async def test_nothing_is_set_aside_while_the_api_takes_nothing_at_all(tmp_path:
     for _ in range(20):
         assert await delivery.send(lane) is False
     assert (len(spool), metrics.reports_set_aside) == (1, 0)
+
+
+DISKS = ("well", "lets-nothing-go", "accepts-nothing", "no-descriptors")
+
+
+@examples(30)
+@given(st.lists(st.tuples(st.sampled_from(["record", "take", "lose-answer", "restart"]), st.sampled_from(DISKS)), max_size=20))
+def test_whatever_the_disk_refuses_meanwhile_each_batch_is_stored_once_in_order_and_no_file_stays(steps: list[tuple[str, str]]) -> None:
+    asyncio.run(_refused_by_the_disk(steps))
+
+
+async def _refused_by_the_disk(steps: list[tuple[str, str]]) -> None:
+    api, written = Api(), list[str]()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        delivery, spool, metrics = _delivery(directory, api)
+        for number, (step, disk) in enumerate(steps):
+            if step == "restart":
+                spool.write_again()
+                delivery, spool, metrics = _delivery(directory, api)
+                continue
+            with pytest.MonkeyPatch.context() as patched:
+                _refuse(patched, disk)
+                if step == "record":
+                    _append(spool, f"s{number}")
+                    written.append(f"s{number}")
+                else:
+                    api.behaviour = step
+                    await delivery.send(Lane(cargo=Cargo.HISTORY, most_batches=1 + number % 3))
+        api.behaviour = "take"
+        spool.write_again()
+        await delivery.finish(PATIENCE_SECONDS)
+        assert api.sessions() == written
+        assert (list(directory.iterdir()), metrics.reports_set_aside, metrics.report_drops) == ([], 0, {})
+
+
+def _refuse(patched: pytest.MonkeyPatch, disk: str) -> None:
+    """Let system calls on the spool fail: deletions, writes, or whatever needs a descriptor."""
+
+    def failing(code: int) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fail
+
+    if disk == "lets-nothing-go":
+        patched.setattr(Path, "unlink", failing(errno.EROFS))
+    if disk in ("accepts-nothing", "no-descriptors"):
+        patched.setattr(Path, "open", failing(errno.ENOSPC if disk == "accepts-nothing" else errno.EMFILE))
+    if disk == "no-descriptors":
+        patched.setattr(Path, "read_bytes", failing(errno.EMFILE))
 
 
 async def test_a_backlog_leaves_in_few_posts_and_an_outage_does_not_make_them_smaller(tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_a_harm_has_its_unit(unit: HarmUnit, words: str) -> None:
     assert findings.harm_words(replace(FOUND, unit=unit)) == words
 
 
+def test_only_a_harm_that_counts_something_affects_it() -> None:
+    found = {unit: findings.of_advice([replace(FOUND, unit=unit)])[0].harm for unit in HarmUnit}
+    affecting = {unit for unit, words in found.items() if words.startswith("affects ")}
+    assert affecting == {HarmUnit.REQUESTS, HarmUnit.INSTANCES, HarmUnit.ROUTERS}
+    assert findings.of_advice([replace(FOUND, unit=HarmUnit.REQUESTS, harm=0.0)])[0].harm == "–"
+
+
 def test_the_top_of_a_page_has_the_first_three_that_are_no_notes() -> None:
     note = replace(FOUND, level=Level.NOTE)
     assert len(findings.first(findings.of_advice([note, FOUND, FOUND, FOUND, FOUND]))) == findings.MOST

@@ -53,6 +53,7 @@ def test_every_script_of_ours_is_in_one_of_them() -> None:
         "main.js",
         "asking.js",
         "heatmap.js",
+        "heatmap_again.js",
         "heatmap_awaited.js",
         "charts.js",
         "explorer.js",

@@ -16,12 +16,14 @@ from fairlead_testing.examples import examples
 from fairlead_web.frame import exports
 from fairlead_web.heatmaps.cells import (
     EXACT_CELLS,
+    LOW_HURTS,
     bare_of,
     cell_at,
     cell_size,
     extremes_of,
     levels,
     packed,
+    peak_of,
     picture,
     step_of,
     summary,
@@ -139,6 +141,29 @@ def test_a_click_outside_finds_nothing() -> None:
 )
 def test_a_tables_cells_leave_the_unit_to_its_heading(value: float | None, unit: str, text: str) -> None:
     assert bare_of(value, unit) == text
+
+
+@given(
+    st.lists(st.lists(st.none() | st.integers(0, 3).map(float), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.sampled_from(["ttft_p95", LOW_HURTS]),
+)
+@examples(50)
+def test_the_peak_is_the_newest_of_the_worst_cells_and_the_summary_names_it(rows: list[list[float | None]], metric: str) -> None:
+    shown = replace(heatmap(rows), metric=metric)
+    cells = [(value, column, row.instance) for row in shown.rows for column, value in enumerate(row.values) if value is not None]
+    peak = peak_of(shown, extremes_of(shown))
+    if not cells:
+        assert peak is None
+        return
+    assert peak is not None
+    worst = (min if metric == LOW_HURTS else max)(value for value, _, _ in cells)
+    newest = max(column for value, column, _ in cells if value == worst)
+    assert (peak.value, peak.start) == (worst, START + timedelta(seconds=30 * newest))
+    assert (worst, newest, peak.row.instance) in cells
+    which = "Lowest" if metric == LOW_HURTS else "Highest"
+    assert summary(shown, extremes_of(shown)).startswith(
+        f"{which}: {text_of(worst, shown.unit)} on {peak.row.instance} at {peak.start:%Y-%m-%d %H:%M:%S} UTC."
+    )
 
 
 def test_the_summary_names_the_peak_and_counts_the_breaches() -> None:

@@ -2,11 +2,17 @@
 
 import html
 import re
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from fairlead.tables import SloFacts
+from fairlead_api.loads.heatmaps import Limits
+from fairlead_testing.fakes.public_data import explained_loads
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.heatmaps.cells import text_of
 from fairlead_web.pages import heatmap
 
 INSTANCE = INSTANCES[CHAT][2]
@@ -137,6 +143,32 @@ async def test_the_explanation_has_its_own_page_and_is_part_of_the_heatmaps() ->
         part = (await operator.http.get(path, headers={"fairlead-regions": "explanation"})).text
         assert "<h1" not in part
         assert 'class="why"' in part
+
+
+@pytest.mark.parametrize("metric", ["pending_prefill_tokens", "ttft_p95", "hit_rate"])
+async def test_the_summary_and_the_panel_are_about_one_cell_and_one_limit(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as operator:
+        page = (await operator.http.get(f"/pools/default/chat/heatmap?metric={metric}&from=now-1h&to=now")).text
+        shown = (await operator.http.get(f"/pools/default/chat/heatmap.json?metric={metric}&from=now-1h&to=now")).json()
+        panel = urlsplit(html.unescape(re.findall(r'data-worst="([^"]+)"', page)[0]))
+        asked = {name: values[0] for name, values in parse_qs(panel.query).items()}
+        summary = re.findall(r'data-told="summary">([^<]+)<', page)[0]
+        at = datetime.fromisoformat(asked["from"])
+        assert f"on {panel.path.split('/')[-2]} at {at:%Y-%m-%d %H:%M:%S} UTC." in summary
+        assert asked.get("limit") == (None if shown["limit"] is None else str(shown["limit"]))
+        monkeypatch.setattr(explained_loads, "limits_of", lambda _: Limits(slo=SloFacts(), prefill_speed=1.0))  # measured anew
+        found = (await operator.http.get(f"{panel.path}?{panel.query}")).text
+        of_metric = re.findall(r'<tr class="asked">.*?</th>', found, re.S)[0]
+        assert ("limit" in of_metric) == (shown["limit"] is not None)
+        if shown["limit"] is not None:
+            assert text_of(shown["limit"], shown["unit"]) in of_metric
+
+
+@pytest.mark.parametrize("limit", ["", "nan", "inf", "-1", "0", "much"])
+async def test_an_odd_limit_in_an_explanations_address_is_ignored(limit: str) -> None:
+    async with visitor() as operator:
+        answer = await operator.http.get(f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95&limit={limit}")
+        assert answer.status_code == 200
 
 
 async def test_of_a_metric_of_which_little_hurts_the_lowest_are_ranked() -> None:

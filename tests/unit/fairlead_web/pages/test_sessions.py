@@ -1,13 +1,20 @@
 """A session's page."""
 
+from dataclasses import replace
 from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
 
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_testing.examples import examples
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
 from fairlead_testing.fakes.public_data.sessions import sessions
 from fairlead_testing.running.web_client import NOW, visitor
-from fairlead_web.pages.sessions import homes_within
+from fairlead_web.pages.sessions import FORMS, homes_within, session_of_address
 from fairlead_web.text.addresses import session_path
 from fairlead_web.text.time_ranges import parse_range
 
@@ -21,6 +28,28 @@ async def test_the_page_of_a_name_that_several_conversations_use_says_so_and_oth
         assert SHARED in page
         assert "nobody" in page
         assert SHARED not in (await visit.http.get(session_path(CHAT, HOSTILE))).text
+
+
+@given(st.lists(st.sampled_from(["x", "plans", "kept-decisions", "", "ü ?"]), min_size=1, max_size=4).map("/".join), st.sampled_from(FORMS))
+@examples(50)
+def test_a_session_is_found_by_its_links_whatever_its_name_ends_with(session: str, form: str) -> None:
+    def named(address: str, path: str) -> str:
+        return session_of_address(Request({"type": "http", "path_params": {"session": path}, "raw_path": address.encode()}))
+
+    address = session_path(CHAT, session)
+    assert named(address, session) == session
+    assert named(f"{address}/{form}", f"{session}/{form}") == session, "a refused form's page is loaded again"
+
+
+async def test_a_page_of_a_session_whose_name_ends_as_a_forms_address_is_not_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("operator") as operator:
+        one, other, *rest = sorted(sessions(NOW), key=lambda found: found.pool != CHAT)
+        renamed = [replace(one, session="x/plans"), replace(other, session="x"), *rest]
+        monkeypatch.setattr(type(operator.fake.world), "sessions", lambda _: renamed)
+        for name in ("x/plans", "x"):
+            page = (await operator.http.get(session_path(CHAT, name))).text
+            assert f"<title>Session {name} " in page
+            assert f'action="{session_path(CHAT, name)}/plans"' in page
 
 
 async def test_a_decision_that_went_by_another_session_than_its_client_named_says_so() -> None:

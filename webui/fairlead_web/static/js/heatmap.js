@@ -128,6 +128,8 @@ class Heatmap {
     if (!this.resize()) this.drawMarks();
     this.axis();
     this.lookAgain();
+    const panel = document.getElementById("explanation");
+    if (panel) import("./heatmap_again.js").then((again) => again.explainAgain(panel, map, explain), () => {});
   }
 
   // The map moved on by some columns.
@@ -207,7 +209,8 @@ class Heatmap {
   }
 
   explanation(cell) {
-    const query = new URLSearchParams({ metric: this.map.metric, ...this.window(cell) });
+    const { metric, limit } = this.map;
+    const query = new URLSearchParams({ metric, ...this.window(cell), ...(limit == null ? {} : { limit }) }); // by which the panel judges too
     return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}/explanation?${query}`;
   }
 

@@ -4,8 +4,8 @@ import { rewrite } from "./times.js";
 
 let asking = null;
 
-// Puts the explanation at `address` into the panel; the newest question wins.
-export async function explain(panel, address) {
+// Puts the explanation at `address` into the panel; the newest question wins. If it fails, `kept` leaves the panel as it is.
+export async function explain(panel, address, kept = false) {
   asking?.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -17,9 +17,11 @@ export async function explain(panel, address) {
     const found = parsed.querySelector(".why");
     if (!found) throw new Error("no explanation");
     panel.replaceChildren(document.adoptNode(found));
+    panel.dataset.told = address;
     rewrite(panel);
   } catch {
     if (signal.aborted) return;
+    if (kept) { panel.removeAttribute("aria-busy"); return; }
     const words = document.createElement("p");
     words.className = "muted";
     words.textContent = "The explanation could not be had. ";

@@ -12,18 +12,22 @@ const WORDS = {
 
 const isForgotten = (kept) => Date.now() - kept.at > LIFE_MS || (who() && kept.who !== who());
 
-// Why the form was not carried out, as known on this page; null if it was.
-function reason(why) {
+// Why the form was not carried out, as known on this page; null if it was. `refused`: the page before this one was its error page, and loading
+// that again sends the form again.
+function reason({ why, refused }, came, failed) {
+  if (refused && came === "reload" && !failed) return null;
   if (why !== "sent") return why;
-  const came = performance.getEntriesByType("navigation")[0]?.type;
-  return document.querySelector(".error-body") || came === "back_forward" || came === "reload" ? "failed" : null;
+  return failed || came === "back_forward" || came === "reload" ? "failed" : null;
 }
 
 export function restore(key) {
   if (location.pathname.endsWith("/login")) return;
   const kept = JSON.parse(sessionStorage.getItem(key));
-  const why = isForgotten(kept) ? null : reason(kept.why);
-  if (why && (kept.path !== location.pathname || document.querySelector(".error-body"))) return sessionStorage.setItem(key, JSON.stringify({ ...kept, why }));
+  const came = performance.getEntriesByType("navigation")[0]?.type;
+  const failed = Boolean(document.querySelector(".error-body"));
+  const why = isForgotten(kept) ? null : reason(kept, came, failed);
+  const refused = failed && (kept.why === "sent" || (kept.refused && came === "reload"));
+  if (why && (kept.path !== location.pathname || failed)) return sessionStorage.setItem(key, JSON.stringify({ ...kept, why, refused }));
   sessionStorage.removeItem(key);
   const form = why && alike(kept.look)[kept.place];
   if (form) show(form, kept.values, why);

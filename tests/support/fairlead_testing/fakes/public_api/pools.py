@@ -304,7 +304,8 @@ class Pools:
         if name not in INSTANCES[pool]:
             raise Refusal(404, "No such instance", f"There is no instance {name}.")
         chosen = parse_range(query.get("from"), query.get("to"), self._clock())
-        return as_json(self._world.load_explanation(pool, name, query.get("metric", "running"), chosen.start, chosen.end))
+        limit = float(query["limit"]) if "limit" in query else None
+        return as_json(self._world.load_explanation(pool, name, query.get("metric", "running"), chosen.start, chosen.end, limit))
 
 
 def _seen(decision: RoutingDecision) -> Seen:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fairlead.tables import PoolKey
@@ -26,13 +27,14 @@ def explained(
     instances: Sequence[InstanceSummary],
     migrations: Sequence[Migration],
     decisions: Sequence[RoutingDecision],
+    limit: float | None = None,
 ) -> LoadExplanation:
     """The explanation that the API would give: four values per stretch, a twentieth of the requests recorded."""
     where = two_windows(start, end, start.isoformat())
     middle = where.start + timedelta(seconds=where.step)
     now, before = (_stretches(pool, instances, first, where.step) for first in (middle, where.start))
     places = {one.id: Place(state=one.state, role=one.role, node=one.node) for one in instances}
-    limits = limits_of(pool)
+    limits = limits_of(pool) if limit is None else replace(limits_of(pool), shown=(metric, limit))
     moves = [move for move in migrations if move.pool == pool and middle <= move.at < where.end]
     known = Evidence(
         senders=_senders([one for one in decisions if one.chosen == instance], min(middle, where.end - TELLING), where.end),

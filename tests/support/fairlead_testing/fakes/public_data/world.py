@@ -313,5 +313,7 @@ class World:
     ) -> Heatmap:
         return heatmap_of(pool, metric, start, end, columns, aggregate, sort, self.instances(pool), self.migrations(), group)
 
-    def load_explanation(self, pool: str, instance: str, metric: str, start: datetime, end: datetime) -> LoadExplanation:
-        return explained(pool, instance, metric, start, end, self.instances(pool), self.migrations(), self.decisions())
+    def load_explanation(
+        self, pool: str, instance: str, metric: str, start: datetime, end: datetime, limit: float | None = None
+    ) -> LoadExplanation:
+        return explained(pool, instance, metric, start, end, self.instances(pool), self.migrations(), self.decisions(), limit)

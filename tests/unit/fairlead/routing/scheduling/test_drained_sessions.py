@@ -106,6 +106,15 @@ def test_a_session_of_an_instance_that_left_the_table_without_draining_lost_it()
     assert (move.source, move.trigger) == (home, BindingReason.INSTANCE_LOST)
 
 
+def test_nothing_is_predicted_for_staying_at_an_instance_that_is_lost_but_still_in_the_table() -> None:
+    pool, former, home = a_session_that_moved()
+    pool.turns(20.0, **{home: entry(home, InstanceState.LOST, anchors=0)})
+    assert pool.serve(a_turn("r3", THIRD_TURN, 30.0), 30.0) == former
+    (move,) = pool.scheduler.take_records(40.0).migrations
+    assert (move.trigger, move.predicted_source_ttft_seconds, move.benefit_seconds) == (BindingReason.INSTANCE_LOST, None, None)
+    assert move.predicted_target_ttft_seconds is not None
+
+
 def test_why_an_instance_left_is_forgotten_with_its_last_session() -> None:
     pool, _, home = a_session_that_moved()
     pool.turns(10.0, **{home: draining(home)})
