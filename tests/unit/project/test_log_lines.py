@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,8 @@ ROOT = Path(__file__).parents[3]
 COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "sandbox", "serve", "cluster/src")
 METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 LOGGERS = {"logger", "log", "_log", "_logger"}
+NAMED = re.compile(rf"\bgetLogger\b|\b({'|'.join(LOGGERS)})[\s)\\]*\.[\s\\]*({'|'.join(METHODS)})\b")
+"""What a file says in which there is one: only such files are parsed."""
 TAKEN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "at", "level", "logger", "event", "trace"}
 """Names that a record, or a line of ours, has already: the first would raise KeyError, the second hide a value."""
 OTHER_WORDS_FOR_ERROR = {"problem", "exception", "exc", "err", "cause", "why"}
@@ -23,7 +26,8 @@ def nodes() -> tuple[tuple[str, ast.AST], ...]:
         (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
         for component in COMPONENTS
         for path in (ROOT / component).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if NAMED.search(source := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call | ast.Assign)
     )
 

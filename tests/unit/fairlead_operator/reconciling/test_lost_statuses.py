@@ -88,6 +88,11 @@ def taken(status: dict[str, Any], path: tuple[str, ...], value: Any = None) -> d
     return found
 
 
+def there_to_lose(status: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The fields that this status has. Without any other it is what it was, and so is all that follows."""
+    return [path for path in (*FIELDS, *MEMORY) if taken(status, path) != status]
+
+
 def schema_of(path: tuple[str, ...]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = STATUS
     for name in path:
@@ -272,7 +277,7 @@ def check(name: str, lost: Watched, untouched: Watched) -> None:
 async def test_whatever_field_of_the_status_is_lost_nothing_happens_that_would_not_have(make: Callable[[], Awaitable[Watched]]) -> None:
     begin = await make()
     untouched = await life(begin, lambda stage: None)
-    for path in (*FIELDS, *MEMORY):
+    for path in there_to_lose(begin.stage.pool()["status"]):
 
         def take(stage: VirtualStage, path: tuple[str, ...] = path) -> None:
             stage.pool()["status"] = taken(stage.pool()["status"], path)
