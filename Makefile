@@ -71,8 +71,10 @@ cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in 
 reproductions: .venv/ready ## the sections of docs/benchmarks.md on small runs, in parallel
 	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
 
+# The longest files first: one that begins last leaves a core idle.
+LONG_RUNS := $(patsubst %,tests/simulation/%.py,test_default_policy pools/test_autoscaling routing/test_learning test_remedies_hold)
 simulation: .venv/ready ## pools in virtual time, in parallel
-	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --first=,$(LONG_RUNS)) tests/simulation $(ARGS)
 
 # A file for each of these lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
 RESTING := cluster reproductions simulation browser
@@ -100,12 +102,15 @@ test-pages: .venv/ready ## read every page of the running system: for what disag
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
 	$(BIN)/python -m pytest -q $(QUICK) -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
 
+# Files that wait for processes first, then many short ones, which end together.
+WAITING := tests/integration/operator tests/integration/simulator tests/integration/sandbox \
+	$(patsubst %,tests/integration/router/test_%.py,processes hostile_kv_events surviving_answers)
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
 	@scripts/ensure-identity-provider.sh
-	$(INTEGRATION_BIN)/python -m pytest $(LANE) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
+	$(INTEGRATION_BIN)/python -m pytest $(LANE) -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --first=,$(WAITING)) tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium, and in Firefox where it can be had
 	@scripts/ensure-browser.sh
@@ -114,11 +119,12 @@ browser: .venv/ready ## pages in headless Chromium, and in Firefox where it can 
 	$(BIN)/python -m pytest $(LANE) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 # The longest files first: one that begins last leaves two of the three sandboxes idle for minutes.
-LONGEST := tests/chaos/test_two_of_everything.py $(patsubst %,tests/e2e/sandbox/test_%.py,engine_rollouts chart serve wheel pages pools)
+LONGEST := tests/chaos/test_two_of_everything.py $(patsubst %,tests/e2e/sandbox/test_%.py,engine_rollouts chart serve \
+	pools learning pages scaling wheel up_and_down)
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
 	@scripts/ensure-browser.sh
-	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST) tests/chaos tests/e2e/sandbox $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --first=,$(LONGEST)) tests/chaos tests/e2e/sandbox $(ARGS)
 
 screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
 	@scripts/ensure-browser.sh

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.examples import register_profiles
+from fairlead_testing.long_files import place_of
 
 register_profiles()
 
@@ -31,13 +32,23 @@ GRACE_SECONDS = 60.0
 _STDERR = pytest.StashKey[int]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--first", action="append", default=[], metavar="FILE", help="begin with this test file or folder; can be repeated")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     assert sys.__stderr__ is not None
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno())  # while a test runs, its standard error is captured
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test's timeout is also for what it sets up, such as a sandbox: minutes on a slow machine."""
+    """The files of `--first` begin. A test's timeout is also for what it sets up, such as a sandbox: minutes on a slow
+    machine.
+    """
+    first = [config.rootpath / name for name in config.getoption("first")]
+    if missing := [str(one) for one in first if not one.exists()]:
+        raise pytest.UsageError(f"--first: no such file or folder: {', '.join(missing)}")
+    items.sort(key=lambda item: place_of(item.path, first))
     if config.getoption("timeout") is not None:
         return
     for item in items:
