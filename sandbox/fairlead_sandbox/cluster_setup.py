@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fairlead_sandbox.clusters import client_of
+from fairlead_sandbox.clusters import GIVEN_ANSWER_SECONDS, OWN_ANSWER_SECONDS, client_of
 from fairlead_sandbox.demo import POOL_NAME, POOL_NAMESPACE, demo_pool
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.state_directory import StateDirectory, write_private
@@ -24,7 +24,7 @@ POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools
 FIELD_MANAGER = "fairlead-sandbox"
 ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
 """The users of the sandbox's own Kubernetes API besides the admin; it writes a kubeconfig for each."""
-ESTABLISH_SECONDS = 20.0
+ESTABLISH_SECONDS = 180.0
 POOL_READY_SECONDS = 180.0
 """Seconds without any change of the pool after which the setup fails."""
 
@@ -100,7 +100,8 @@ class ClusterSetup:
         return sum((_condition(pod, "Ready") or ("", ""))[0] == "True" for pod in pods)
 
     def _client(self) -> AbstractAsyncContextManager[KubernetesClient]:
-        return client_of(self._directory.kubernetes / "kubeconfig")
+        answer_seconds = OWN_ANSWER_SECONDS if self._cluster is None else GIVEN_ANSWER_SECONDS
+        return client_of(self._directory.kubernetes / "kubeconfig", answer_seconds=answer_seconds)
 
     async def _until_established(self, client: KubernetesClient, name: str) -> None:
         deadline = time.monotonic() + ESTABLISH_SECONDS

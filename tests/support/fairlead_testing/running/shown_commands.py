@@ -6,17 +6,22 @@ stands for none of the document's commands is an error.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from fairlead_testing.running.sandbox import ROOT
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 DONE = "true"
 """A stand-in for what a test's fixture has done."""
+READERS_HAVE = ("curl", "helm", "kubectl")
+"""Programs that the documents may use though `make test` does not install them."""
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MARK = "@@ended"
 
@@ -54,14 +59,18 @@ def run_commands(
     document: str, folder: Path, stand_ins: Mapping[str, str], replaced: Mapping[str, str], *programs: Path, **variables: str
 ) -> list[Ran]:
     """Run them in one shell. `stand_ins` are run in the place of commands that begin so; `replaced` are addresses, and
-    `programs` folders before all others of PATH.
+    `programs` folders before all others of PATH. Skips the test where this machine lacks a program that readers have.
     """
     commands = commands_of(document)
     assert commands, f"{document} has no command"
     for shown in stand_ins:
         assert any(one.startswith(shown) for one in commands), f"{document} does not show {shown!r} any more"
-    script = "\n".join(_typed(one, stand_ins, replaced) for one in commands)
+    typed = [_typed(one, stand_ins, replaced) for one in commands]
+    script = "\n".join(f"{one}\nprintf '\\n{_MARK} %d\\n' $?" for one in typed)
     path = ":".join(map(str, (*programs, Path(sys.executable).parent, os.environ["PATH"])))
+    for program in READERS_HAVE:
+        if any(one.startswith(f"{program} ") for one in typed) and not shutil.which(program, path=path):
+            pytest.skip(f"{program} is not on PATH")
     environment = {**os.environ, "PATH": path, "COLUMNS": "200", **variables}
     ended = subprocess.run(
         ["bash", "-c", f"{script}\nkill $(jobs -p) 2>/dev/null; true"],
@@ -85,7 +94,7 @@ def _typed(command: str, stand_ins: Mapping[str, str], replaced: Mapping[str, st
     typed = next((instead for shown, instead in stand_ins.items() if command.startswith(shown)), command)
     for address, instead in replaced.items():
         typed = typed.replace(address, instead)
-    return f"{typed}\nprintf '\\n{_MARK} %d\\n' $?"
+    return typed
 
 
 def _read(commands: list[str], output: str) -> list[Ran]:
