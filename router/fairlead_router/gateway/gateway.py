@@ -23,7 +23,7 @@ from fairlead_router.protocols.paths import Endpoint, Handling
 from fairlead_router.protocols.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.protocols.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.relaying.calls import Call, Calls, Change
-from fairlead_router.relaying.class_priorities import with_class_priority
+from fairlead_router.relaying.class_priorities import PRIORITY_HEADER, with_class_priority, without_priority_header
 from fairlead_router.relaying.direct import DirectRelay, Upload
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
@@ -162,7 +162,7 @@ class Gateway:
         body = parsed.body
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         pool = self._routed.pool_for(parsed.model, headers if POOL_HEADER in client.headers else [], key)
-        forwarded, naming, client_id = client.known_headers.forwarded(headers, pool.session_header, credentials=pool.pass_credentials)
+        forwarded, naming = client.known_headers.forwarded(headers, pool.session_header, credentials=pool.pass_credentials)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             await self._holders.seek(parsed.document, endpoint, pool, headers)
         known_as, explain = client.known_as, client.explains
@@ -175,11 +175,13 @@ class Gateway:
             body = parsed.renamed(name)
         if pool.passes_priority:
             body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
+            if PRIORITY_HEADER in client.headers:
+                forwarded = without_priority_header(forwarded)
         client.name(request.id.encode())
         change: Change | None = None
         if parsed.stream and may_ask_for_usage(parsed, endpoint):
             body, change = ask_for_usage(body, parsed.document)
-        head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
+        head = request_head(scope, forwarded, (known_as or request.id).encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         call.asks_usage = change
         call.generates = endpoint.streams
@@ -285,11 +287,11 @@ class Gateway:
     def _direct_call(
         self, scope: Scope, client: ClientRequest, endpoint: Endpoint, pool: Pool, arrived: float, body: bytes, *, length: int | None
     ) -> Call:
-        forwarded, _, client_id = forwarded_headers(scope["headers"], pool.session_header, credentials=pool.pass_credentials)
+        forwarded, _ = forwarded_headers(scope["headers"], pool.session_header, credentials=pool.pass_credentials)
         call_id = self._calls.next_id()
         client.name(call_id.encode())
         chunked = length is None and endpoint.handling is Handling.UPLOAD
-        head = request_head(scope, forwarded, client_id or call_id.encode(), length=length, chunked=chunked)
+        head = request_head(scope, forwarded, client.known_as.encode(), length=length, chunked=chunked)
         call = self._calls.new(call_id, arrived, head, body, stream=False, dialect=endpoint.dialect)
         client.watch(call.client_gone)
         return call

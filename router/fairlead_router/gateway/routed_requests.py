@@ -17,7 +17,7 @@ router learns the size of a token for each kind separately (`fairlead.routing.kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -46,7 +46,9 @@ from fairlead_router.tracing.contexts import trace_context
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
 """Request fields that add parts to a prompt, or cut parts from it, that the request's bytes do not show."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
-_MAY_BE_IDS = frozenset({"prompt", "input_ids", "input"})
+
+ADAPTERS = "lora_path"
+"""The field in which a request to SGLang names its adapter, or one for each prompt, in addition to the model."""
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
 """Suffixes of a prompt's kind, by what the prompt has besides text."""
@@ -65,7 +67,7 @@ class PromptSize(NamedTuple):
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
     """Return the size and kind of a prompt, from which its tokens are estimated."""
     length = prompt.size
-    if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
+    if not endpoint.ids.isdisjoint(document) and _is_token_ids(document, endpoint.ids):
         return PromptSize(GIVEN_IDS, length, False)
     if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
         return PromptSize(endpoint.path + "+unseen", length, False)
@@ -78,8 +80,8 @@ def _hides_part(document: Document) -> bool:
     return document.get("truncation") == "auto" or any(document.get(field) for field in _UNSEEN)
 
 
-def _is_token_ids(document: Document) -> bool:
-    given = document.get("prompt") or document.get("input_ids") or document.get("input")
+def _is_token_ids(document: Document, fields: Collection[str]) -> bool:
+    given = next(filter(None, map(document.get, fields)), None)
     if not isinstance(given, list) or not given:
         return False
     first = given[0]
@@ -177,6 +179,8 @@ class RoutedRequests:
         """
         document = parsed.document
         prompt = parsed.prompt
+        if key is not None and ADAPTERS in document:
+            self._check_adapters(document[ADAPTERS], pool, key)
         previous: str | None = None
         if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
@@ -231,6 +235,13 @@ class RoutedRequests:
             lineage(naming, document, session_name, names[0]) if names else None,
             engine_blocks,
         )
+
+    def _check_adapters(self, named: object, pool: Pool, key: GatewayKey) -> None:
+        """Raise BadRequest 404 if one of the adapters that the request names in `ADAPTERS` is not opened by the key."""
+        for name in named if isinstance(named, list) else (named,):
+            if name and isinstance(name, str) and not key.opens(pool, name):
+                self._keys.out_of_scope(key, self._now())
+                raise BadRequest(404, "model_not_found", f"{ADAPTERS}: {name[:200]!r} is not served here", ADAPTERS)
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Return only the instance that holds the response, if that instance accepts requests and is among `within`.

@@ -74,9 +74,9 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
 
 def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, bytes]:
     """Return the headers that may name the session: the pool's own header, and the known headers of clients and
-    gateways.
+    gateways. The first of several headers with one name counts.
     """
-    return {name: value for name, value in headers if name == session_header or name in SESSION_HEADERS}
+    return {name: value for name, value in reversed(headers) if name == session_header or name in SESSION_HEADERS}
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:

@@ -14,6 +14,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.refusals import ErrorAnswer
 from fairlead_router.protocols.requests import RANK_HEADER, is_shown_id
+from fairlead_router.relaying.class_priorities import PRIORITY_HEADER
 from fairlead_router.serving.bodies import header_value
 from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
@@ -115,7 +116,7 @@ class PickedRequest:
         if rank is not None:
             headers.append((RANK_HEADER, b"%d" % rank))
         self._made_id = self._made_id or request_id
-        if header_value(self.headers, b"x-request-id") is None:
+        if not is_shown_id(header_value(self.headers, b"x-request-id") or ""):
             headers.append((b"x-request-id", self._made_id.encode()))
         served = [next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")]
         if prefill is not None:
@@ -124,8 +125,10 @@ class PickedRequest:
         removed = withheld(self.headers, credentials=all(map(pool.passes_credentials, served)))
         if prefill is not None and PREFILL_HEADER in removed:
             removed.remove(PREFILL_HEADER)  # it is replaced
-        if rank is None and header_value(self.headers, RANK_HEADER) is not None:
-            removed.append(RANK_HEADER)
+        decided = [RANK_HEADER] if rank is None else []
+        if pool.passes_priority:
+            decided.append(PRIORITY_HEADER)
+        removed += (name for name in decided if header_value(self.headers, name) is not None)
         if not self.encoded:
             removed.append(b"content-encoding")
         body, self.body = self.body, b""

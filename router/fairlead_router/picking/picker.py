@@ -16,6 +16,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.accounts import RoutedAccount
 from fairlead_router.picking.direct_picks import DirectPicks, Work, of_http1
 from fairlead_router.picking.finding import any_pool, find_endpoint, opening, pool_of_service, scores_of, session_headers
+from fairlead_router.picking.messages import HeaderList
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.sidecars import decode_endpoints, members_and_prefills, rank_for_all
 from fairlead_router.pools.charges import Charge
@@ -37,7 +38,7 @@ from fairlead_router.protocols.refusals import (
     refusal_answer,
     shutting_down,
 )
-from fairlead_router.protocols.requests import ParsedRequest, is_shown_id, parse_request
+from fairlead_router.protocols.requests import ADAPTER_HEADER, ParsedRequest, is_shown_id, parse_request, refused_adapter_header
 from fairlead_router.relaying.calls import Calls, Change
 from fairlead_router.relaying.class_priorities import with_class_priority
 from fairlead_router.relaying.direct import DirectRelay
@@ -51,7 +52,7 @@ from fairlead_router.serving.content_codings import ContentDecoder, codings_of
 from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
-OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
+OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True, ids=frozenset(paths.ANY_IDS))
 """The endpoint for paths that the gateway does not know; used if the settings allow such paths."""
 
 logger = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ class Picker:
             allowed = ", ".join(endpoint.methods)
             headers = [(b"allow", allowed.encode())]
             raise BadRequest(405, "method_not_allowed", f"{endpoint.path} takes {allowed}, not {method[:20]}", None, headers)
-        refuse_peer_addresses("x-request-id", header_value(asked.headers, b"x-request-id") or "")
+        _check_headers(asked.headers)
         if self._informing.refusing:
             asked.refuse(shutting_down(endpoint.dialect))
             return
@@ -397,3 +398,12 @@ class Picker:
                 self._own_fault(asked)
 
         asked.task = asyncio.get_running_loop().create_task(guarded())
+
+
+def _check_headers(headers: HeaderList) -> None:
+    """Raise BadRequest for a header that would make an engine connect to a peer, or serve another model."""
+    for name, value in headers:
+        if name == b"x-request-id":
+            refuse_peer_addresses("x-request-id", value.decode("latin-1"))
+        elif name == ADAPTER_HEADER:
+            raise refused_adapter_header()

@@ -45,14 +45,48 @@ def _has_part(ticket: Ticket) -> bool:
     return ticket.passed_on or (ticket.stream is not None and ticket.stream.generated_tokens > 0)
 
 
+class EventSizes:
+    """The mean number of tokens in an event of a pool's streams, of those answers whose engine counted them. With
+    speculative decoding, or an interval between events, it is more than one.
+    """
+
+    __slots__ = ("_events", "_tokens")
+
+    def __init__(self) -> None:
+        self._events = self._tokens = 0.0
+
+    def observe(self, stream: StreamReader) -> None:
+        """Learn from a complete answer. Short ones are left out, and those with implausibly many tokens an event: their
+        engine held most of the answer back, as for a tool call.
+        """
+        tokens, events = stream.counted or (0, 0)
+        if events >= FEWEST_EVENTS and tokens <= events * MOST_PER_EVENT:
+            self._events = self._events * LASTING + events
+            self._tokens = self._tokens * LASTING + tokens
+
+    @property
+    def mean(self) -> float:
+        """The mean; 1 before there was an answer, and never less."""
+        return max(1.0, self._tokens / self._events) if self._events else 1.0
+
+
+FEWEST_EVENTS = 8
+MOST_PER_EVENT = 32
+LASTING = 0.95
+"""The weight of all earlier answers, for each answer that is observed."""
+OBSERVED = 8
+"""Of this number of served requests, one is observed: the mean changes with an engine's settings only."""
+
+
 class Settling:
     """Settles tickets: counts them in `counters`, and passes each ended request to `traffic`."""
 
-    __slots__ = ("_counters", "_traffic")
+    __slots__ = ("_counters", "_event_sizes", "_traffic")
 
     def __init__(self, counters: PoolCounters, traffic: TrafficRecording) -> None:
         self._counters = counters
         self._traffic = traffic
+        self._event_sizes = EventSizes()
 
     def plausible(self, usage: Usage) -> Usage:
         """Return an engine's token counts without impossible ones; these are counted."""
@@ -70,8 +104,14 @@ class Settling:
         stream = ticket.stream
         if stream is None:
             return None if ticket.usage is None else self.plausible(ticket.usage)
+        return self.left(stream)
+
+    def left(self, stream: StreamReader) -> Usage:
+        """Return the token counts of a stream that was left before its end. Content that the engine has not counted has
+        as many tokens an event as the pool's other streams.
+        """
         told = stream.usage()
-        return self.plausible(Usage(stream.generated_tokens, told.cached_tokens, told.prompt_tokens))
+        return self.plausible(Usage(stream.estimated_tokens(self._event_sizes.mean), told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
         """Record how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
@@ -86,6 +126,8 @@ class Settling:
             return
         self._counters.output_tokens += 0 if usage is None else usage.output_tokens
         if ending is _SERVED:
+            if self._counters.served % OBSERVED == 0 and ticket.stream is not None:
+                self._event_sizes.observe(ticket.stream)
             self._counters.served += 1
         else:
             self._counters.count_end(consequences.counted)

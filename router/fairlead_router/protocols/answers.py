@@ -179,6 +179,21 @@ class StreamReader:
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return deltas if told is None else told + deltas - self._spoken.told_at
 
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """The engine's count of output tokens, and the number of events that they came in; None if there is no count of
+        the whole content so far.
+        """
+        told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
+        return None if told is None or self._spoken.told_at != deltas else (told, deltas)
+
+    def estimated_tokens(self, tokens_per_event: float) -> int:
+        """Output tokens so far, as `generated_tokens`, but each event that the engine has not counted has this number
+        of tokens.
+        """
+        told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
+        return round(deltas * tokens_per_event) if told is None else told + round((deltas - self._spoken.told_at) * tokens_per_event)
+
     def usage(self) -> Usage:
         """Return the engine's newest token counts. For output tokens that the engine has not counted, pieces of content
         are counted instead.

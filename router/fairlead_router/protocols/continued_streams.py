@@ -363,6 +363,14 @@ class RestReader(StreamReader):
         """See `StreamReader`."""
         return self._rest_of.given_tokens + (0 if self._rest_of.only_end else super().generated_tokens)
 
+    @property
+    def counted(self) -> None:
+        """Always None: the engine's count includes only a part of the answer, and the first part came from another."""
+
+    def estimated_tokens(self, tokens_per_event: float) -> int:
+        """See `StreamReader`."""
+        return self._rest_of.given_tokens + (0 if self._rest_of.only_end else super().estimated_tokens(tokens_per_event))
+
     def usage(self) -> Usage:
         """See `StreamReader`."""
         told = self._spoken.figures.usage(self.generated_tokens)

@@ -13,6 +13,7 @@ from enum import Enum
 
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.prompts import (
+    SCORED,
     PromptReader,
     anthropic_prompt,
     batch_prompt,
@@ -53,6 +54,7 @@ class Endpoint:
     `divides`: whether a prefill and a decode instance can compute an answer together.
     `several`: whether the prompts are separate conversations, each with its own answer.
     `keyless`: whether no API key is needed.
+    `ids`: the fields that may have token ids in place of text.
     """
 
     path: str
@@ -64,11 +66,14 @@ class Endpoint:
     divides: bool = False
     several: bool = False
     keyless: bool = False
+    ids: frozenset[str] = frozenset()
 
 
-def _routed(path: str, prompt: PromptReader, *, streams: bool = False, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
+def _routed(path: str, prompt: PromptReader, *ids: str, streams: bool = False, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
     # what can be streamed is an answer made token by token
-    return Endpoint(path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, divides=streams, dialect=dialect)
+    return Endpoint(
+        path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, divides=streams, dialect=dialect, ids=frozenset(ids)
+    )
 
 
 def _spread(path: str, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
@@ -79,25 +84,28 @@ def _local(path: str, *methods: str, keyless: bool = True) -> Endpoint:
     return Endpoint(path=path, methods=methods or ("GET", "HEAD"), handling=Handling.LOCAL, keyless=keyless)
 
 
+ANY_IDS = ("prompt", "input_ids", "input")
+"""The fields that may have token ids on a path for documents of several kinds."""
+
 _RERANKED = texts_of("query", "documents")
-_SCORED = texts_of("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
+_SCORED = texts_of(*SCORED)
 
 ENDPOINTS = (
-    _routed("/v1/chat/completions", chat_prompt, streams=True),
+    _routed("/v1/chat/completions", chat_prompt, "input_ids", streams=True),
     Endpoint(path="/v1/chat/completions/batch", handling=Handling.ROUTED, prompt=batch_prompt, several=True),
-    _routed("/v1/completions", completion_prompt, streams=True),
+    _routed("/v1/completions", completion_prompt, "prompt", streams=True),
     _routed("/v1/responses", responses_prompt, streams=True, dialect=Dialect.RESPONSES),
     _routed("/v1/messages", anthropic_prompt, streams=True, dialect=Dialect.ANTHROPIC),
-    _routed("/invocations", invocation_prompt, streams=True),
-    _routed("/v1/embeddings", embedding_prompt),
+    _routed("/invocations", invocation_prompt, *ANY_IDS, streams=True),
+    _routed("/v1/embeddings", embedding_prompt, "input"),
     _routed("/v2/embed", texts_of("texts", "inputs", "images")),
     _routed("/v1/rerank", _RERANKED),
     _routed("/v2/rerank", _RERANKED),
     _routed("/rerank", _RERANKED),
     _routed("/v1/score", _SCORED),
     _routed("/score", _SCORED),
-    _routed("/pooling", texts_of("input", "messages", "data")),
-    _routed("/classify", texts_of("input", "messages")),
+    _routed("/pooling", texts_of("input", "messages", "data"), "input"),
+    _routed("/classify", texts_of("input", "messages"), "input"),
     _routed("/generative_scoring", texts_of("query", "items")),
     _routed("/v1/systemone", texts_of("state", "input", "questions")),
     _spread("/tokenize"),

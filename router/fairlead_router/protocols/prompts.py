@@ -162,12 +162,22 @@ def anthropic_prompt(document: Document) -> Prompt:
 
 
 def invocation_prompt(document: Document) -> Prompt:
-    """Return the prompt of a request on SageMaker's single path: the document may be a chat, a completion or an
-    embedding.
+    """Return the prompt of a request on SageMaker's single path. The fields show what the document is, in vLLM's order:
+    a chat, a completion, an embedding or a classification; otherwise a ranking, scores or a pooling, or a document that
+    only the engine knows.
     """
-    if "messages" in document:
+    if document.get("messages") is not None:
         return chat_prompt(document)
-    return completion_prompt(document) if "prompt" in document else embedding_prompt(document)
+    if is_completion(invocation_prompt, document):
+        return completion_prompt(document)
+    return _pooled_prompt(document) if document.get("input") is None else embedding_prompt(document)
+
+
+def is_completion(reader: PromptReader, document: Document) -> bool:
+    """Return whether this reader takes the document for a completion, which may have several prompts."""
+    if reader is not invocation_prompt:
+        return reader is completion_prompt
+    return document.get("messages") is None and (document.get("prompt") is not None or document.get("prompt_embeds") is not None)
 
 
 def no_prompt(document: Document) -> Prompt:
@@ -196,6 +206,10 @@ def texts_of(*fields: str) -> PromptReader:
     return read
 
 
+SCORED = ("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
+"""The fields with the texts to score; a request has two of them."""
+
+_pooled_prompt = texts_of("query", *SCORED, "data")
 _NO_PROMPT = Prompt(())
 _ROOTS = frozenset(ROOTS)
 _NEXT, _SUFFIX, _EARLIER, _EMBEDDED = mark("next"), mark("suffix"), mark("earlier"), mark("embedded")

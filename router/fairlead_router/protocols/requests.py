@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from math import isfinite
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import orjson
 
@@ -17,7 +18,7 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.paths import Endpoint
 from fairlead_router.protocols.peer_fields import refuse_peer_addresses, refuse_peers
-from fairlead_router.protocols.prompts import Document, bad_field
+from fairlead_router.protocols.prompts import Document, bad_field, is_completion
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.session_names import SESSION_HEADERS
 
@@ -53,7 +54,7 @@ class ParsedRequest:
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
-        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams or endpoint.several else 0
+        self.max_output_tokens = _limit(document, endpoint) if endpoint.streams or endpoint.several else 0
         self.answers = (
             1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint, stream=self.stream)
         )
@@ -181,12 +182,13 @@ def _flag(field: str, value: object) -> bool:
     raise bad_field(field, value, "use true or false")
 
 
-def _limit(document: Document, dialect: Dialect) -> int:
+def _limit(document: Document, endpoint: Endpoint) -> int:
     """Return the limit of an answer's tokens, from the field of the protocol; 0 = no limit. It is converted to an
     integer as in engines (pydantic's lax mode), which also accept 100.0 and "100".
     """
+    dialect = endpoint.dialect
     field = "max_output_tokens" if dialect is _RESPONSES else "max_tokens"
-    if dialect is _OPENAI and document.get("max_completion_tokens") is not None:
+    if dialect is _OPENAI and document.get("max_completion_tokens") is not None and not is_completion(endpoint.prompt, document):
         field = "max_completion_tokens"
     value = document.get(field)
     if value is None:
@@ -201,13 +203,14 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 
 def _answers(document: Document, endpoint: Endpoint, *, stream: bool) -> int:
-    """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it. A
-    value that engines refuse counts as 1. The best of several cannot be streamed, so that a `stream` has only `n`.
+    """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it; a
+    chat has one prompt. A value that engines refuse counts as 1. The best of several cannot be streamed, so that a
+    `stream` has only `n`.
     """
     if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
         return 1
     each = max(_whole(document.get(field)) or 1 for field in (("n",) if stream else ("n", "best_of")))
-    prompts = document.get("messages" if endpoint.several else "prompt")
+    prompts = document.get("messages") if endpoint.several else document.get("prompt") if is_completion(endpoint.prompt, document) else None
     if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
         prompts = [prompts]
     return min(max(1, each) * len(prompts), _LARGEST)
@@ -247,6 +250,18 @@ def is_shown_id(request_id: str) -> bool:
 RANK_HEADER = b"x-data-parallel-rank"
 """The header by which a request names its data-parallel rank to vLLM and SGLang, in place of their own balancing."""
 
+ADAPTER_HEADER = b"x-amzn-sagemaker-adapter-identifier"
+"""The header whose value a vLLM uses on `/invocations` in place of the body's `model`. Such a request would reach a
+model or adapter that the gateway has not chosen, and that the client's key may not open.
+"""
+
+
+def refused_adapter_header() -> BadRequest:
+    """Return the 400 for a request that names its adapter in `ADAPTER_HEADER`."""
+    name = ADAPTER_HEADER.decode()
+    return BadRequest(400, "invalid_field", f"{name}: only the body's `model` names a model or adapter; name it there", name)
+
+
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
@@ -279,7 +294,7 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
     """Return how a client's header is treated; `_READ` means that it is read and not forwarded."""
-    if name in (b"connection", b"x-request-id"):
+    if name in (b"connection", b"x-request-id", ADAPTER_HEADER):
         return _READ
     if name in _WITHHELD or name.startswith(b"x-fairlead-"):
         return _DROPPED
@@ -288,36 +303,37 @@ def _fate(name: bytes) -> int:
 
 def forwarded_headers(
     headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
-) -> tuple[bytes, dict[bytes, bytes] | None, bytes | None]:
-    """Return the header block for the engine, the headers that may name a session (None if there are none), and the
-    client's request id (None if there is none). Header names must be lower case.
+) -> tuple[bytes, dict[bytes, bytes] | None]:
+    """Return the header block for the engine, and the headers that may name a session (None if there are none). Header
+    names must be lower case.
 
-    The client's credentials are for this gateway; they are included only with `credentials`. Raises BadRequest for a
-    request id with the address of a peer of the engine.
+    The client's credentials are for this gateway; they are included only with `credentials`. The first of several
+    headers with one name counts. Raises BadRequest for a request id with the address of a peer of the engine, and for
+    `ADAPTER_HEADER`.
     """
     most = _CREDENTIALS if credentials else _PASSED
     kept: list[tuple[bytes, bytes]] = []
     named: set[bytes] = set()  # thousands of both fit into the largest headers
     naming: dict[bytes, bytes] | None = None
-    request_id: bytes | None = None
     for header in headers:
         name, value = header
         if name == session_header or name in SESSION_HEADERS:
             naming = naming or {}
-            naming[name] = value
+            naming.setdefault(name, value)
         fate = _fate(name) if len(name) <= LONGEST_KNOWN else _fate.__wrapped__(name)
         if fate <= most:
             kept.append(header)
         elif fate == _READ:
             if name == b"x-request-id":
-                request_id = value
                 refuse_peer_addresses("x-request-id", value.decode("latin-1"))
+            elif name == ADAPTER_HEADER:
+                raise refused_adapter_header()
             elif value.lower() not in (b"keep-alive", b"close"):
                 named.update(token.strip().lower() for token in value.split(b","))
     if named:
         kept = [header for header in kept if header[0] not in named]
     lines = b"\r\n".join([b": ".join(header) for header in kept])
-    return lines + b"\r\n" if lines else lines, naming, request_id
+    return lines + b"\r\n" if lines else lines, naming
 
 
 class KnownHeaders:
@@ -335,12 +351,12 @@ class KnownHeaders:
         """The headers before the length of the body, and those after it: all and none for a request without it."""
         self._after: list[tuple[bytes, bytes]] = []
         self._for = (b"", False)
-        self._found: tuple[bytes, dict[bytes, bytes] | None, bytes | None] = (b"", None, None)
+        self._found: tuple[bytes, dict[bytes, bytes] | None] = (b"", None)
         """What `forwarded_headers` returns without any headers."""
 
     def forwarded(
         self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
-    ) -> tuple[bytes, Mapping[bytes, bytes] | None, bytes | None]:
+    ) -> tuple[bytes, Mapping[bytes, bytes] | None]:
         """Return what `forwarded_headers` returns, with its errors."""
         before, wanted = self._before, (session_header, credentials)
         at = len(before)
@@ -362,12 +378,24 @@ MOST_REMEMBERED = 8192
 """Maximum number of bytes of headers, forwarded or not, that are kept until a connection's next request."""
 
 
+def _without_keys(query: bytes) -> bytes:
+    """Return a query without parameters that hold a credential of the client: engines write targets to their logs."""
+    kept = []
+    for parameter in query.split(b"&"):
+        name = unquote_to_bytes(parameter.partition(b"=")[0]).lower()
+        if name != b"key" and not is_credential(name):
+            kept.append(parameter)
+    return b"&".join(kept)
+
+
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
     """Return the request line and headers for an engine, without `host` and without the final empty line.
 
     `length`: the body's length in bytes; None = there is no body, or it is `chunked`.
     """
     query: bytes = scope["query_string"]
+    if query:
+        query = _without_keys(query)
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
     method = scope["method"].encode()

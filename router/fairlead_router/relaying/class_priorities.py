@@ -1,23 +1,33 @@
 """Gives engines the priority of a request's class, in the body's field `priority` (`spec.engine.passPriority`).
 
-vLLM takes it for chats and completions: an integer, the lower first, 0 if nothing is said. A class counts the other way
-round, as llm-d's objectives do. What a client wrote there is replaced, as its class is what it may have.
+vLLM 0.32 reads the field on every path that generates or pools, except in Anthropic's protocol: an integer, the lower
+first, 0 if it is missing. A class counts the other way round, as llm-d's objectives do. vLLM prefers a header to the
+field, in all protocols. What a client writes in either is replaced, because its class is what it may have.
 """
+
+from __future__ import annotations
 
 from fairlead_router.protocols.body_edits import edited
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.paths import Endpoint
 from fairlead_router.protocols.requests import ParsedRequest
 
+PRIORITY_HEADER = b"x-vllm-priority"
+"""The header that a vLLM prefers to the body's field (`entrypoints/generate/base/serving.py`)."""
+
 _FIELD = "priority"
 
 
 def with_class_priority(body: bytes, parsed: ParsedRequest, endpoint: Endpoint, priority: int) -> bytes:
-    """Return the body, of which `parsed` was made, with the priority of its class. The body stays as it is if it is
-    neither a chat nor a completion, or if the class has priority 0 and the client wrote none.
+    """Return the body, of which `parsed` was made, with the priority of its class. The body stays as it is if the
+    client wrote no priority, and the class has priority 0 or the protocol has no such field.
     """
     document = parsed.document
-    takes_it = endpoint.streams and endpoint.dialect is Dialect.OPENAI and ("messages" in document or "prompt" in document)
-    if not takes_it or not (priority or _FIELD in document):
+    if _FIELD not in document and not (priority and endpoint.dialect is not Dialect.ANTHROPIC):
         return body
     return edited(body, document, {_FIELD: -priority})
+
+
+def without_priority_header(forwarded: bytes) -> bytes:
+    """Return the header lines for an engine without the client's own priority."""
+    return b"".join(line for line in forwarded.splitlines(keepends=True) if not line.startswith(PRIORITY_HEADER + b":"))

@@ -327,7 +327,7 @@ class DirectRelay:
 
     async def _holds(self, pool: Pool, home: Sequence[str], path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
         instance, address = home
-        forwarded, _, _ = forwarded_headers(headers, pool.session_header, credentials=pool.passes_credentials(instance))
+        forwarded, _ = forwarded_headers(headers, pool.session_header, credentials=pool.passes_credentials(instance))
         try:
             await self._upstream.fetch(address, path.decode("latin-1"), seconds=PROBE_SECONDS, headers=forwarded)
         except UpstreamFailure:

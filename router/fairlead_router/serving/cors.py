@@ -14,7 +14,8 @@ EVERY = "*"
 
 _EXPOSED = (
     b"x-request-id, retry-after, x-should-retry, x-fairlead-pool, x-fairlead-instance, x-fairlead-decode, x-fairlead-decision,"
-    b" x-fairlead-decision-kept, x-fairlead-reason, x-fairlead-queued-ms, x-fairlead-priority-class, x-fairlead-rejection"
+    b" x-fairlead-decision-kept, x-fairlead-reason, x-fairlead-queued-ms, x-fairlead-priority-class, x-fairlead-rejection,"
+    b" x-fairlead-rank, x-llm-d-request-dropped-reason, www-authenticate, allow, accept-encoding, metadata"
 )
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096

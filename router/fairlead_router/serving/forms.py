@@ -10,9 +10,18 @@ from collections.abc import AsyncIterator
 from fairlead_router.protocols.peer_fields import is_peer_field, refused_peer
 from fairlead_router.protocols.refusals import BadRequest
 
-_BOUNDARY = re.compile(r'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
+_MARKED = r"[\w'()+,./:=?-]{1,70}"
+_OTHERS = r"(?:;[ \t]*(?!boundary[ \t*=])[\w-]+=[\w./-]+[ \t]*)*"
+_BOUNDARY = re.compile(
+    rf'multipart/form-data[ \t]*{_OTHERS};[ \t]*boundary=(?:"({_MARKED})"|({_MARKED}))[ \t]*{_OTHERS};?[ \t]*', re.IGNORECASE | re.ASCII
+)
+"""Matches a content type that every parser reads alike: one boundary, of the characters of RFC 2046, and no other
+parameter that is quoted. Otherwise an engine could find other fields in the form than the gateway.
+"""
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
 _PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
+_LEAD = re.compile(rb"[\r\n]{0,4}")
+"""Matches line ends before the first boundary, which engines' parser skips."""
 _HEAD_MOST = 16 * 1024
 """Maximum number of bytes of a part's headers."""
 
@@ -26,7 +35,7 @@ class PassingForm:
     """
 
     def __init__(self, content_type: str | None) -> None:
-        boundary = _BOUNDARY.match(content_type or "")
+        boundary = _BOUNDARY.fullmatch(content_type or "")
         if boundary is None:
             message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with a boundary"
             raise BadRequest(400, "invalid_content_type", message)
@@ -41,6 +50,7 @@ class PassingForm:
         self._content: int | None = None
         """The offset of the content of the current part; None between parts."""
         self._names_model = False
+        self._begun = False
         self._ended = False
         self._value: tuple[int, int] | None = None
         self.model: str | None = None
@@ -76,20 +86,27 @@ class PassingForm:
 
     def _begin_part(self) -> bool:
         """Read a part's headers if they have fully arrived; return whether they had."""
-        held, start = self._held, self._place
+        held = self._held
+        if not self._begun and (lead := _LEAD.match(held)) is not None:
+            self._place = lead.end()
+        start = self._place
         after = start + len(self._mark)
         if self._ended or len(held) < after + 2:
             return False
+        if not held.startswith(self._mark, start):
+            raise _ambiguous("it does not begin with its boundary")
+        self._begun = True
         if held.startswith(b"--", after):
             self._ended = True
             return False
+        if not held.startswith(b"\r\n", after):
+            raise _ambiguous("a boundary is not alone in its line")
         looked, window = max(after, self._looked), after + _HEAD_MOST
         following = held.find(b"\r\n" + self._mark, looked, window)
         end = held.find(b"\r\n\r\n", looked, window if following < 0 else following)
-        self._looked = 0 if end >= 0 or following >= 0 else len(held) - len(self._mark) - 4
-        if end < 0 <= following:  # a part without content
-            self._place = following + 2
-            return True
+        self._looked = 0 if end >= 0 else len(held) - len(self._mark) - 4
+        if end < 0 <= following:  # to some parsers the part is empty, to others the boundary is its content or a header
+            raise _ambiguous("a part has no line of content, not even an empty one")
         if end < 0:
             if len(held) - start > _HEAD_MOST:
                 raise BadRequest(400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send a form")
@@ -100,8 +117,7 @@ class PassingForm:
         self._names_model = "model" in names
         if self._names_model and self.model is not None:
             raise BadRequest(400, "invalid_form", "model: is in the form twice; send it once", "model")
-        self._content = end + 4
-        self._place = end + 2  # the boundary may follow at once
+        self._content = self._place = end + 4
         return True
 
     def _end_part(self) -> bool:
@@ -112,7 +128,7 @@ class PassingForm:
             self._place = max(self._place, len(held) - len(self._mark) - 1)
             return False
         if self._names_model:
-            self._value = (content, max(content, end))
+            self._value = (content, end)
             self.model = held[content:end].decode("utf-8", "replace").strip()
         self._content = None
         self._place = end + 2
@@ -126,8 +142,13 @@ def _names(head: bytes) -> list[str]:
     names: list[str] = []
     for disposition in _DISPOSITION.findall(head):
         for name, quoted, plain in _PARAMETER.findall(disposition):
-            if name.lower() == b"name*":
+            if name.lower().startswith(b"name*"):
                 raise BadRequest(400, "invalid_form", "name*: cannot be used in a form; send name=")
             if name.lower() == b"name":
                 names.append((quoted or plain).replace(b"\\", b"").decode("utf-8", "replace"))
     return names
+
+
+def _ambiguous(what: str) -> BadRequest:
+    """Return the 400 for a form in which an engine could find other fields than the gateway."""
+    return BadRequest(400, "invalid_form", f"the form can be read in two ways, as {what}; send it as RFC 7578 says")

@@ -87,3 +87,24 @@ async def test_a_key_for_models_opens_an_adapter_only_if_it_names_it(world: Worl
     assert list(opened.values()) == [[200, 200, 404, 404], [404, 404, 200, 404], [200, 200, 200, 200]]
     listed = await running.client.get("/v1/models", headers={"authorization": "Bearer of-an-adapter-0123456789"})
     assert [one["id"] for one in listed.json()["data"]] == ["sql-lora"]
+
+
+async def test_a_key_opens_no_adapter_by_a_field_or_header_that_only_engines_read(world: World) -> None:
+    secrets = {"of-the-model-0123456789": ("mock",), "of-both-0123456789": ("mock", "sql-lora"), "of-all-0123456789": ()}
+    keys = [
+        GatewayKeyFacts(id=secret[:10], digest=sha256(secret.encode()).hexdigest(), models=models) for secret, models in secrets.items()
+    ]
+    running = await adapted(world, "round-robin", *keys)
+    chat = {"model": "mock", "messages": [{"role": "user", "content": "x"}]}
+    opened: dict[str, list[int]] = {}
+    for secret in secrets:
+        shown = {"authorization": f"Bearer {secret}"}
+        named = ["sql-lora", ["sql-lora"], ["", None, "org/fr-lora"], None, ""]
+        answers = [await running.client.post("/v1/chat/completions", json={**chat, "lora_path": one}, headers=shown) for one in named]
+        opened[secret] = [answer.status_code for answer in answers]
+        naming = {**shown, "X-Amzn-SageMaker-Adapter-Identifier": "sql-lora"}
+        for path in ("/invocations", "/v1/chat/completions", "/tokenize"):
+            answer = await running.client.post(path, json=chat, headers=naming)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_field"), "vLLM puts it in the place of `model`"
+    assert list(opened.values()) == [[404, 404, 404, 200, 200], [200, 200, 404, 200, 200], [200] * 5]
+    assert len(models_seen(world)) == sum(statuses.count(200) for statuses in opened.values())

@@ -192,3 +192,23 @@ async def test_what_several_answers_cost_may_exceed_what_one_can_have(world: Wor
     answer = await running.client.post("/v1/chat/completions", json=body, headers={**SHOWN, "x-script": "raw"})
     assert answer.status_code == 200
     assert (await charged(world, running))[:3] == (1, 100, cache * 3)
+
+
+@pytest.mark.parametrize("reason", ["null", '"stop"'])
+async def test_who_leaves_before_the_usage_pays_what_events_held_before(world: World, reason: str) -> None:
+    running = await limited(world, tokens_per_minute=10**6)
+    told = {"choices": [], "usage": {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": 200}}
+    chunks = ['data: {"choices": [{"index": 0, "delta": {"content": "ten tokens "}, "finish_reason": null}]}\n\n'] * 19
+    chunks.append(chunks[0].replace("null", reason))
+    for engine in world.engines:
+        engine.events = ["".join(chunks), f"data: {json.dumps(told)}\n\ndata: [DONE]\n\n"]
+    assert (await post(running, "/v1/chat/completions", stream=True, script="")).status_code == 200
+    for engine in world.engines:
+        engine.stepwise_events = True
+    document = {"model": "mock", "stream": True, "messages": MESSAGES}
+    async with running.client.stream("POST", "/v1/chat/completions", json=document, headers=SHOWN) as answer:
+        await anext(answer.aiter_bytes())
+    await until(lambda: running.busy() == 0)
+    for engine in world.engines:
+        engine.step.set()
+    assert (await charged(world, running))[1:3] == (2 * PROMPT_TOKENS, 400)

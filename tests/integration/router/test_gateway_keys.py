@@ -132,6 +132,9 @@ async def test_engines_get_the_priority_of_a_keys_class_only_where_the_pool_says
             await running.ask(headers=shows(name), **written)  # type: ignore[arg-type]  # a field of the body
     sent = [request["body"].get("priority") for one in world.engines for request in one.seen if "messages" in request["body"]]
     assert Counter(sent) == Counter([7, 7, 0, None] if passes else [None, -1000, None, -1000])
+    await running.ask(headers={**shows("batch"), "x-vllm-priority": "-1000"})
+    heard = [request["headers"].get("x-vllm-priority") for one in world.engines for request in one.seen]
+    assert Counter(heard) == Counter([None] * 5 if passes else [None] * 4 + ["-1000"]), "vLLM prefers the header to the field"
 
 
 async def test_a_response_of_a_pool_that_a_key_does_not_open_is_not_found(world: World) -> None:

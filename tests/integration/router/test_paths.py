@@ -51,6 +51,45 @@ async def test_what_computes_a_prompt_is_routed_and_in_the_accounts(world: World
     assert running.pool.counters.served == 1
 
 
+INVOKED: tuple[dict[str, Any], ...] = (
+    {"prompt": "hello"},
+    {"prompt_embeds": "UEsDBA=="},
+    {"messages": None, "prompt": "hello"},
+    {"input": "hello"},
+    {"query": "q", "documents": ["a"]},
+    {"queries": "q", "documents": ["a"]},
+    {"queries": "q", "items": ["a"]},
+    {"text_1": "a", "text_2": ["b"]},
+    {"data_1": "a", "data_2": "b"},
+    {"data": {"a": 1}, "task": "plugin"},
+)
+"""What vLLM serves on its one path for SageMaker, by the fields of a document."""
+
+
+async def test_the_one_path_of_sagemaker_takes_every_kind_of_document_that_engines_take(world: World) -> None:
+    running = await world.ready()
+    for document in INVOKED:
+        answer = await running.client.post("/invocations", json={"model": "mock", **document})
+        assert (answer.status_code, document) == (200, document)
+    assert running.pool.counters.served == len(INVOKED)
+
+
+async def test_an_engine_hears_the_id_that_the_client_is_shown(world: World) -> None:
+    running = await world.ready(count=1)
+    chat = {"model": "mock", "messages": []}
+    sent = [
+        [("x-request-id", "first"), ("x-request-id", "second")],
+        [("x-request-id", ""), ("x-request-id", "b")],
+        [],
+        [("x-request-id", "x" * 300)],
+    ]
+    for path in ("/v1/chat/completions", "/tokenize"):
+        shown = [(await running.client.post(path, json=chat, headers=headers)).headers["x-request-id"] for headers in sent]
+        heard = [request["headers"]["x-request-id"] for request in world.engines[0].seen if path in request["line"]]
+        assert shown == heard
+        assert shown[:2] == ["first", "b"]
+
+
 @pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/v1/messages/count_tokens"])
 async def test_what_computes_nothing_goes_where_least_is_under_way_past_the_scheduler(world: World, path: str) -> None:
     running = await world.ready()

@@ -208,6 +208,28 @@ async def test_a_usual_stream_ends_well_and_is_served(proxied: Proxied) -> None:
     assert proxied.open_accounts() == 0
 
 
+async def _mutation(proxied: Proxied, headers: dict[str, str]) -> Any:
+    stream, heard = proxied.open()
+    stream.message(request_headers(headers=headers).SerializeToString())
+    stream.message(_BODY)
+    return heard.said[0]
+
+
+@pytest.mark.parametrize("passes", [False, True])
+async def test_engines_get_no_priority_of_the_clients_own_where_they_get_that_of_its_class(proxied: Proxied, passes: bool) -> None:
+    proxied.pool.passes_priority = passes
+    said = await _mutation(proxied, {"x-vllm-priority": "-9"})
+    assert ("x-vllm-priority" in said.request_headers.response.header_mutation.remove_headers) is passes
+
+
+async def test_an_adapter_in_a_header_is_refused_and_an_id_that_is_not_shown_is_replaced(proxied: Proxied) -> None:
+    said = await _mutation(proxied, {"x-amzn-sagemaker-adapter-identifier": "sql-lora"})
+    assert said.immediate_response.status.code == 400
+    for sent, kept in (("a", True), ("a" * 300, False)):
+        said = await _mutation(proxied, {"x-request-id": sent})
+        assert ("x-request-id" not in headers_of(said.request_headers.response.header_mutation)) is kept
+
+
 async def test_a_refused_request_is_in_no_account(proxied: Proxied) -> None:
     stream, heard = proxied.open()
     stream.message(_WORDS[3])

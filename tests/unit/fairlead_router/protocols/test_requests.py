@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from fairlead_router.gateway.routed_requests import prompt_size
+from fairlead_router.picking.finding import session_headers
 from fairlead_router.protocols import requests
 from fairlead_router.protocols.paths import ENDPOINTS, Endpoint, Handling, find
 from fairlead_router.protocols.prompts import Prompt
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.rendered_chats import mark
-from fairlead_router.protocols.requests import forwarded_headers, parse_request
+from fairlead_router.protocols.requests import ParsedRequest, forwarded_headers, parse_request, request_head
 from fairlead_testing.examples import examples
 
 
@@ -274,10 +276,10 @@ def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed
         (b"x-request-id", b"abc"),
         (b"x-session-id", b"s1"),
     ]
-    block, session, request_id = forwarded_headers(headers, b"x-session-id")
+    block, session = forwarded_headers(headers, b"x-session-id")
     assert block == b"x-custom: kept\r\nx-session-id: s1\r\n"
-    assert (session, request_id) == ({b"x-session-id": b"s1"}, b"abc")
-    block, _, _ = forwarded_headers(headers, b"x-session-id", credentials=True)
+    assert session == {b"x-session-id": b"s1"}
+    block, _ = forwarded_headers(headers, b"x-session-id", credentials=True)
     assert block == b"authorization: Bearer k\r\nx-api-key: k\r\ncookie: a=b\r\nx-custom: kept\r\nx-session-id: s1\r\n"
 
 
@@ -298,9 +300,39 @@ def test_headers_that_hold_no_credential_reach_engines(name: str) -> None:
     assert forwarded_headers([(name.encode(), b"1")], b"x-session-id")[0] == f"{name}: 1\r\n".encode()
 
 
+@pytest.mark.parametrize(
+    ("query", "passed"),
+    [
+        (b"", b""),
+        (b"beta=true", b"?beta=true"),
+        (b"stream=true&starting_after=5", b"?stream=true&starting_after=5"),
+        (b"beta=true&key=AIza", b"?beta=true"),
+        (b"api_key=sk-1", b""),
+        (b"API%5FKEY=sk-1&x=api_key", b"?x=api_key"),
+        (b"access_token=a&api-version=2&token", b"?api-version=2"),
+    ],
+)
+def test_no_engine_gets_a_credential_that_a_client_wrote_into_the_query(query: bytes, passed: bytes) -> None:
+    scope = {"query_string": query, "raw_path": b"/v1/messages", "method": "POST"}
+    assert request_head(scope, b"", b"id", length=2).startswith(b"POST /v1/messages%b HTTP/1.1\r\n" % passed)
+
+
 def test_a_request_id_that_names_peers_is_refused() -> None:
     with pytest.raises(BadRequest, match=r"^x-request-id: "):
         forwarded_headers([(b"x-request-id", b"___prefill_addr_10.0.0.1:80___decode_addr_10.0.0.2:80_1")], b"x-session-id")
+
+
+@pytest.mark.parametrize("value", [b"sql-lora", b""])
+def test_a_header_by_which_engines_would_serve_another_adapter_is_refused(value: bytes) -> None:
+    with pytest.raises(BadRequest, match=r"^x-amzn-sagemaker-adapter-identifier: .*name it there") as caught:
+        forwarded_headers([(b"accept", b"*/*"), (b"x-amzn-sagemaker-adapter-identifier", value)], b"x-session-id")
+    assert (caught.value.status, caught.value.code) == (400, "invalid_field")
+
+
+def test_the_first_of_several_headers_that_name_a_session_counts() -> None:
+    twice = [(b"x-session-id", b"first"), (b"x-session-id", b"second"), (b"thread-id", b"a"), (b"thread-id", b"b")]
+    assert forwarded_headers(twice, b"x-session-id")[1] == {b"x-session-id": b"first", b"thread-id": b"a"}
+    assert session_headers(twice, b"x-session-id") == {b"x-session-id": b"first", b"thread-id": b"a"}
 
 
 class ComparedName(bytes):
@@ -318,7 +350,7 @@ class ComparedName(bytes):
 def test_thousands_of_headers_and_of_names_in_connection_hold_up_nobody() -> None:
     named = b",".join(b"h%d" % number for number in range(10_000))
     headers = [(b"connection", named), *((ComparedName(b"x%d" % (number % 10)), b"") for number in range(4000)), (b"h9999", b"1")]
-    block, _, _ = forwarded_headers(headers, b"x-session-id")
+    block, _ = forwarded_headers(headers, b"x-session-id")
     assert 4000 <= ComparedName.comparisons < 50 * 4000, "each with few names, not with all that `connection` lists"
     assert b"h9999" not in block
 
@@ -439,3 +471,38 @@ def test_a_protocol_without_several_answers_has_one_whatever_its_body_says(path:
 def test_a_request_says_how_many_answers_it_asks_for(path: Endpoint, document: dict[str, Any], answers: int) -> None:
     parsed = parse_request(orjson.dumps({"model": "m", "max_tokens": 7, **document}), path)
     assert (parsed.answers, parsed.max_output_tokens) == (answers, 7)
+
+
+FOREIGN_FIELDS: dict[str, tuple[object, ...]] = {
+    "/v1/chat/completions": ("prompt", "input"),
+    "/v1/completions": ("messages", "input", "input_ids", "max_completion_tokens"),
+    "/v1/responses": ("n", "best_of", "messages", "prompt", "max_tokens", "max_completion_tokens", "stream_options"),
+    "/v1/messages": ("n", "best_of", "prompt", "input", "max_completion_tokens", "max_output_tokens", "stream_options"),
+    "/v1/embeddings": ("n", "best_of", "prompt", "stream", "max_tokens", "stream_options"),
+}
+"""Fields that the engines' request models of a path do not have, but those of other paths do."""
+OWN: dict[str, object] = {"messages": [{"role": "user", "content": "hi"}], "prompt": ["a", "b"], "input": "hi"}
+
+
+@pytest.mark.parametrize(("path", "field"), [(path, field) for path, fields in FOREIGN_FIELDS.items() for field in fields])
+@pytest.mark.parametrize("value", [["a", "b", "c"], [1, 2], [[1], [2]], 7, "7", {"include_usage": True}, [], True])
+def test_a_field_of_another_protocol_changes_nothing_of_a_request(path: str, field: str, value: object) -> None:
+    endpoint = find(path.encode())
+    assert endpoint is not None
+    own = {"/v1/completions": "prompt", "/v1/responses": "input", "/v1/embeddings": "input"}.get(path, "messages")
+    document = {"model": "m", own: OWN[own], "max_tokens" if field != "max_tokens" else "user": 9}
+    plain, with_it = (ParsedRequest(b"{}", one, endpoint) for one in (document, {**document, field: value}))
+    told = [(one.answers, one.max_output_tokens, one.stream, one.include_usage, one.prompt) for one in (plain, with_it)]
+    assert told[0] == told[1]
+    assert prompt_size(endpoint, with_it.document, with_it.prompt) == prompt_size(endpoint, document, plain.prompt)
+
+
+def test_only_a_completion_has_an_answer_for_each_of_its_prompts() -> None:
+    body = {"model": "m", "messages": [], "prompt": ["a", "b"], "n": 2}
+    paths = {b"/v1/chat/completions": 2, b"/v1/completions": 4, b"/invocations": 2}
+    found = {path: parse_request(orjson.dumps(body), endpoint).answers for path in paths if (endpoint := find(path)) is not None}
+    assert found == paths
+    del body["messages"]
+    invocation = find(b"/invocations")
+    assert invocation is not None
+    assert parse_request(orjson.dumps(body), invocation).answers == 4

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.protocols.paths import find
-from fairlead_router.protocols.requests import ParsedRequest
-from fairlead_router.relaying.class_priorities import with_class_priority
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.paths import ENDPOINTS, Endpoint, Handling, find
+from fairlead_router.protocols.requests import ParsedRequest, forwarded_headers
+from fairlead_router.relaying.class_priorities import with_class_priority, without_priority_header
 from fairlead_router.relaying.usage_asking import ask_for_usage
 from fairlead_testing.examples import examples
 
@@ -39,18 +40,31 @@ def test_engines_get_the_class_and_not_what_the_client_wrote(priority: int, writ
     assert change.undone(asked) == after, "the option for usage can still be taken out"
 
 
-@pytest.mark.parametrize(
-    ("path", "document"),
-    [
-        (b"/v1/messages", {**CHAT, "max_tokens": 5}),
-        (b"/v1/responses", {"model": "m", "input": "hi"}),
-        (b"/tokenize", {"model": "m", "prompt": "hi"}),
-        (b"/v1/embeddings", {"model": "m", "input": "hi"}),
-    ],
-)
-def test_what_no_engine_takes_it_in_stays_as_it_is(path: bytes, document: dict[str, Any]) -> None:
-    before, after = given_priority(document, 7, path)
-    assert after == before
+ROUTED = [endpoint for endpoint in ENDPOINTS if endpoint.handling is Handling.ROUTED]
+ANY_DOCUMENT = {"model": "m", "messages": [], "prompt": "hi", "input": "hi"}
+
+
+@pytest.mark.parametrize("endpoint", ROUTED, ids=lambda endpoint: endpoint.path)
+@pytest.mark.parametrize("written", [-1000, 5, "-7", None, [1]])
+@pytest.mark.parametrize("priority", [7, 0])
+def test_no_path_has_a_door_for_a_priority_of_the_clients_own(endpoint: Endpoint, written: object, priority: int) -> None:
+    _, after = given_priority({**ANY_DOCUMENT, "priority": written}, priority, endpoint.path.encode())
+    assert orjson.loads(after)["priority"] == -priority
+
+
+@pytest.mark.parametrize("endpoint", ROUTED, ids=lambda endpoint: endpoint.path)
+def test_every_protocol_that_has_the_field_gets_the_class(endpoint: Endpoint) -> None:
+    before, after = given_priority(ANY_DOCUMENT, 7, endpoint.path.encode())
+    if endpoint.dialect is Dialect.ANTHROPIC:
+        assert after is before
+    else:
+        assert orjson.loads(after) == {**ANY_DOCUMENT, "priority": -7}
+
+
+def test_the_header_that_a_vllm_prefers_to_the_field_is_taken_out_wherever_it_stands() -> None:
+    forwarded, _ = forwarded_headers([(b"x-vllm-priority", b"-9"), (b"x-vllm-priority-of", b"1"), (b"x-vllm-priority", b"")], b"")
+    assert without_priority_header(forwarded) == b"x-vllm-priority-of: 1\r\n"
+    assert without_priority_header(b"") == b""
 
 
 def test_a_completion_has_it_too() -> None:

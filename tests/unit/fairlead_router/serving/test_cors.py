@@ -1,7 +1,11 @@
 """Which pages of other origins a browser lets read the gateway's answers."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import fairlead_router
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.serving.cors import Cors
 
@@ -21,6 +25,19 @@ def test_a_listed_origin_is_named_and_the_answer_varies_by_it() -> None:
     assert told[b"vary"] == b"Origin"
     assert {b"x-request-id", b"retry-after", b"x-fairlead-rejection"} <= set(told[b"access-control-expose-headers"].split(b", "))
     assert cors.headers([(b"origin", b"https://other.example.com")]) == cors.headers([]) == [(b"vary", b"Origin")]
+
+
+_SET = re.compile(r'[("](x-fairlead-[a-z-]+[a-z]|x-llm-d-request-dropped-reason)(?:"|: %)')
+READ_ONLY = {"x-fairlead-explain", "x-fairlead-parent", "x-fairlead-task"}
+"""Headers of the gateway's that clients send."""
+
+
+def test_a_page_can_read_every_header_that_the_router_sets() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in Path(fairlead_router.__file__).parent.rglob("*.py"))
+    exposed = {name.decode() for name in dict(Cors(("*",)).headers([(b"origin", PAGE)]))[b"access-control-expose-headers"].split(b", ")}
+    named = {name for source in sources for name in _SET.findall(source)}
+    assert {"x-fairlead-pool", "x-fairlead-rank"} <= named
+    assert named - READ_ONLY <= exposed
 
 
 def test_every_origin_is_one_answer_for_all() -> None:

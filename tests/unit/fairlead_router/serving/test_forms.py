@@ -1,13 +1,17 @@
 """Finding the model in a form."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.serving.forms import PassingForm
+from fairlead_testing.examples import examples
 
 TYPE = "multipart/form-data; boundary=XyZ"
 
@@ -122,3 +126,94 @@ def test_what_is_no_form_is_a_400(content_type: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
         PassingForm(content_type)
     assert caught.value.code == "invalid_content_type"
+
+
+def _of(boundary: str, *parts: tuple[str, str]) -> bytes:
+    """A form with a part for each pair of a disposition and a content."""
+    written = "".join(f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n{value}\r\n" for named, value in parts)
+    return f"{written}--{boundary}--\r\n".encode()
+
+
+FAKE = '\r\n--B\r\nContent-Disposition: form-data; name="model"\r\n\r\nopen\r\n--B--'
+HIDDEN = (('name="prompt"', FAKE), ('name="model"', "secret"))
+END = '--A--\r\n--A\r\nContent-Disposition: form-data; name="model"\r\n\r\nsecret'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "form"),
+    [
+        ("multipart/form-data; boundary=B; boundary =A", _of("A", *HIDDEN)),
+        ('multipart/form-data; boundary=A; x="; boundary=B"', _of("A", *HIDDEN).replace(b"--B", b'--B"')),
+        ("multipart/form-data; boundary=A; boundary=B", _of("B", *HIDDEN)),
+        ("multipart/form-data; boundary=A; boundary*=utf-8''B", _of("B", *HIDDEN)),
+        ("multipart/form-data; boundary=<A>", _of("A", *HIDDEN)),
+        ("multipart/form-data; boundary=A", _of("A", ('name="model"', "open"), ('name="prompt"', END))),
+        ("multipart/form-data; boundary=A", b"preamble\r\n" + _of("A", ('name="model"', "secret"))),
+        ("multipart/form-data; boundary=A", _of("A", ('name="model"', "open\r\n--A-"))),
+        ("multipart/form-data; boundary=A", _of("A", ('name*0="mo"; name*1="del"', "secret"))),
+    ],
+)
+def test_a_form_that_parsers_read_differently_is_refused(content_type: str, form: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        PassingForm(content_type).feed(form)
+    assert caught.value.code in {"invalid_form", "invalid_content_type"}
+
+
+def test_a_boundary_that_ends_like_a_form_does_not_end_one_that_begins_with_an_empty_line() -> None:
+    form = PassingForm("multipart/form-data; boundary=A--")
+    form.feed(b"\r\n" + _of("A--", ('name="model"', "secret")))
+    assert form.model == "secret"
+
+
+def _read_by_an_engine(content_type: str, body: bytes) -> list[str] | None:
+    """The models that Starlette's parser, which vLLM and SGLang use, finds in the form; None if it refuses the form."""
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    async def parsed() -> list[str]:
+        form = await MultiPartParser(Headers({"content-type": content_type}), pieces()).parse()
+        return [value for value in form.getlist("model") if isinstance(value, str)]
+
+    try:
+        return asyncio.run(parsed())
+    except (MultiPartException, KeyError):
+        return None
+
+
+NAMED = ('name="model"', 'name="a"', "name = model", 'filename="x"; name="model"', 'NAME="model"')
+ODDLY = ('x="\\"; name="model"', 'name="model"; name="a"', 'name*0="mo"; name*1="del"', 'name="mo\\del"', "name=<model>", '"; name="model"')
+PIECES = ("--A", "--A--", "--A-", "--B", "--B--", "\r\n", "\r\n\r\n", "\n", "--", "x: y", "secret")
+PARTS = st.builds(
+    lambda boundary, named, value: f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n{value}\r\n",
+    st.sampled_from(["A", "A", "A", "A--"]),
+    st.sampled_from((*NAMED, *NAMED, *ODDLY)),
+    st.sampled_from(["open", "secret", "", *PIECES]),
+)
+TYPES = (
+    "boundary=A",
+    "boundary=A",
+    'boundary="A"',
+    "boundary=A--",
+    "boundary=A; boundary=B",
+    "boundary=B; boundary =A",
+    "charset=utf-8; boundary=A;",
+)
+
+
+@examples(500)
+@given(
+    st.sampled_from(TYPES),
+    st.sampled_from(["", "\r\n", "\n", "\r\n\r\n"]),
+    st.lists(PARTS | PARTS | st.sampled_from(PIECES), max_size=4),
+    st.sampled_from(["--A--\r\n", "--A----\r\n", ""]),
+)
+def test_the_gateway_knows_the_model_that_an_engine_finds_in_a_form(told: str, lead: str, parts: list[str], end: str) -> None:
+    content_type, body = f"multipart/form-data; {told}", "".join((lead, *parts, end)).encode()
+    try:
+        form = PassingForm(content_type)
+        form.feed(body)
+    except BadRequest:
+        return
+    found = _read_by_an_engine(content_type, body)
+    assert found is None or [one.strip() for one in found] in ([], [form.model])
