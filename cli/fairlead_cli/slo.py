@@ -12,7 +12,7 @@ from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, print_json, print_table, seconds, time_words
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.slo import SloShare, SloVersion, TaskShare, WhatIfShare
+from fairlead_client.resources.slo import SloShare, SloVersion, TaskBurnWindow, TaskShare, WhatIfShare
 from fairlead_process.option_types import NumberOption, TimeOption
 from fairlead_process.pool_names import name_argument, pool_named
 
@@ -140,6 +140,30 @@ def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> N
         click.echo(f"{alert.name}: {state} (above {alert.threshold:g} over {alert.long} and {alert.short})")
 
 
+@slo.command("task-burn")
+@name_argument
+@json_option
+@url_option
+@token_option
+def task_burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show how fast the error budgets of whole tasks are used up: 1.0 uses a class's budget in 30 days."""
+    found = ask(url, token, lambda api: api.slo_task_burn(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
+    if not found.budgets:
+        click.echo(f"{found.pool} has no target of tasks, and no task with one was over. docs/agents.md says what these are.")
+        return
+    kept = any(one.window == "30d" for one in found.windows)
+    for one in found.budgets:
+        goal = "no target now" if one.percentile is None else f"goal {one.percentile:g}%"
+        unknown = "no tasks seen" if kept else "not known, because tasks are not kept for 30 days"
+        left = unknown if one.budget_left is None else f"{_percent(one.budget_left)} left"
+        click.echo(f"{one.priority_class}: {goal}; error budget of 30 days: {left}")
+    columns = ("last", "class", "tasks", "late", "allowed", "burn", "broke off", "burn of all")
+    print_table(columns, [_task_window(one) for one in found.windows])
+
+
 @slo.command("what-if")
 @name_argument
 @_ttft
@@ -224,6 +248,11 @@ def _of_tasks(one: TaskShare) -> tuple[str, ...]:
 def _within(target: float | None, found: float | None) -> str:
     """The target, and the time that the goal's share of the tasks did not exceed."""
     return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
+
+
+def _task_window(one: TaskBurnWindow) -> tuple[str, ...]:
+    counts = (f"{one.tasks:,}", f"{one.late:,}", f"{one.allowed:,.1f}", _times(one.burn))
+    return (one.window, one.priority_class, *counts, f"{one.broken_off:,}", _times(one.burn_of_all))
 
 
 def _other(one: WhatIfShare) -> tuple[str, ...]:

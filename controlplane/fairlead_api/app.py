@@ -55,6 +55,7 @@ from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
 from fairlead_api.trees import routes as trees
+from fairlead_api.trees.store.task_rollups import LOOK_SECONDS as COUNTING_SECONDS
 from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
 from fairlead_api.upkeep.jobs import Job
@@ -115,13 +116,14 @@ def create_api(
     deliveries, foreseen = webhooks.deliveries_of(infra), forecasts.forecasting_of(infra)
     proposing, foreseeing = advice.proposing_of(infra, planned, foreseen)
     judging = canaries.judging_of(infra)
-    budgets = costs.budgets_of(infra)
+    budgets, counting = costs.budgets_of(infra), trees.counting_of(infra)
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
         "canaries": (partial(care.alone, "canaries", judging.look), JUDGING_SECONDS),
         "budgets": (partial(care.alone, "budgets", budgets.look), BUDGET_SECONDS),
         "costs": (costs.telling(infra), 30),
+        "tasks": (partial(care.alone, "tasks", counting.look), COUNTING_SECONDS),
         "measured-prices": (partial(care.alone, "measured-prices", costs.measuring_of(infra).look), MEASURING_SECONDS),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
         "forecasts": (partial(care.alone, "forecasts", foreseeing.look), forecasts.LOOK_SECONDS),
@@ -165,6 +167,7 @@ def create_api(
     app.state.upkeep = care
     app.state.sizing = sizing
     app.state.budgets = budgets
+    app.state.counting = counting
     app.state.deliveries = deliveries
     app.state.proposing = proposing
     app.state.foreseeing = foreseeing

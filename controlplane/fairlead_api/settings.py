@@ -83,7 +83,7 @@ class Retention:
     rollups_1m_days: int = _days(
         "ROLLUPS_1M",
         90,
-        "load per minute, SLO kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
+        "load per minute, SLO and tasks kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
     cost_days: int = _days(

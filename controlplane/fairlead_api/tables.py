@@ -74,7 +74,10 @@ from fairlead_api.slo.tables import slo_configs as slo_configs
 from fairlead_api.slo.tables import slo_rollups_1h as slo_rollups_1h
 from fairlead_api.slo.tables import slo_rollups_1m as slo_rollups_1m
 from fairlead_api.slo.tables import slo_samples as slo_samples
+from fairlead_api.trees.tables import TASK_SUMS as TASK_SUMS
+from fairlead_api.trees.tables import finished_tasks as finished_tasks
 from fairlead_api.trees.tables import session_trees as session_trees
+from fairlead_api.trees.tables import task_rollups_1h as task_rollups_1h
 from fairlead_api.trees.tables import task_turns as task_turns
 from fairlead_api.webhooks.tables import notices as notices
 from fairlead_api.webhooks.tables import webhooks as webhooks

@@ -13,7 +13,8 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
 from fairlead_api.series.grids import MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
-from fairlead_api.slo.budgets import Kept, budget_share, total
+from fairlead_api.slo.budgets import Kept, burn_of, by_version, total
+from fairlead_api.trees.budgets import TASK_FIGURES, Rolled, added, goals_of
 from fairlead_client.resources.series import SERIES_METRICS, Annotations, Drawn, Scope, Series, SeriesLine
 
 Found = TypeVar("Found")
@@ -108,6 +109,12 @@ class SeriesStore(Protocol):
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
         """Return the SLO's percentile by version of the SLO."""
+
+    async def tasks(self, pool: PoolKey, where: Steps) -> Sequence[Rolled]:
+        """Return sums of the tasks that were over, by step, priority class and version of the SLO."""
+
+    async def task_goals(self, pool: PoolKey) -> Mapping[tuple[int, str], float]:
+        """Return the percentiles of the targets of tasks, by version of the SLO and priority class."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
         """Return values of the last scaling decision in each step: by metric of DECISIONS and role, then by step."""
@@ -222,8 +229,8 @@ class _Asked:
             return [self._line(name, where, self._rates(where, amounts, known))]
         if name == "burn":
             assert self._subject.pool is not None
-            percentiles = await self._store.percentiles(self._subject.pool)
-            return [self._line(name, where, {index: _burn(each, percentiles) for index, each in by_step.items()})]
+            goals = by_version(await self._store.percentiles(self._subject.pool))
+            return [self._line(name, where, {index: burn_of(each, goals) for index, each in by_step.items()})]
         if name == "ttft_attainment":
             return [self._line(name, where, {index: _share(counts.ttft_within_slo, counts.judged) for index, counts in totals.items()})]
         found = [self._line(name, where, {index: _share(counts.within_slo, counts.judged) for index, counts in totals.items()})]
@@ -262,7 +269,31 @@ class _Asked:
         order = sorted(amounts, key=lambda cause: (-sum(amounts[cause].values()), cause))
         return [self._line("refused_by_cause", where, self._rates(where, amounts[cause], known), cause) for cause in order]
 
+    async def _of_tasks(self, name: str, pool: PoolKey) -> list[SeriesLine]:
+        where = self._steps(HOUR)
+        found = await self._once(("tasks", where), lambda: self._store.tasks(pool, where))
+        value = await self._task_value(name, pool)
+        known = dict.fromkeys(await self._loads(where) if name == "tasks" else (), 0.0)
+        classes = sorted({one.priority_class for one in found})
+        lines = []
+        for part in (None, *(classes if len(classes) > 1 else ())):
+            by_step: dict[int, list[Rolled]] = defaultdict(list)
+            for one in found:
+                index = None if one.at is None else where.index(one.at)
+                if index is not None and part in (None, one.priority_class):
+                    by_step[index].append(one)
+            lines.append(self._line(name, where, {**known, **{index: value(each) for index, each in by_step.items()}}, part))
+        return lines
+
+    async def _task_value(self, name: str, pool: PoolKey) -> Callable[[Sequence[Rolled]], float | None]:
+        if name == "task_burn":
+            goals = goals_of(await self._once("task goals", lambda: self._store.task_goals(pool)))
+            return lambda rolled: burn_of((one.kept for one in rolled), goals)
+        return lambda rolled: TASK_FIGURES[name](added(rolled))
+
     async def _of_pool(self, name: str, pool: PoolKey) -> list[SeriesLine]:
+        if name in TASK_FIGURES or name == "task_burn":
+            return await self._of_tasks(name, pool)
         where = self._steps()
         if name in {"instances_serving", "instances_wanted"}:
             serving = name == "instances_serving"
@@ -301,13 +332,6 @@ class _Asked:
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | None:
-    known = [one for one in kept if one.version in percentiles]
-    counts = total(known)
-    allowed = sum(one.counts.judged * budget_share(percentiles[one.version]) for one in known)
-    return (counts.judged - counts.within_slo) / allowed if allowed > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

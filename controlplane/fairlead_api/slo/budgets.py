@@ -6,7 +6,7 @@ faster than 10 times, so it would never reach a threshold of 14.4. Therefore a t
 or 40 % (slow alerts) of the fastest possible burn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -88,18 +88,37 @@ def share_of(version: int | None, priority_class: str | None, counts: Counts) ->
     )
 
 
-def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], percentiles: Mapping[int, float]) -> BurnWindow:
-    """Return how much of the error budget the requests in a window used. `percentiles` gives the SLO's percentile by
-    version.
-    """
-    known = [one for one in kept if one.version in percentiles]
-    counts = total(known)
+Goals = Callable[[Kept], float | None]
+"""Returns the percentile by which requests are judged; None if it is not known."""
+
+
+def by_version(percentiles: Mapping[int, float]) -> Goals:
+    """Return the goals of objectives whose percentile depends on their version alone."""
+    return lambda kept: percentiles.get(kept.version)
+
+
+def burn_of(kept: Iterable[Kept], goals: Goals) -> float | None:
+    """Return the late requests over those that the error budget allowed; None if it allowed none."""
+    known = list(_with_goals(kept, goals))
+    allowed = sum(one.counts.judged * budget_share(goal) for one, goal in known)
+    return _share(sum(one.counts.judged - one.counts.within_slo for one, _ in known), allowed)
+
+
+def _with_goals(kept: Iterable[Kept], goals: Goals) -> Iterator[tuple[Kept, float]]:
+    for one in kept:
+        goal = goals(one)
+        if goal is not None:
+            yield one, goal
+
+
+def burn_window(window: str, priority_class: str | None, kept: Iterable[Kept], goals: Goals) -> BurnWindow:
+    """Return how much of the error budget the requests in a window used. Requests without a goal are left out."""
+    known = list(_with_goals(kept, goals))
+    counts = total(one for one, _ in known)
     late = counts.judged - counts.within_slo
     lost = counts.refused + counts.failed
-    allowed = sum(one.counts.judged * budget_share(percentiles[one.version]) for one in known)
-    allowed_of_all = sum(
-        (one.counts.judged + one.counts.refused + one.counts.failed) * budget_share(percentiles[one.version]) for one in known
-    )
+    allowed = sum(one.counts.judged * budget_share(goal) for one, goal in known)
+    allowed_of_all = sum((one.counts.judged + one.counts.refused + one.counts.failed) * budget_share(goal) for one, goal in known)
     return BurnWindow(
         window=window,
         seconds=WINDOWS[window],

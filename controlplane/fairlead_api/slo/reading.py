@@ -23,6 +23,7 @@ from fairlead_api.slo.budgets import (
     Kept,
     alerts,
     burn_window,
+    by_version,
     share_of,
     total,
     what_if,
@@ -125,17 +126,17 @@ class SloReading:
         counts are kept.
         """
         goal = await self._store.goal(pool)
-        percentiles = await self._store.percentiles(pool)
+        goals = by_version(await self._store.percentiles(pool))
         windows = []
         for name, seconds in WINDOWS.items():
             if timedelta(seconds=seconds) > self._kept:
                 continue  # the part that is left would be reported as the whole
             kept = await self._store.kept(pool, stretch_of(now - timedelta(seconds=seconds), now, now))
-            windows.append(burn_window(name, None, kept, percentiles))
+            windows.append(burn_window(name, None, kept, goals))
             classes = sorted({one.priority_class for one in kept})
             if len(classes) > 1:
                 of_class = {each: [one for one in kept if one.priority_class == each] for each in classes}
-                windows += [burn_window(name, each, found, percentiles) for each, found in of_class.items()]
+                windows += [burn_window(name, each, found, goals) for each, found in of_class.items()]
         period = next((one for one in windows if one.window == PERIOD and one.priority_class is None), None)
         return SloBurn(
             pool=str(pool),

@@ -1,7 +1,7 @@
 """Routes of session trees, the figures of tasks, and think times."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -15,16 +15,17 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range
 from fairlead_api.trees.store.reads import PostgresTrees
+from fairlead_api.trees.store.task_rollups import PostgresTaskRollups
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.slo import SloTasks, TaskShare
+from fairlead_client.resources.slo import SloTaskBurn, SloTasks, TaskBurnWindow, TaskShare
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTimes
 
 From = Annotated[str, Query(alias="from")]
 To = Annotated[str, Query(alias="to")]
 
 
-def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetime]) -> Routes:
-    """Return the routes of trees, tasks and think times under /v1."""
+def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetime], kept: timedelta) -> Routes:
+    """Return the routes of trees, tasks and think times under /v1. `kept` says how long rollups are kept."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -62,9 +63,31 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
 
     document(routes, "/pools/{namespace}/{name}/slo/tasks", SloTasks, viewer, get_slo_tasks, TaskShare, lambda found: found.shares)
 
+    async def get_slo_task_burn(namespace: str, name: str) -> Ask:
+        """How fast the error budgets of the targets of whole tasks are used up, over four windows of time, by priority
+        class. Tasks are rolled up by the hour in which they were over.
+        """
+        return lambda sight: reader.slo_task_burn(PoolKey(namespace=namespace, name=name), clock(), kept)
+
+    document(
+        routes,
+        "/pools/{namespace}/{name}/slo/tasks/burn",
+        SloTaskBurn,
+        viewer,
+        get_slo_task_burn,
+        TaskBurnWindow,
+        lambda found: found.windows,
+    )
+
     return routes
+
+
+def counting_of(infra: Infra) -> PostgresTaskRollups:
+    """Return the job that counts tasks that are over."""
+    return PostgresTaskRollups(infra.background)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Return the feature of trees, tasks and think times."""
-    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), infra.clock),))
+    kept = timedelta(days=infra.settings.retention.rollups_1m_days)
+    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), infra.clock, kept),))

@@ -54,6 +54,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="slo_rollups_1h", where="r.bucket < :before", by_pool=True),
         Sweep(table="move_rollups_1m", where="r.bucket < :before", by_pool=True),
         Sweep(table="move_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(table="task_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(table="finished_tasks", where="r.bucket < :before", by_pool=True),
         Sweep(
             table="gateway_key_use",
             where="r.minute < :before AND r.minute < coalesce((SELECT max(u.minute) FROM gateway_key_use u "

@@ -16,7 +16,7 @@ from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.shadows import ShadowReport
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloTasks, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloTaskBurn, SloTasks, SloVersion, SloWhatIf
 from fairlead_client.resources.trials import Trial, TrialAnswer
 
 
@@ -78,6 +78,10 @@ class PoolCalls(ApiCalls):
     async def slo_tasks(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> SloTasks:
         """Return how well the pool's targets of whole tasks were met; default: the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks", SloTasks, query={"from": start, "to": end})
+
+    async def slo_task_burn(self, pool: PoolKey) -> SloTaskBurn:
+        """Return how fast the error budgets of the pool's targets of whole tasks are used up."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks/burn", SloTaskBurn)
 
     async def slo_burn(self, pool: PoolKey) -> SloBurn:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/burn", SloBurn)

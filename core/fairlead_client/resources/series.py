@@ -135,6 +135,18 @@ SERIES_METRICS: Mapping[str, SeriesMetric] = {
     "migrations": SeriesMetric(unit="moves", scopes=_POOLS, words="Session migrations"),
     "reroutes": SeriesMetric(unit="moves", scopes=_POOLS, words="Re-routes of requests"),
     "seconds_won": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT saved by migrations, minus TTFT that others lost"),
+    "tasks": SeriesMetric(unit="tasks", scopes=_POOL, words="Tasks that were over, by priority class"),
+    "task_attainment": SeriesMetric(unit="share", scopes=_POOL, words="Share of judged tasks in time, by priority class"),
+    "task_burn": SeriesMetric(unit="times", scopes=_POOL, words="Late tasks over those that the error budget allows, by priority class"),
+    "task_turns": SeriesMetric(unit="turns", scopes=_POOL, words="Turns of a task, mean, by priority class"),
+    "task_queue_time": SeriesMetric(unit="seconds", scopes=_POOL, words="Time of a task's turns in queues, mean, by priority class"),
+    "task_model_time": SeriesMetric(unit="seconds", scopes=_POOL, words="Time of a task's turns in engines, mean, by priority class"),
+    "task_tool_time": SeriesMetric(
+        unit="seconds", scopes=_POOL, words="Time between a task's turns, mean where it is known, by priority class"
+    ),
+    "task_hit_rate": SeriesMetric(unit="share", scopes=_POOL, words="Prompt tokens of tasks found in a prefix cache, by priority class"),
+    "task_moves": SeriesMetric(unit="moves", scopes=_POOL, words="Session migrations of a task, mean, by priority class"),
+    "task_refusals": SeriesMetric(unit="requests", scopes=_POOL, words="Refused requests of a task, mean, by priority class"),
     "predictor_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the TTFTs predicted by models, by router"),
     "formula_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the router's own formula, by router"),
     "predictor_drift": SeriesMetric(unit="deviations", scopes=_POOL, words="Deviation of features from those in training, by router"),

@@ -229,6 +229,51 @@ class TaskShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBurnWindow:
+    """How much of the error budget of one priority class the tasks used that were over in the last `seconds`, in whole
+    hours.
+
+    Each version of the target allows a share of its tasks to be late: 100 % minus its percentile. `tasks` were judged,
+    `allowed` of them might be late, `late` were. `burn` is late ÷ allowed: at 1 a budget lasts exactly its period. In
+    `burn_of_all`, tasks that broke off also count as late. None without tasks, or without a budget (percentile 100).
+    """
+
+    window: str
+    seconds: int
+    priority_class: str
+    tasks: int
+    late: int
+    allowed: float
+    burn: float | None
+    broken_off: int
+    burn_of_all: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBudget:
+    """The error budget of the tasks of one priority class. `percentile` is the goal in force, None if the class has no
+    target now. `budget_left` is the rest of the last 30 days' budget: 1 if no task was late, below 0 if more tasks were
+    late than allowed; None without tasks, or if less than 30 days are kept.
+    """
+
+    priority_class: str
+    percentile: float | None
+    budget_left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloTaskBurn:
+    """How fast a pool uses up the error budgets of its targets of tasks: a budget, and a row of each window, for each
+    class that has a target or had tasks with one. Windows longer than the retention are left out.
+    """
+
+    pool: str
+    at: datetime
+    budgets: list[TaskBudget]
+    windows: list[TaskBurnWindow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SloTasks:
     """How well a pool met its targets of whole tasks, for tasks that were over from `start` to `end`: each version of
     the objectives and each class, the newest version first.

@@ -42,7 +42,7 @@ from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.search import SearchReport
 from fairlead_client.resources.series import Annotations, Series
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloShare, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import SloAttainment, SloBurn, SloShare, SloTaskBurn, SloVersion, SloWhatIf
 from fairlead_client.resources.webhooks import Webhook, WebhookNotice, WebhookRequest
 from fairlead_testing.builders.wire_examples import differences
 from fairlead_testing.fakes.public_api.paths import public_parameters, public_paths, template
@@ -128,6 +128,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
     "slo attainment": (lambda door: door.viewer.slo_attainment(door.pool), SloAttainment),
     "slo burn": (lambda door: door.viewer.slo_burn(door.pool), SloBurn),
+    "slo task burn": (lambda door: door.viewer.slo_task_burn(door.pool), SloTaskBurn),
     "slo what-if": (lambda door: door.viewer.slo_what_if(door.pool, ttft="2s"), SloWhatIf),
     "sessions": (lambda door: door.viewer.sessions(), Page[SessionSummary]),
     "session": (session, SessionDetail),

@@ -29,6 +29,7 @@ def run(command: Command) -> Command:
         (("attainment", "default/chat", "--from", "now-6h"), ["2", "batch", "400", "75.0%", "75.0%", "100.0%", "37", "0", "68.6%"]),
         (("tasks", "chat"), ["2", "batch", "600", "s", "(412", "s)", "7,200", "s", "(9,012", "s)", "90%", "40", "75.0%", "4", "68.2%"]),
         (("burn", "chat"), ["5m", "batch", "400", "100", "40.0", "2.50", "37", "0", "3.14"]),
+        (("task-burn", "chat"), ["30d", "batch", "40", "10", "4.0", "2.50", "4", "3.18"]),
         (("what-if", "chat", "--ttft", "2s"), ["batch", "400", "75.0%", "0.0%", "missed", "37", "0"]),
     ],
 )
@@ -46,6 +47,19 @@ def test_a_budget_of_which_too_little_is_kept_says_so(run: Command, monkeypatch:
     assert "not known" not in run("burn", "chat")[1]
     monkeypatch.setattr(objectives, "burn", lambda _now, _pool: week)
     assert "error budget of 30 days: not known, because records are not kept for 30 days" in run("burn", "chat")[1]
+
+
+def test_budgets_of_tasks_are_said_by_class_and_unknown_where_no_task_was_seen(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = run("task-burn", "chat")[1].splitlines()
+    assert "batch: goal 90%; error budget of 30 days: -150.0% left" in lines
+    assert "silent: goal 90%; error budget of 30 days: no tasks seen" in lines
+    known = objectives.task_burns(NOW, "default/chat")
+    of_a_week = [replace(one, budget_left=None) for one in known.budgets]
+    week = replace(known, budgets=of_a_week, windows=[one for one in known.windows if one.window != "30d"])
+    monkeypatch.setattr(objectives, "task_burns", lambda _now, _pool: week)
+    assert "batch: goal 90%; error budget of 30 days: not known, because tasks are not kept for 30 days" in run("task-burn", "chat")[1]
+    monkeypatch.setattr(objectives, "task_burns", lambda _now, _pool: replace(known, budgets=[], windows=[]))
+    assert "has no target of tasks" in run("task-burn", "chat")[1]
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloTask, SloTasks, SloVersion, SloWhatIf
+from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloTask, SloTaskBurn, SloTasks, SloVersion, SloWhatIf
 from fairlead_web.drawing.range_figures import ShownFigures, by_class, shown
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
@@ -37,7 +37,7 @@ class VersionRow:
 class PoolSloPage(Context):
     """The page of a pool's objectives. `targets` are the other targets as typed, or if none were typed, those of the
     spec; `asked` is True if targets were typed. Each row of `windows` has a cell for all requests and then one for each
-    class in `classes`.
+    class in `classes`; `task_windows` are the windows of the error budgets of tasks.
     """
 
     template: ClassVar[str] = "pages/pool_slo.html"
@@ -45,7 +45,9 @@ class PoolSloPage(Context):
     shown: ShownFigures
     attainment: SloAttainment
     tasks: SloTasks | None
+    task_burn: SloTaskBurn | None
     burn: SloBurn
+    task_windows: list[str]
     classes: list[str]
     windows: list[tuple[str, list[BurnWindow | None]]]
     versions: list[VersionRow]
@@ -62,10 +64,11 @@ async def show(visit: Visit) -> Response:
     detail = await visit.api.pool(key, instances=False)
     visit = visit.over(DAY, detail.pool.created_at)
     start, end = visit.range.counted["from"], visit.range.counted["to"]
-    found, attainment, tasks, burn, page = await asyncio.gather(
+    found, attainment, tasks, task_burn, burn, page = await asyncio.gather(
         visit.figures(key),
         visit.api.slo_attainment(key, start=start, end=end),
         visit.attempt("targets of tasks", visit.api.slo_tasks(key, start=start, end=end)),
+        visit.attempt("error budgets of tasks", visit.api.slo_task_burn(key)),
         visit.api.slo_burn(key),
         visit.attempt("versions", visit.api.slo_versions(key, limit=50)),
     )
@@ -84,6 +87,8 @@ async def show(visit: Visit) -> Response:
             shown=shown(found, by_class(attainment.shares)),
             attainment=attainment,
             tasks=tasks,
+            task_burn=task_burn,
+            task_windows=list(dict.fromkeys(one.window for one in task_burn.windows)) if task_burn else [],
             burn=burn,
             classes=classes,
             windows=windows(burn, classes, (visit.now - detail.pool.created_at).total_seconds()),
@@ -162,6 +167,7 @@ ROUTES = Routes(
     exports={
         f"{POOL}/slo": Export(name="slo", of_pool=True),
         f"{POOL}/slo/tasks": Export(name="slo/tasks", of_pool=True, ranged=True),
+        f"{POOL}/slo/tasks/burn": Export(name="slo/tasks/burn", of_pool=True),
         f"{POOL}/slo/attainment": Export(name="slo/attainment", of_pool=True, ranged=True),
     },
 )

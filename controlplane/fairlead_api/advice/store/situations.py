@@ -35,7 +35,7 @@ from fairlead_api.series.reading import Subject
 from fairlead_api.series.store.figures import FLEET_PERCENTILE, read_figures
 from fairlead_api.series.store.series import pools_of
 from fairlead_api.simulations.store.sizings import sizings
-from fairlead_api.slo.budgets import ALERTS, WINDOWS, Counts, Kept, alerts, burn_window
+from fairlead_api.slo.budgets import ALERTS, WINDOWS, Counts, Kept, alerts, burn_window, by_version
 from fairlead_api.slo.reading import stretch_of
 from fairlead_client.resources.advice import PoolTrend, Trends
 from fairlead_client.resources.figures import RangeFigures
@@ -59,7 +59,7 @@ async def burns_of(
         of_versions[row.pool_id][row.version] = row.percentile
     found = {}
     for pool in pools:
-        windows = {name: burn_window(name, None, kept[pool, name], of_versions[pool]) for name in (*_BY_MINUTES, "3d")}
+        windows = {name: burn_window(name, None, kept[pool, name], by_version(of_versions[pool])) for name in (*_BY_MINUTES, "3d")}
         found[pool] = tuple(
             SeenBurn(
                 name=alert.name,

@@ -22,6 +22,8 @@ from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import LOADS, OF_INSTANCES, Changes, Subject
 from fairlead_api.series.store.pool_changes import read_annotations, read_decisions, read_goals, read_models, read_serving, read_wanted
 from fairlead_api.slo.budgets import Counts, Kept
+from fairlead_api.trees.budgets import Rolled
+from fairlead_api.trees.store.task_rollups import rolled, task_goals
 from fairlead_client.resources.series import Annotations
 
 _STEP = "CAST(floor(extract(epoch FROM {at} - :start) / :step) AS int) AS step"
@@ -144,6 +146,14 @@ class PostgresSeries:
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
         async with self._database.reading() as connection:
             return await goals_of(connection, pool)
+
+    async def tasks(self, pool: PoolKey, where: Steps) -> Sequence[Rolled]:
+        async with self._database.reading() as connection:
+            return await rolled(connection, (await pool_row(connection, pool)).id, where.start, where.end, where.length)
+
+    async def task_goals(self, pool: PoolKey) -> Mapping[tuple[int, str], float]:
+        async with self._database.reading() as connection:
+            return await task_goals(connection, (await pool_row(connection, pool)).id)
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
         async with self._database.reading() as connection:

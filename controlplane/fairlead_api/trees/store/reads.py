@@ -16,10 +16,13 @@ from fairlead_api.infra.paging import SEARCHED, Lists
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight
+from fairlead_api.slo.budgets import WINDOWS
 from fairlead_api.tables import pools, recorded_requests, session_trees, sessions, task_turns
+from fairlead_api.trees.budgets import TASK_WINDOWS, task_burn
+from fairlead_api.trees.store.task_rollups import rolled, task_goals, whole_hour
 from fairlead_api.trees.store.tasks import NAMES, SUMMED, joined, judged, judged_tasks, moves
 from fairlead_api.trees.telling import StoredTurn, Told, in_order, spreads, told, tool_seconds, waited
-from fairlead_client.resources.slo import SloTasks
+from fairlead_client.resources.slo import SloTaskBurn, SloTasks
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 
 MOST_SESSIONS = 200
@@ -72,6 +75,19 @@ class PostgresTrees:
             number = (await pool_row(connection, pool)).id
             found = await judged_tasks(connection, number, start, end, now)
         return SloTasks(pool=str(pool), start=start, end=end, since=found.since, shares=found.shares)
+
+    async def slo_task_burn(self, pool: PoolKey, now: datetime, kept: timedelta) -> SloTaskBurn:
+        """Return how fast the error budgets of the pool's targets of tasks are used up. `kept` says how long rollups
+        are kept. Raises NotFound.
+        """
+        lengths = {name: timedelta(seconds=WINDOWS[name]) for name in TASK_WINDOWS}
+        async with self._lists.database.reading() as connection:
+            row = await pool_row(connection, pool)
+            found = {
+                name: await rolled(connection, row.id, whole_hour(now - length), now) for name, length in lengths.items() if length <= kept
+            }
+            goals = await task_goals(connection, row.id)
+        return task_burn(str(pool), now, found, goals, int(row.slo_version))
 
     async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]], now: datetime) -> list[TaskFigures]:
         """Return the figures of these tasks, in the same order. Each of `keys` is the pool's id, the task's name, and

@@ -64,7 +64,7 @@ SUMMED = {True: _summed(NAMES[True], task_turns.c.task != ""), False: _summed(NA
 """The sums of tasks by their names, by whether clients named them."""
 
 
-def _targets(of: Any) -> Any:
+def targets(of: Any) -> Any:
     """Return the targets in a column of `slo_configs`, as rows."""
     names = ("turn_time_seconds", "wall_time_seconds", "percentile", "idle_seconds")
     columns = (column("name", Text), *(column(name, Double) for name in names))
@@ -83,7 +83,7 @@ def judged(sums: Any, now: datetime) -> "Select[Any]":
         .limit(1)
         .lateral("at_that_time")
     )
-    target = _targets(then.c.task)
+    target = targets(then.c.task)
     turn_seconds = (task.c.queued_microseconds + task.c.model_microseconds) / literal(1e6, Double)
     wall_seconds = func.extract("epoch", task.c.ended_at - task.c.first_at).cast(Double)
     over_at = task.c.ended_at + func.make_interval(0, 0, 0, 0, 0, 0, target.c.idle_seconds)
@@ -167,7 +167,7 @@ class _IdleTimes(NamedTuple):
 
 async def _idle_times(connection: AsyncConnection, pool: int) -> _IdleTimes | None:
     """Return the shortest and longest idle time of the pool's targets of tasks; None if no version has any."""
-    target = _targets(slo_configs.c.task)
+    target = targets(slo_configs.c.task)
     of_targets = select(func.min(target.c.idle_seconds), func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true()))
     shortest, longest = (await connection.execute(of_targets.where(slo_configs.c.pool_id == pool))).one()
     return None if shortest is None else _IdleTimes(timedelta(seconds=shortest), timedelta(seconds=longest))

@@ -7,6 +7,7 @@ sessions each other's parent.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Text, and_, bindparam, case, func, select, text, update
@@ -26,6 +27,10 @@ from fairlead_api.trees.growing import Grown, Growth, grown, wants_place
 MOST_SOUGHT = 20_000
 """Maximum number of blocks that are looked up for one report, to find the sessions from which others fork. A session
 whose blocks would exceed the number becomes a root.
+"""
+FIRST_LOOK = timedelta(minutes=1)
+"""How long after the end of a turn it is seen for the first time whether its task is over. A task that was counted is
+seen at once.
 """
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""
@@ -65,6 +70,7 @@ _ADD = _sums.on_conflict_do_update(
             else_=and_(task_turns.c.answered, _sums.excluded.answered),
         ),
         **{name: task_turns.c[name] + _sums.excluded[name] for name in FIGURE_NAMES},
+        "count_at": case((task_turns.c.count_at.is_(None), _sums.excluded.first_at), else_=_sums.excluded.count_at),
     },
 )
 
@@ -132,6 +138,7 @@ async def _write(connection: AsyncConnection, pool: int, growth: Growth) -> None
             "priority_class": sums.priority_class,
             "answered": sums.answered,
             **{name: getattr(sums.figures, name) for name in FIGURE_NAMES},
+            "count_at": moment(sums.ended_at) + FIRST_LOOK,
         }
         for (session, task), sums in sorted(growth.sums.items())
     ]

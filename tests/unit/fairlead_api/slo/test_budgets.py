@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead.latency_cells import cell_of
-from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
+from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, by_version, share_of, total, what_if
 
 
 def kept(judged: int, within: int, version: int = 1, name: str = "default", refused: int = 0, failed: int = 0) -> Kept:
@@ -10,27 +10,27 @@ def kept(judged: int, within: int, version: int = 1, name: str = "default", refu
 
 
 def test_a_budget_used_up_exactly_burns_at_one() -> None:
-    window = burn_window("1h", None, [kept(1000, 900)], {1: 90.0})
+    window = burn_window("1h", None, [kept(1000, 900)], by_version({1: 90.0}))
     assert window.late == 100
     assert (window.allowed, window.burn) == pytest.approx((100, 1.0))
-    assert burn_window("1h", None, [kept(1000, 856)], {1: 99.0}).burn == pytest.approx(14.4)
+    assert burn_window("1h", None, [kept(1000, 856)], by_version({1: 99.0})).burn == pytest.approx(14.4)
 
 
 def test_each_version_allows_its_own_share() -> None:
-    window = burn_window("1h", None, [kept(1000, 980, version=1), kept(1000, 980, version=2)], {1: 99.0, 2: 90.0})
+    window = burn_window("1h", None, [kept(1000, 980, version=1), kept(1000, 980, version=2)], by_version({1: 99.0, 2: 90.0}))
     assert window.late == 40
     assert (window.allowed, window.burn) == pytest.approx((110, 40 / 110))
 
 
 def test_refused_and_failed_requests_burn_only_in_the_figure_of_all() -> None:
-    window = burn_window("1h", None, [kept(80, 80, refused=15, failed=5)], {1: 90.0})
+    window = burn_window("1h", None, [kept(80, 80, refused=15, failed=5)], by_version({1: 90.0}))
     assert (window.burn, window.burn_of_all) == pytest.approx((0.0, 2.0))
 
 
 def test_without_requests_or_without_a_budget_nothing_burns() -> None:
-    assert burn_window("1h", None, [], {1: 90.0}).burn is None
-    assert burn_window("1h", None, [kept(10, 5)], {1: 100.0}).burn is None
-    assert burn_window("1h", None, [kept(10, 5, version=7)], {1: 90.0}).requests == 0, "a version that nobody knows"
+    assert burn_window("1h", None, [], by_version({1: 90.0})).burn is None
+    assert burn_window("1h", None, [kept(10, 5)], by_version({1: 100.0})).burn is None
+    assert burn_window("1h", None, [kept(10, 5, version=7)], by_version({1: 90.0})).requests == 0, "a version that nobody knows"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,9 @@ def test_without_requests_or_without_a_budget_nothing_burns() -> None:
 )
 def test_an_alert_needs_both_its_windows(percentile: float, late: dict[str, int], burning: list[bool | None]) -> None:
     """Late requests of a hundred by window; a goal of 90 % burns at most 10 times as fast, so fast begins at 8."""
-    windows = [burn_window(name, None, [kept(100, 100 - late[name])] if name in late else [], {1: percentile}) for name in WINDOWS]
+    windows = [
+        burn_window(name, None, [kept(100, 100 - late[name])] if name in late else [], by_version({1: percentile})) for name in WINDOWS
+    ]
     assert [alert.burning for alert in alerts(windows, percentile)] == burning
 
 

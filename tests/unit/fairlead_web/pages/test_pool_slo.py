@@ -40,7 +40,19 @@ async def test_a_pool_without_targets_of_tasks_has_no_empty_table_of_them(monkey
     known = objectives.tasks
     monkeypatch.setattr(objectives, "tasks", lambda now, pool: replace(known(now, pool), shares=[]))
     async with visitor("viewer") as viewer:
-        assert "Whole tasks in time" not in (await viewer.http.get(PAGE)).text
+        assert "Whole tasks in time, by" not in (await viewer.http.get(PAGE)).text
+
+
+async def test_the_budget_of_whole_tasks_is_told_by_class_and_unknown_where_no_task_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("viewer") as viewer:
+        page = " ".join((await viewer.http.get(PAGE)).text.split())
+        assert 'data-metrics="task_attainment"' in page
+        assert '<td data-label="Budget left" class="num"> -150.0 % <span class="badge bad">overdrawn</span> </td>' in page
+        assert page.count('<span class="muted">unknown</span>') == 5, "four windows and the budget of the class without a task"
+        assert '<td data-label="Late / allowed" class="num"> 10 / 4.0 </td>' in page
+        known = objectives.task_burns(NOW, CHAT)
+        monkeypatch.setattr(objectives, "task_burns", lambda _now, _pool: replace(known, budgets=[], windows=[]))
+        assert "Error budget of whole tasks" not in (await viewer.http.get(PAGE)).text
 
 
 async def test_an_outage_that_no_request_lived_through_still_burns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ class Pools:
             *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
             *document_routes(f"{POOL}/slo/tasks", self._slo_tasks, "shares", guard),
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
+            *document_routes(f"{POOL}/slo/tasks/burn", self._slo_task_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             *document_routes(f"{POOL}/canary", self._canary, "steps", guard),
             *document_routes(f"{POOL}/shadows", self._shadows, "hours", guard),
@@ -256,6 +257,9 @@ class Pools:
 
     async def _slo_tasks(self, request: Request) -> Response:
         return as_json(objectives.tasks(self._clock(), pool_named(request)))
+
+    async def _slo_task_burn(self, request: Request) -> Response:
+        return as_json(objectives.task_burns(self._clock(), pool_named(request)))
 
     async def _slo_burn(self, request: Request) -> Response:
         return as_json(objectives.burn(self._clock(), pool_named(request)))

@@ -4,8 +4,20 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from fairlead.latency_cells import cell_of, is_edge
-from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
-from fairlead_client.resources.slo import SloAttainment, SloBurn, SloClass, SloPoint, SloTask, SloTasks, SloVersion, SloWhatIf, TaskShare
+from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, by_version, share_of, total, what_if
+from fairlead_api.trees.budgets import TASK_WINDOWS, Rolled, task_burn
+from fairlead_client.resources.slo import (
+    SloAttainment,
+    SloBurn,
+    SloClass,
+    SloPoint,
+    SloTask,
+    SloTaskBurn,
+    SloTasks,
+    SloVersion,
+    SloWhatIf,
+    TaskShare,
+)
 from fairlead_testing.fakes.public_data.loads import SLO_TTFT
 
 GOAL = 90.0
@@ -97,12 +109,24 @@ def _tasks(version: int, name: str, judged: int, in_time: int, broken_off: int) 
     )
 
 
+def task_burns(now: datetime, pool: str) -> SloTaskBurn:
+    """The same in every window: one class within its budget, another beyond it, and of a third no task was seen."""
+    found = [_rolled("default", 1000, 950, 3), _rolled("batch", 40, 30, 4)]
+    goals = {(2, name): GOAL for name in ("default", "batch", "silent")}
+    return task_burn(pool, now, dict.fromkeys(TASK_WINDOWS, found), goals, 2)
+
+
+def _rolled(name: str, judged: int, in_time: int, broken_off: int) -> Rolled:
+    sums = {"judged": judged, "in_time": in_time, "broken_off": broken_off}
+    return Rolled(version=2, priority_class=name, at=None, sums=sums)
+
+
 def burn(now: datetime, pool: str) -> SloBurn:
     """The same in every window."""
     windows = []
     for name in WINDOWS:
-        windows.append(burn_window(name, None, _kept(), {2: GOAL}))
-        windows += [burn_window(name, one.priority_class, [one], {2: GOAL}) for one in _kept()]
+        windows.append(burn_window(name, None, _kept(), by_version({2: GOAL})))
+        windows += [burn_window(name, one.priority_class, [one], by_version({2: GOAL})) for one in _kept()]
     left = 1 - (windows[0].burn or 0)
     return SloBurn(pool=pool, at=now, version=2, percentile=GOAL, budget_left=left, windows=windows, alerts=alerts(windows, GOAL))
 
