@@ -145,11 +145,6 @@ class Pulse:
         """
         return datetime.fromtimestamp(self._steady() + self._database_clock.ahead_seconds, UTC)
 
-    @property
-    def ahead_seconds(self) -> float:
-        """The seconds by which the database's clock is ahead of this machine's clock; 0 until it has responded."""
-        return self._database_clock.ahead_seconds
-
     def require(self) -> None:
         """Raises StoreUnavailable while the database is unreachable, or if this version cannot work with the
         database.

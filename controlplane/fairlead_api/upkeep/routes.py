@@ -66,8 +66,7 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
     """Return the periodic jobs of this subject, each of which runs in one process at a time."""
     store = PostgresUpkeep(infra.background, infra.jobs, infra.partitions)
-    ahead = lambda: infra.pulse.ahead_seconds  # noqa: E731 - read when it is asked
-    return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans, ahead)
+    return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
 
 
 def keep(retention: Retention) -> Keep:

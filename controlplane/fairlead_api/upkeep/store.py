@@ -5,9 +5,10 @@ Rows older than their retention setting are deleted, except rows to which other 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -171,7 +172,9 @@ class PostgresUpkeep:
     statements do not use.
     """
 
-    def __init__(self, database: Database, locks: Database, partitions: Partitions) -> None:
+    def __init__(self, database: Database, locks: Database, partitions: Partitions, wall: Callable[[], float] = time.time) -> None:
+        """`wall` returns this machine's time in Unix seconds."""
+        self._wall = wall
         self._database = database
         self._locks = locks
         self._partitions = partitions
@@ -196,6 +199,14 @@ class PostgresUpkeep:
                 await asyncio.wait({working})
             await working
         return True
+
+    async def clock_ahead(self) -> timedelta:
+        """Return by how much the database's clock is ahead of this machine's clock, as both are now: a clock that was
+        wrong when this process started may have been set meanwhile.
+        """
+        async with self._database.reading() as connection:
+            said = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+        return said - datetime.fromtimestamp(self._wall(), UTC)
 
     async def make_days(self, first: date, last: date) -> None:
         """Make the partitions for every day from `first` to `last`."""

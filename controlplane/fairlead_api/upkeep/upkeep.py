@@ -25,6 +25,9 @@ class UpkeepStore(Protocol):
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work` unless another process is running this job. Returns whether `work` was run."""
 
+    async def clock_ahead(self) -> timedelta:
+        """Return by how much the database's clock is ahead of this machine's clock, as both are now."""
+
     async def make_days(self, first: date, last: date) -> None: ...
 
     async def drop_days(self, table: str, before: date) -> list[str]: ...
@@ -58,16 +61,7 @@ class Keep:
 class Upkeep:
     """The periodic jobs, one method each."""
 
-    def __init__(
-        self,
-        store: UpkeepStore,
-        rollups: Rollups,
-        keep: Keep,
-        close_plans: Callable[[datetime], Awaitable[None]],
-        ahead_seconds: Callable[[], float],
-    ) -> None:
-        """`ahead_seconds` returns by how much the database's clock is ahead of this machine's clock."""
-        self._ahead_seconds = ahead_seconds
+    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
         self._store = store
         self._rollups = rollups
         self._keep = keep
@@ -94,16 +88,17 @@ class Upkeep:
         and raises StoreUnavailable.
         """
         today = now.date()
-        ahead = timedelta(seconds=self._ahead_seconds())
         make = partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
-        steps: list[Callable[[], Awaitable[object]]] = [make]
-        if abs(ahead) <= MOST_DIFFERENCE:
-            steps += [partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()]
-            steps += [partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()]
+        deletions: list[Callable[[], Awaitable[object]]] = [
+            *(partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()),
+            *(partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()),
+        ]
 
         async def work() -> None:
-            problem = None if abs(ahead) <= MOST_DIFFERENCE else clocks_differ(ahead)
-            for step in steps:
+            ahead = await self._store.clock_ahead()
+            is_sure = abs(ahead) <= MOST_DIFFERENCE
+            problem = None if is_sure else clocks_differ(ahead)
+            for step in (make, *deletions) if is_sure else (make,):
                 try:
                     await step()
                 except StoreUnavailable as error:

@@ -8,6 +8,9 @@ import pytest
 
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead_api.infra import pulse as pulses
+from fairlead_api.infra.database import CONTROL, Database
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.upkeep.store import PostgresUpkeep
 from fairlead_process.clock import SteadyClock
 from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
@@ -61,3 +64,12 @@ async def test_the_time_of_a_process_with_a_wrong_clock_is_the_databases(
             await asyncio.sleep(0.02)
     asking.cancel()
     await asyncio.wait([asking])
+
+
+@pytest.mark.parametrize("wrong_by", [-5 * HOUR, 5 * HOUR])
+async def test_retention_compares_the_clocks_as_they_are_though_no_pulse_was_heard(database_url: str, wrong_by: float) -> None:
+    own = Database(CONTROL, pulses.Pulse(database_url, 100.0))
+    upkeep = PostgresUpkeep(own, own, Partitions(own), lambda: datetime.now(UTC).timestamp() + wrong_by)
+    ahead = await upkeep.clock_ahead()
+    await own.close()
+    assert abs(ahead + timedelta(seconds=wrong_by)) < timedelta(hours=1)

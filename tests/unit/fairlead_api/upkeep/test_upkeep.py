@@ -1,7 +1,7 @@
 """Upkeep: what one table cannot be spared of now keeps nothing else from its turn."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,18 +13,21 @@ NOW = datetime(2026, 11, 26, 3, tzinfo=UTC)
 
 
 KEPT = Keep(partitioned={"decisions": 7, "rejections": 7}, plain={"events_days": 30})
-DAY = 86_400.0
 
 
 class OneTableIsRead:
     """A store in which a long reader keeps `decisions` from being cleared."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: timedelta) -> None:
         self.cleared: list[str] = []
+        self.ahead = ahead
 
     async def alone(self, _job: str, work: Callable[[], Awaitable[None]]) -> bool:
         await work()
         return True
+
+    async def clock_ahead(self) -> timedelta:
+        return self.ahead
 
     async def make_days(self, first: date, last: date) -> None:
         self.cleared.append(f"{first} to {last}")
@@ -44,16 +47,27 @@ class OneTableIsRead:
 
 
 async def test_a_table_that_somebody_reads_for_long_keeps_no_other_from_being_cleared() -> None:
-    store: Any = OneTableIsRead()
-    upkeep = Upkeep(store, store, KEPT, store.end_sessions, lambda: 3 * 3600.0)
+    store: Any = OneTableIsRead(timedelta(hours=3))
+    upkeep = Upkeep(store, store, KEPT, store.end_sessions)
     with pytest.raises(StoreBusy, match="locked"):
         await upkeep.keep_days(NOW)
     assert store.cleared == ["2026-11-25 to 2026-11-28", "rejections", "events_days"]
 
 
-@pytest.mark.parametrize("ahead", [1.1 * DAY, 4_000 * DAY, -1.1 * DAY, -4_000 * DAY])
-async def test_nothing_is_deleted_by_a_clock_that_another_contradicts_by_more_than_a_day(ahead: float) -> None:
-    store: Any = OneTableIsRead()
+@pytest.mark.parametrize("days", [1.1, 4_000, -1.1, -4_000])
+async def test_nothing_is_deleted_by_a_clock_that_another_contradicts_by_more_than_a_day(days: float) -> None:
+    store: Any = OneTableIsRead(timedelta(days=days))
     with pytest.raises(StoreUnavailable, match="nothing is deleted: the database's clock is"):
-        await Upkeep(store, store, KEPT, store.end_sessions, lambda: ahead).keep_days(NOW)
+        await Upkeep(store, store, KEPT, store.end_sessions).keep_days(NOW)
     assert store.cleared == ["2026-11-25 to 2026-11-28"]
+
+
+async def test_rows_are_deleted_again_when_the_wrong_clock_was_set() -> None:
+    store: Any = OneTableIsRead(timedelta(days=-3))
+    upkeep = Upkeep(store, store, KEPT, store.end_sessions)
+    with pytest.raises(StoreUnavailable, match=r"-3\.0 days"):
+        await upkeep.keep_days(NOW)
+    store.ahead = timedelta(0)
+    with pytest.raises(StoreBusy):
+        await upkeep.keep_days(NOW)
+    assert store.cleared[-2:] == ["rejections", "events_days"]
