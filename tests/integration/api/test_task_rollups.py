@@ -1,7 +1,7 @@
 """Finished tasks on a real database: each counts once, in the hour in which it was over, however late turns come."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -169,6 +169,26 @@ async def test_a_task_that_goes_on_leaves_its_hour_until_it_is_over_again(api: A
     assert run(database_url, "SELECT extract(epoch FROM bucket)::int, tasks, in_time, turns FROM task_rollups_1h") == [
         (int(hour) + 3600, 1, 0, 2)
     ]
+
+
+async def test_tasks_whose_sum_no_column_can_hold_keep_no_others_from_being_counted(
+    api: ApiInstance, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(CHAT, name="other")
+    await with_targets(api, TARGETS[0])
+    await api.pool_operator.put_pool_state(other, a_state(an_instance("b"), spec=SPEC, uid="uid-2"))
+    hour = an_hour(api, database_url, 3)
+    far = tuple(lasting(session, 1, hour, task="far") for session in ("a", "b"))
+    await api.router.post_report(a_report("r1", traffic=far))
+    run(database_url, "UPDATE task_turns SET prompt_tokens = %s", 2**63 - 1)
+    well = (replace(lasting("well", 1, hour), pool=other), lasting("beside", 1, hour))
+    await api.router.post_report(a_report("r2", traffic=well))
+    for _ in range(2):
+        await look(api, hour + 7200)
+    assert run(database_url, "SELECT name, tasks FROM finished_tasks ORDER BY name") == [("beside", 1), ("well", 1)]
+    assert run(database_url, "SELECT sum(tasks)::int FROM task_rollups_1h") == [(2,)]
+    messages = [one.message for one in caplog.records if "left out of rollups" in one.message]
+    assert messages == 2 * ["tasks that cannot be summed are left out of rollups"], "each session is looked at once"
 
 
 async def test_the_time_between_turns_is_known_while_all_of_them_are_stored(api: ApiInstance, database_url: str) -> None:

@@ -8,6 +8,7 @@ So each task counts once, however late its turns arrive.
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Text, and_, bindparam, delete, func, insert, or_, select, text, true, update
+from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.session_trees import FIGURE_NAMES, TaskVerdict, microseconds
@@ -24,6 +26,8 @@ from fairlead_api.infra.records import bound, recordset
 from fairlead_api.tables import TASK_SUMS, finished_tasks, session_trees, slo_configs, task_rollups_1h, task_turns
 from fairlead_api.trees.budgets import Rolled
 from fairlead_api.trees.store.tasks import NAMES, SUMMED, judged, targets
+
+_log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10
 """Seconds between two looks at the tasks that are due."""
@@ -96,8 +100,26 @@ async def _look(connection: AsyncConnection, now: datetime) -> int:
     for row in await connection.execute(_DUE, {"now": now}):
         due[row.pool_id].append(row)
     for pool, pairs in sorted(due.items()):
-        await _count(connection, pool, pairs, now)
+        await _count_if_possible(connection, pool, pairs, now)
     return sum(map(len, due.values()))
+
+
+async def _count_if_possible(connection: AsyncConnection, pool: int, pairs: Sequence[Any], now: datetime) -> None:
+    """Count the tasks of these pairs. A pair with sums that no column can hold is left out, and logged: otherwise it
+    would be due again and again, and the tasks of all pools would wait behind it.
+    """
+    try:
+        async with connection.begin_nested():
+            await _count(connection, pool, pairs, now)
+    except DataError as error:
+        if len(pairs) > 1:
+            for one in pairs:
+                await _count_if_possible(connection, pool, [one], now)
+            return
+        (one,) = pairs
+        await connection.execute(_LOOK_NEXT, bound([{"pool_id": pool, "session": one.session, "task": one.task, "count_at": None}]))
+        extra = {"pool_id": pool, "session": one.session, "task": one.task, "error": str(error.orig)}
+        _log.error("tasks that cannot be summed are left out of rollups", extra=extra)
 
 
 async def _count(connection: AsyncConnection, pool: int, pairs: Sequence[Any], now: datetime) -> None:
