@@ -5,10 +5,9 @@ Rows older than their retention setting are deleted, except rows to which other 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +19,7 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.notices import BindingsChanged
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.tables import PARTITIONED
+from fairlead_process.clock import utc_now
 
 BATCH = 5000
 """Number of rows that one transaction deletes, few enough that no other transaction waits long."""
@@ -172,8 +172,8 @@ class PostgresUpkeep:
     statements do not use.
     """
 
-    def __init__(self, database: Database, locks: Database, partitions: Partitions, wall: Callable[[], float] = time.time) -> None:
-        """`wall` returns this machine's time in Unix seconds."""
+    def __init__(self, database: Database, locks: Database, partitions: Partitions, wall: Callable[[], datetime] = utc_now) -> None:
+        """`wall` returns this machine's present time."""
         self._wall = wall
         self._database = database
         self._locks = locks
@@ -206,7 +206,7 @@ class PostgresUpkeep:
         """
         async with self._database.reading() as connection:
             said = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-        return said - datetime.fromtimestamp(self._wall(), UTC)
+        return said - self._wall()
 
     async def make_days(self, first: date, last: date) -> None:
         """Make the partitions for every day from `first` to `last`."""

@@ -69,7 +69,7 @@ async def test_the_time_of_a_process_with_a_wrong_clock_is_the_databases(
 @pytest.mark.parametrize("wrong_by", [-5 * HOUR, 5 * HOUR])
 async def test_retention_compares_the_clocks_as_they_are_though_no_pulse_was_heard(database_url: str, wrong_by: float) -> None:
     own = Database(CONTROL, pulses.Pulse(database_url, 100.0))
-    upkeep = PostgresUpkeep(own, own, Partitions(own), lambda: datetime.now(UTC).timestamp() + wrong_by)
+    upkeep = PostgresUpkeep(own, own, Partitions(own), lambda: datetime.now(UTC) + timedelta(seconds=wrong_by))
     ahead = await upkeep.clock_ahead()
     await own.close()
     assert abs(ahead + timedelta(seconds=wrong_by)) < timedelta(hours=1)
