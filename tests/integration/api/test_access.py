@@ -444,7 +444,7 @@ async def test_entries_cut_from_the_end_of_the_audit_log_are_missed(api: ApiInst
         plain(database_url), autocommit=True
     ) as connection:  # who forges the heads too is found out by a head kept elsewhere
         connection.execute("DELETE FROM audit_log WHERE id > 4")
-        connection.execute("UPDATE audit_heads SET last_id = 4, chain = (SELECT chain FROM audit_log WHERE id = 4)")
+        connection.execute("UPDATE audit_heads SET (last_id, chain, at) = (SELECT id, chain, at FROM audit_log WHERE id = 4)")
     assert (await api.viewer.audit_verification()).intact
     forged = await api.viewer.audit_verification(kept)
     assert (forged.intact, forged.kept_head_holds) == (False, False)

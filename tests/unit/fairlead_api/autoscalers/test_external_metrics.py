@@ -65,6 +65,9 @@ class Cluster:
         place = about.get("namespace", about.get("path", ""))
         return {"status": {"allowed": any((who, about["verb"], place) in self.rights for who in (spec["user"], *spec["groups"]))}}
 
+    async def review(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        return dict((await self.ask("POST", path, {"apiVersion": version, "kind": kind, "spec": spec}))["status"])
+
 
 @dataclass(slots=True)
 class Port:
