@@ -205,7 +205,7 @@ class PostgresUpkeep:
         wrong when this process started may have been set meanwhile.
         """
         async with self._database.reading() as connection:
-            said = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+            said: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
         return said - self._wall()
 
     async def make_days(self, first: date, last: date) -> None:

@@ -88,8 +88,10 @@ class Upkeep:
         and raises StoreUnavailable.
         """
         today = now.date()
-        make = partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
-        deletions: list[Callable[[], Awaitable[object]]] = [
+        make: list[Callable[[], Awaitable[object]]] = [
+            partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
+        ]
+        delete: list[Callable[[], Awaitable[object]]] = [
             *(partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()),
             *(partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()),
         ]
@@ -98,7 +100,7 @@ class Upkeep:
             ahead = await self._store.clock_ahead()
             is_sure = abs(ahead) <= MOST_DIFFERENCE
             problem = None if is_sure else clocks_differ(ahead)
-            for step in (make, *deletions) if is_sure else (make,):
+            for step in make + delete if is_sure else make:
                 try:
                     await step()
                 except StoreUnavailable as error:
