@@ -40,7 +40,7 @@ class PassingForm:
     def __init__(self, content_type: str | None) -> None:
         boundary = _BOUNDARY.fullmatch(content_type or "")
         if boundary is None:
-            message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with one boundary, in UTF-8"
+            message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with a boundary, in UTF-8"
             raise BadRequest(400, "invalid_content_type", message)
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
