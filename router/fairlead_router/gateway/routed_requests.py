@@ -31,7 +31,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Opens, Pools, every
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.lineages import lineage
-from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.paths import ANY_IDS, Endpoint
 from fairlead_router.protocols.prompts import Prompt
 from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import ParsedRequest
@@ -81,8 +81,8 @@ def _hides_part(document: Document) -> bool:
 
 
 def _is_token_ids(document: Document, fields: Collection[str]) -> bool:
-    given = next(filter(None, map(document.get, fields)), None)
-    if not isinstance(given, list) or not given:
+    given = next((document[field] for field in ANY_IDS if field in fields and document.get(field)), None)
+    if not isinstance(given, list):
         return False
     first = given[0]
     return type(first) is int or (isinstance(first, list) and bool(first) and type(first[0]) is int)

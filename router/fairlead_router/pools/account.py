@@ -364,7 +364,7 @@ class PoolAccount:
         if ticket.ended:
             return
         if ending is _SERVED and ticket.stream is not None:
-            self.complete(ticket, now, self.settling.left(ticket.stream))
+            self.complete(ticket, now, self.settling.left(ticket, ticket.stream))
             return
         self._tell_generated(ticket, now)
         self._end(ticket, ending, now, self.settling.part(ticket))

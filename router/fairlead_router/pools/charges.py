@@ -102,7 +102,7 @@ class Charge:
     `answers`: the number of responses that the request asks for.
     """
 
-    __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_use", "has_ended", "most_tokens", "taken")
+    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_use", "answers", "has_ended", "most_tokens", "taken")
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Charge:
         answers: int = 1,
     ) -> None:
         self._key = key
-        self._answers = answers
+        self.answers = answers
         self._limits = limits
         self._use = use
         self.taken = prompt_tokens + answer_tokens
@@ -154,6 +154,6 @@ class Charge:
         self._limits.spend(total - self.taken, -self._answer, now)
         self.taken, self._answer = total, 0
         if more_output:
-            self._limits.learn_answer(self._output / self._answers)
+            self._limits.learn_answer(self._output / self.answers)
         if more_prompt or more_output:
             self._use.add(self._key, now, prompt_tokens=more_prompt, output_tokens=more_output)

@@ -8,7 +8,7 @@ first. Nothing is kept for a pool without hand-over (`spec.routing.handOverBudge
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -128,11 +128,20 @@ class KeptPrompts:
         """Yield the pool's prompts, the most recently used first."""
         return reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
 
-    def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the most recently used sessions at these targets, ranked by how much computation a copy of each prompt
-        saves for its cost. With `fetched`, the cost is the same for all prompts.
+    def worths(
+        self,
+        pool: PoolKey,
+        instances: Collection[str],
+        now: float,
+        is_next: Callable[[KeptPrompt], bool] = lambda prompt: True,
+        *,
+        fetched: bool = False,
+    ) -> list[tuple[Worth, KeptPrompt]]:
+        """Return the most recently used sessions at these targets for whose prompts `is_next`, ranked by how much
+        computation a copy of each prompt saves for its cost. With `fetched`, the cost is the same for all prompts.
         """
-        found_here = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
+        at = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
+        found_here = filter(is_next, at)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}
         found = (Leaving(name=key, tokens=one.request.prompt_tokens, idle_seconds=now - one.at) for key, one in here.items())
         return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns, fetched=fetched)] if here else []

@@ -104,14 +104,16 @@ class Settling:
         stream = ticket.stream
         if stream is None:
             return None if ticket.usage is None else self.plausible(ticket.usage)
-        return self.left(stream)
+        return self.left(ticket, stream)
 
-    def left(self, stream: StreamReader) -> Usage:
+    def left(self, ticket: Ticket, stream: StreamReader) -> Usage:
         """Return the token counts of a stream that was left before its end. Content that the engine has not counted has
-        as many tokens an event as the pool's other streams.
+        as many tokens an event as the pool's other streams, but the estimate stays within the request's own limit.
         """
-        told = stream.usage()
-        return self.plausible(Usage(stream.estimated_tokens(self._event_sizes.mean), told.cached_tokens, told.prompt_tokens))
+        told, tokens = stream.usage(), stream.estimated_tokens(self._event_sizes.mean)
+        if most := ticket.request.max_output_tokens * (1 if ticket.charge is None else ticket.charge.answers):
+            tokens = max(stream.generated_tokens, min(tokens, most))
+        return self.plausible(Usage(tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
         """Record how a ticket ended, count it and settle its charge. The ticket must not have ended before."""

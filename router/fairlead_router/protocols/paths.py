@@ -85,7 +85,7 @@ def _local(path: str, *methods: str, keyless: bool = True) -> Endpoint:
 
 
 ANY_IDS = ("prompt", "input_ids", "input")
-"""The fields that may have token ids on a path for documents of several kinds."""
+"""The fields that may have token ids on a path for documents of several kinds; of several, the first counts."""
 
 _RERANKED = texts_of("query", "documents")
 _SCORED = texts_of(*SCORED)

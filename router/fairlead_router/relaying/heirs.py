@@ -165,17 +165,24 @@ class Heirs:
 
     def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
         """Begin as many hand-overs of sessions as possible, some by fetching and some by computing."""
-        if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
-            return
-        for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
-            if prompt.key in account.computing or prompt.key in account.fetching:
-                continue
-            if _fetches(account, prompt):
+        if self._may_fetch(pool, account):
+            for prompt in self._ranked(pool, account, leaving, now, fetched=True):
                 if self._may_fetch(pool, account):
                     account.fetching[prompt.key] = self._task(self._fetch(pool, account, prompt), prompt)
-            elif self._may_compute(pool, account, at_once):
-                account.balance -= prompt.request.prompt_tokens
-                account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
+        if self._may_compute(pool, account, at_once):
+            for prompt in self._ranked(pool, account, leaving, now, fetched=False):
+                if self._may_compute(pool, account, at_once):
+                    account.balance -= prompt.request.prompt_tokens
+                    account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
+
+    def _ranked(self, pool: Pool, account: _Account, leaving: set[str], now: float, *, fetched: bool) -> list[KeptPrompt]:
+        """Return the sessions to hand over next, either those that heirs can fetch or those that they must compute."""
+
+        def is_next(prompt: KeptPrompt) -> bool:
+            under_way = prompt.key in account.computing or prompt.key in account.fetching
+            return not under_way and _fetches(account, prompt) is fetched
+
+        return [prompt for _, prompt in self._prompts.worths(pool.key, leaving, now, is_next, fetched=fetched)]
 
     def _may_fetch(self, pool: Pool, account: _Account) -> bool:
         return pool.moves_caches and len(account.fetching) < FETCHES_AT_ONCE

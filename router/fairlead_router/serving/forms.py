@@ -11,15 +11,18 @@ from fairlead_router.protocols.peer_fields import is_peer_field, refused_peer
 from fairlead_router.protocols.refusals import BadRequest
 
 _MARKED = r"[\w'()+,./:=?-]{1,70}"
-_OTHERS = r"(?:;[ \t]*(?!boundary[ \t*=])[\w-]+=[\w./-]+[ \t]*)*"
+_OTHERS = r"(?:;[ \t]*(?:charset=(?:utf-8|us-ascii|iso-8859-1)|(?!(?:boundary|charset)=)[\w-]+=[\w./-]+)[ \t]*)*"
 _BOUNDARY = re.compile(
     rf'multipart/form-data[ \t]*{_OTHERS};[ \t]*boundary=(?:"({_MARKED})"|({_MARKED}))[ \t]*{_OTHERS};?[ \t]*', re.IGNORECASE | re.ASCII
 )
-"""Matches a content type that every parser reads alike: one boundary, of the characters of RFC 2046, and no other
-parameter that is quoted. Otherwise an engine could find other fields in the form than the gateway.
+"""Matches a content type that every parser reads alike: one boundary, of the characters of RFC 2046, no other parameter
+that is quoted, and no charset that writes ASCII otherwise than ASCII (UTF-7, UTF-16, EBCDIC …): engines decode the
+names of fields by it. Otherwise an engine could find other fields in the form than the gateway.
 """
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
 _PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
+_LONE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+"""Matches half a line end, which to some parsers ends a header, and to others is a part of it."""
 _LEAD = re.compile(rb"[\r\n]{0,4}")
 """Matches line ends before the first boundary, which engines' parser skips."""
 _HEAD_MOST = 16 * 1024
@@ -37,7 +40,7 @@ class PassingForm:
     def __init__(self, content_type: str | None) -> None:
         boundary = _BOUNDARY.fullmatch(content_type or "")
         if boundary is None:
-            message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with a boundary"
+            message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with a boundary, in UTF-8"
             raise BadRequest(400, "invalid_content_type", message)
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
@@ -111,7 +114,10 @@ class PassingForm:
             if len(held) - start > _HEAD_MOST:
                 raise BadRequest(400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send a form")
             return False
-        names = _names(bytes(held[start:end]))
+        head = bytes(held[start:end])
+        if _LONE.search(head):
+            raise _ambiguous("a line of a part's headers ends without both CR and LF")
+        names = _names(head)
         if peer := next((name for name in names if is_peer_field(name)), None):
             raise refused_peer(peer)
         self._names_model = "model" in names

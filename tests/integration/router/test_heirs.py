@@ -175,6 +175,21 @@ async def test_what_cannot_be_fetched_is_computed_within_the_budget_only(
     assert not running.scheduler.discrepancies()
 
 
+async def test_sessions_that_wait_for_the_budget_keep_no_other_from_fetching(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_router.pools.kept_prompts.MOST_RANKED", 1)
+    moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)}
+    running = await world.ready(2, hand_over_budget=1e-9, **moves)
+    for number in range(8):
+        await running.ask(text=f"{number}: {WORDS}", headers={"x-session-id": f"s{number}"})
+    kept = list(running.router.heirs._prompts.newest(running.pool.key))
+    home = max((prompt.instance for prompt in kept), key=[prompt.instance for prompt in kept].count)
+    prompts = [prompt for prompt in kept if prompt.instance == home]
+    for prompt in prompts[:2]:
+        prompt.is_fetchable = False
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.transfers["moved"] == len(prompts) - 2)
+
+
 async def test_engines_of_another_revision_are_not_asked_for_blocks_and_nothing_waits_for_them(world: World) -> None:
     moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)}
     running = await world.ready(2, hand_over_budget=1e-9, **moves)

@@ -154,6 +154,16 @@ def test_token_ids_are_their_own_count(prompt: list[Any]) -> None:
     assert size_of(COMPLETIONS, {"prompt": prompt}) == PromptSize(GIVEN_IDS, 12, False)
 
 
+@pytest.mark.parametrize("fields", [("prompt", "input_ids"), ("prompt", "input"), ("input_ids", "input")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_several_fields_that_may_have_token_ids_the_same_counts_in_every_process(fields: tuple[str, str], *, turned: bool) -> None:
+    first, second = fields
+    for ids in fields:
+        document: dict[str, Any] = {first: "text", second: "text", ids: [1, 2]}
+        written = dict(reversed(document.items())) if turned else document
+        assert (size_of("/invocations", written).kind == GIVEN_IDS) is (ids == first)
+
+
 def test_texts_that_are_no_conversation_are_a_kind_of_their_path() -> None:
     assert size_of("/v1/embeddings", {"input": [TEXT, TEXT]}) == PromptSize("/v1/embeddings", 2 * len(TEXT), False)
     assert size_of("/v1/rerank", {"query": "q", "documents": [TEXT, TEXT]}).kind == "/v1/rerank"

@@ -1,14 +1,22 @@
 """The tokens in an event of a stream, by what engines counted of complete ones."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.pools.settling import FEWEST_EVENTS, MOST_PER_EVENT, EventSizes
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead_router.metrics.endings import Ending
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.settling import FEWEST_EVENTS, MOST_PER_EVENT, EventSizes, Settling
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.pools.traffic_recording import TrafficRecording
 from fairlead_router.protocols.answers import StreamReader
 from fairlead_testing.examples import examples
+
+REQUEST = RoutingRequest(id="left", arrived_at=0.0, prompt_tokens=1, blocks=(), first_bytes_hash=0)
 
 
 def stream(events: int, tokens: int | None) -> StreamReader:
@@ -48,3 +56,16 @@ def test_events_after_the_newest_count_are_estimated_and_those_before_it_are_not
     reader.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "more"}}]}\n\n')
     assert reader.counted is None
     assert (reader.generated_tokens, reader.estimated_tokens(10.0)) == (201, 210)
+
+
+@pytest.mark.parametrize(("events", "limit", "tokens"), [(5, 0, 50), (5, 100, 50), (5, 12, 12), (5, 3, 5)])
+def test_an_estimate_stays_within_the_limit_that_the_request_sets(events: int, limit: int, tokens: int) -> None:
+    settling = Settling(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))
+    complete = Ticket(replace(REQUEST, id="complete"))
+    complete.stream = stream(20, 200)
+    settling.end(complete, Ending.SERVED, 1.0, complete.stream.usage())
+    left = Ticket(replace(REQUEST, max_output_tokens=limit))
+    left.stream = stream(events, None)
+    usage = settling.part(left)
+    assert usage is not None
+    assert usage.output_tokens == tokens

@@ -128,6 +128,23 @@ def test_what_is_no_form_is_a_400(content_type: str | None) -> None:
     assert caught.value.code == "invalid_content_type"
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "boundary=------------------------d74496d66958873e",  # curl
+        "boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW",
+        "boundary=----formdata-undici-012345678901",
+        "boundary=5f3b7c0de9a84c1d8f0e6a2b4c7d9e1f",  # requests, httpx, Go
+        'boundary="===============7330845974216740156=="',  # Python's email
+        'boundary="7c3e0f4a-1b7d-4a3e-9d51-2f8f6f1c9a10"',  # .NET
+        "charset=ISO-8859-1; boundary=a_b-C",  # Apache HttpClient
+    ],
+)
+@pytest.mark.parametrize("form", ["multipart/form-data; {}", "multipart/form-data;{};charset=UTF-8"])
+def test_the_content_types_of_known_clients_are_read(form: str, written: str) -> None:
+    PassingForm(form.format(written))
+
+
 def _of(boundary: str, *parts: tuple[str, str]) -> bytes:
     """A form with a part for each pair of a disposition and a content."""
     written = "".join(f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n{value}\r\n" for named, value in parts)
@@ -151,6 +168,10 @@ END = '--A--\r\n--A\r\nContent-Disposition: form-data; name="model"\r\n\r\nsecre
         ("multipart/form-data; boundary=A", b"preamble\r\n" + _of("A", ('name="model"', "secret"))),
         ("multipart/form-data; boundary=A", _of("A", ('name="model"', "open\r\n--A-"))),
         ("multipart/form-data; boundary=A", _of("A", ('name*0="mo"; name*1="del"', "secret"))),
+        ("multipart/form-data; boundary=A", _of("A", ('name="model"', "open"), ('x="\n"; name="model"', "secret"))),
+        ("multipart/form-data; boundary=A", _of("A", ('x="\r"; name="model"', "secret"))),
+        ("multipart/form-data; charset=utf-7; boundary=A", _of("A", ('name="model"', "open"), ('name="+AG0-odel"', "secret"))),
+        ("multipart/form-data; boundary=A; Charset=unicode_escape", _of("A", ('name="\\x6dodel"', "secret"))),
     ],
 )
 def test_a_form_that_parsers_read_differently_is_refused(content_type: str, form: bytes) -> None:
@@ -182,7 +203,16 @@ def _read_by_an_engine(content_type: str, body: bytes) -> list[str] | None:
 
 
 NAMED = ('name="model"', 'name="a"', "name = model", 'filename="x"; name="model"', 'NAME="model"')
-ODDLY = ('x="\\"; name="model"', 'name="model"; name="a"', 'name*0="mo"; name*1="del"', 'name="mo\\del"', "name=<model>", '"; name="model"')
+ODDLY = (
+    'x="\n"; name="model"',
+    'name="+AG0-odel"',
+    'x="\\"; name="model"',
+    'name="model"; name="a"',
+    'name*0="mo"; name*1="del"',
+    'name="mo\\del"',
+    "name=<model>",
+    '"; name="model"',
+)
 PIECES = ("--A", "--A--", "--A-", "--B", "--B--", "\r\n", "\r\n\r\n", "\n", "--", "x: y", "secret")
 PARTS = st.builds(
     lambda boundary, named, value: f"--{boundary}\r\nContent-Disposition: form-data; {named}\r\n\r\n{value}\r\n",
@@ -198,6 +228,7 @@ TYPES = (
     "boundary=A; boundary=B",
     "boundary=B; boundary =A",
     "charset=utf-8; boundary=A;",
+    "charset=utf-7; boundary=A",
 )
 
 
