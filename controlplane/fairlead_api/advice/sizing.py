@@ -107,7 +107,7 @@ class Sizing:
         if not self._enabled:
             return "this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0"
         if requests < LEAST:
-            return f"{requests} requests were recorded in the last hour, and {LEAST} are needed"
+            return f"{requests} requests were recorded in the hour until {window[1]:%H:%M} UTC, and {LEAST} are needed"
         seconds = await self._store.recorded_seconds(pool, *window, most)
         if seconds >= LEAST_SECONDS:
             return None

@@ -125,6 +125,13 @@ def capability_of(
     return joined(observed_of(now_measured, before, kind, fit, now), engine.declared)
 
 
+def of_instance(own: EngineCapability, pool: EngineCapability) -> EngineCapability:
+    """Return an instance's capability: its own speeds `own`, and the pool's figures for what routers measure over the
+    whole pool only.
+    """
+    return replace(own, bytes_per_token=pool.bytes_per_token, kv_cache_tokens=pool.kv_cache_tokens)
+
+
 def observed_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
 ) -> EngineCapability:

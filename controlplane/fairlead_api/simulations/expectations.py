@@ -184,7 +184,8 @@ class Expectations:
             trial = trial_of(question, spec, use, startup_of(present))
             requests = await self._store.recorded(pool, *window, MOST)
             if requests < LEAST:
-                raise CannotSimulate(f"{requests} requests were recorded in the last hour, and {LEAST} are needed")
+                until = f"in the hour until {now:%H:%M} UTC"
+                raise CannotSimulate(f"{requests} requests were recorded {until}, and {LEAST} are needed")
             seconds = await self._store.recorded_seconds(pool, *window, MOST)
             if seconds < LEAST_SECONDS:
                 raise CannotSimulate(f"requests were recorded for {seconds:.0f} s only, and {LEAST_SECONDS:.0f} s are needed")

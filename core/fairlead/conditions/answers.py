@@ -117,9 +117,10 @@ def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")
-    parts = ((seen.ttft_attainment, "first tokens met TTFT"), (seen.tpot_attainment, "answers met TPOT"))
+    firsts = "first tokens (also of requests that still run) met TTFT"
+    parts = ((seen.ttft_attainment, firsts), (seen.tpot_attainment, "answers met TPOT"))
     each = ", ".join(f"{_beside(share * 100)}% of all {words}" for share, words in parts if share is not None)
-    return seen.slo_attainment, "that ended in the last 5 minutes met the targets of TTFT and TPOT", each and f"; {each}"
+    return seen.slo_attainment, "that ended in the last 5 minutes met the targets of TTFT and TPOT", each and f"; in these minutes, {each}"
 
 
 def control_plane_reachable(facts: PoolFacts) -> Condition:

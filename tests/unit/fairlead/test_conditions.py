@@ -185,7 +185,7 @@ def test_instances_that_are_yet_to_be_drained_are_counted_beside_the_wanted_ones
             0.83,
             1.0,
             "83% of the requests that ended in the last 5 minutes met the targets of TTFT and TPOT, wanted 90%; "
-            "96% of all first tokens met TTFT, 100% of all answers met TPOT",
+            "in these minutes, 96% of all first tokens (also of requests that still run) met TTFT, 100% of all answers met TPOT",
         ),
         (None, None, "96% of the requests of the last 5 minutes met the TTFT target, wanted 90%"),
     ],

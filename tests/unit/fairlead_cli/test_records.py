@@ -188,7 +188,7 @@ def test_a_plan_is_listed_shown_applied_and_taken_back(run: Command, fake: FakeP
     assert plan["state"] == "applied"
     shown = run(f"plans show {plan['id']}")[1]
     assert "/spec/rollout/paused" in shown
-    assert "Not simulated: 12 requests were recorded in the last hour" in shown
+    assert "Not simulated: 12 requests were recorded in the hour until 10:20 UTC" in shown
     code, out, _ = run(f"plans undo {plan['id']} --yes")
     assert (code, "Applied." in out) == (0, True)
     code, _, err = run("plans apply nobody --yes")

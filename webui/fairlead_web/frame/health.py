@@ -68,8 +68,15 @@ def health_of(pool: PoolSummary) -> Health:
     if pool.ready:
         return Health(level="bad" if late else "warn" if troubles else "good", words=f"ready{troubles}")
     if pool.ready_reason == INSTANCES_STARTING:
-        return Health(level="bad" if late else "warn", words=f"starting, {pool.serving} of {pool.desired} serve{troubles}")
+        return Health(level="bad" if late else "warn", words=f"{_start(pool)}{troubles}")
     return Health(level="bad", words=f"{pool.ready_reason}{troubles}")
+
+
+def _start(pool: PoolSummary) -> str:
+    """Return the words for a pool whose condition Ready waits for instances. The count of instances is newer than the
+    condition, so that all may serve already; one role's surplus hides another's shortage.
+    """
+    return f"starting, {pool.serving} of {pool.desired} serve" if pool.serving < pool.desired else "not ready yet"
 
 
 def condition_level(condition: PoolCondition) -> str:

@@ -169,7 +169,7 @@ def _change(typed: dict[str, str], former: dict[str, str]) -> GatewayKeyChange:
 def _whole(name: str, text: str) -> int | None:
     number = whole_number(ungrouped(text)) if text else None
     if text and number is None:
-        raise InvalidInput(name, text[:50], "write a whole number, or nothing")
+        raise InvalidInput(name, text[:50], "write a whole number without a sign, or nothing")
     return number
 
 

@@ -26,7 +26,7 @@ from fairlead_api.infra.records import read
 from fairlead_api.infra.sharing import Shared
 from fairlead_api.infra.spans import Span
 from fairlead_api.loads.store.rollups import complete_until
-from fairlead_api.pools.capabilities import measured
+from fairlead_api.pools.capabilities import measured, of_instance
 from fairlead_api.pools.mirroring import table_acknowledged
 from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
@@ -152,6 +152,7 @@ class PostgresPoolReads:
             learnt = await learnt_figures(connection, row.id, instance)
             held = await sessions_held(connection, row.id, instance)
             ranks = await rank_loads(connection, row.id, instance, now)
+            of_pool = await read_capability(connection, row, now)
         return InstanceDetail(
             instance=found[0],
             transitions=transitions,
@@ -160,7 +161,7 @@ class PostgresPoolReads:
             learnt=learnt,
             held=held,
             ranks=ranks,
-            capability=joined(measured(learnt), engine_of(row).declared),
+            capability=of_instance(joined(measured(learnt), engine_of(row).declared), of_pool),
         )
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:

@@ -114,7 +114,7 @@ def test_without_a_simulation_nothing_is_said_to_serve_it() -> None:
     waiting, without = only(overloaded(sizing=None)), only(overloaded(sizing=seen(None, is_underway=True)))
     assert waiting.remedy is without.remedy is None
     assert "what would serve it is being simulated" in waiting.sentence
-    estimated = only(overloaded(sizing=seen(None, reason="12 requests were recorded in the last hour, and 200 are needed")))
+    estimated = only(overloaded(sizing=seen(None, reason="12 requests were recorded in the hour until 10:20 UTC, and 200 are needed")))
     assert estimated.remedy == Remedy(kind="scale", words="11 replicas (estimate)", replicas=11)
     assert "an estimate from rates alone says that it needs 11 replicas; no simulation confirms this: 12 requests" in estimated.sentence
     unlike = only(overloaded(sizing=seen(replace(SIMULATED, unlike="the simulated pool is not like this one"))))

@@ -84,7 +84,7 @@ async def test_advice_asks_for_what_was_measured_then_for_what_was_fitted_and_ne
 
 @pytest.mark.parametrize(
     ("requests", "enabled", "words"),
-    [(199, True, "199 requests were recorded in the last hour, and 200 are needed"), (3000, False, "simulates nothing")],
+    [(199, True, "199 requests were recorded in the hour until 00:00 UTC, and 200 are needed"), (3000, False, "simulates nothing")],
 )
 async def test_why_nothing_is_simulated_is_kept_with_the_estimate_of_that_moment(requests: int, enabled: bool, words: str) -> None:
     (trial,) = await looked(REFUSING, requests=requests, enabled=enabled)

@@ -11,7 +11,17 @@ from fairlead.capabilities import NOTHING_KNOWN, REMEMBERED_SECONDS, EngineCapab
 from fairlead.reports.engines import Quantity
 from fairlead.routing.knowledge.engine_memories import decode_coefficients
 from fairlead.tables import EngineFigures
-from fairlead_api.pools.capabilities import DecodeLine, Remembered, capability_of, known_line, line_of, measured, memory_of, remembering
+from fairlead_api.pools.capabilities import (
+    DecodeLine,
+    Remembered,
+    capability_of,
+    known_line,
+    line_of,
+    measured,
+    memory_of,
+    of_instance,
+    remembering,
+)
 from fairlead_client.resources.instances import LearntOfEngines
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.served_records import a_fit
@@ -55,6 +65,13 @@ def test_an_engine_that_two_routers_asked_for_its_cache_counts_once_and_prefills
     assert measured(asked).kv_cache_tokens.samples == 4
     assert measured([TOLD, replace(TOLD, router="r1")]).prefill_tokens_per_second.samples == 2 * 41
     assert measured([]).kv_cache_tokens.samples == 0
+
+
+def test_an_instance_has_its_own_speed_and_the_size_of_the_cache_that_was_measured_over_its_pool() -> None:
+    cache = replace(TOLD, quantity=Quantity.KV_CACHE, value=1_000.0, value_samples=4)
+    found = of_instance(ENGINE.declared, measured([TOLD, cache]))
+    assert (found.kv_cache_tokens.value, found.kv_cache_tokens.source) == (1_000.0, Source.MEASURED)
+    assert found.prefill_tokens_per_second == ENGINE.declared.prefill_tokens_per_second, "the pool's mean is not this instance's speed"
 
 
 @given(st.booleans(), st.booleans(), st.booleans())

@@ -31,7 +31,7 @@ def range_values(page: str) -> dict[str, str]:
 
 
 def tiles(page: str) -> dict[str, str]:
-    found = re.findall(r'<div class="stat[^"]*">\s*<dt>([^<]+)</dt>\s*<dd>\s*<span class="value">([^<]*)</span>', page)
+    found = re.findall(r'<div class="stat[^"]*">\s*<dt>([^<]+)</dt>\s*<dd>\s*<span class="value[^"]*">([^<]*)</span>', page)
     return {name: " ".join(value.split()) for name, value in found}
 
 

@@ -65,6 +65,12 @@ def test_a_scale_up_is_a_notice_and_a_lost_instance_an_alarm() -> None:
     assert health_of(lost).level == "bad"
 
 
+@pytest.mark.parametrize(("serving", "words"), [(3, "starting, 3 of 4 serve"), (4, "not ready yet"), (5, "not ready yet")])
+def test_a_pool_whose_instances_all_serve_is_not_said_to_start_them(serving: int, words: str) -> None:
+    pool = replace(QUIET, ready=False, ready_reason="InstancesStarting", serving=serving, desired=4)
+    assert (health_of(pool).level, health_of(pool).words) == ("warn", words)
+
+
 def test_what_hurts_most_comes_first() -> None:
     down = replace(QUIET, name="down", ready=False, ready_reason="InstancesLost")
     worse = replace(QUIET, name="worse", attainment=0.1)

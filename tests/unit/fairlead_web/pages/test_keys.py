@@ -23,7 +23,7 @@ async def test_what_cannot_be_used_is_said_and_what_was_typed_stays() -> None:
     async with visitor("operator") as operator:
         answer = await operator.submit("/keys/new", name="team-x", days="soon")
         assert answer.status_code == 422
-        assert "write a whole number, or nothing" in answer.text
+        assert "write a whole number without a sign, or nothing" in answer.text
         assert 'value="team-x"' in answer.text
 
 

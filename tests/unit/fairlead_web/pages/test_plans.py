@@ -376,7 +376,7 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
     async with visitor() as operator:
         await operator.submit("/pools/default/chat/plans", replicas="10")
         none = (await operator.http.get("/plans/p-0001")).text
-        assert "Not simulated: 12 requests were recorded in the last hour, and 200 are needed." in none
+        assert "Not simulated: 12 requests were recorded in the hour until 10:20 UTC, and 200 are needed." in none
         book, now = operator.fake.book, operator.fake.world.now
         at_work = PlanExpectation(plan="p-0001", state=ExpectationState.RUNNING, done=100, total=4000)
         book.expectations["p-0001"] = at_work

@@ -1,5 +1,6 @@
 """The page of a pool's objectives."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -34,6 +35,16 @@ async def test_whole_tasks_have_a_row_for_each_class_and_version_with_a_target()
     assert "targets of tasks none → batch (90 %: turns within 10 min and whole task within 2 h)" in page
     assert '<span class="badge warn">broken off</span>' in tasks
     assert tasks.count('data-label="Target"') == 2
+    assert '<span class="muted">no target</span>' in tasks
+    assert '<span class="muted">class default</span>' in tasks
+    assert 'data-label="Last turn"' in tasks, "a task can go on after it"
+
+
+async def test_a_long_number_is_not_broken_within_its_digits() -> None:
+    async with visitor("viewer") as viewer:
+        page = (await viewer.http.get(f"{PAGE}?from=now-24h&to=now")).text
+    values = dict(re.findall(r'<span class="(value[^"]*)">([\d,]+)</span>', page))
+    assert len(values["value long"]) > len("111,111") >= len(values["value"])
 
 
 async def test_a_pool_without_targets_of_tasks_has_no_empty_table_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +60,7 @@ async def test_the_budget_of_whole_tasks_is_told_by_class_and_unknown_where_no_t
         assert 'data-metrics="task_attainment"' in page
         assert '<td data-label="Budget left" class="num"> -150.0 % <span class="badge bad">overdrawn</span> </td>' in page
         assert page.count('<span class="muted">unknown</span>') == 5, "four windows and the budget of the class without a task"
-        assert '<td data-label="Late / allowed" class="num"> 10 / 4.0 </td>' in page
+        assert '<td data-label="Late / allowed, 30d" class="num"> 10 / 4.0 </td>' in page
         known = objectives.task_burns(NOW, CHAT)
         monkeypatch.setattr(objectives, "task_burns", lambda _now, _pool: replace(known, budgets=[], windows=[]))
         assert "Error budget of whole tasks" not in (await viewer.http.get(PAGE)).text

@@ -81,7 +81,7 @@ class Plans:
     async def _expectation(self, request: Request) -> Response:
         plan = self._known(request)
         known = self._book.expectations.get(plan.id)
-        reason = "12 requests were recorded in the last hour, and 200 are needed"
+        reason = "12 requests were recorded in the hour until 10:20 UTC, and 200 are needed"
         return as_json(known or PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason=reason))
 
     async def _hand_over(self, request: Request) -> Response:
