@@ -210,7 +210,7 @@ class Heatmap {
 
   explanation(cell) {
     const { metric, limit } = this.map;
-    const query = new URLSearchParams({ metric, ...this.window(cell), ...(limit == null ? {} : { limit }) }); // by which the panel judges too
+    const query = new URLSearchParams({ metric, ...this.window(cell), ...(limit != null && { limit }) }); // by which the panel judges too
     return `${this.figure.dataset.instance}${encodeURIComponent(this.map.rows[cell.row].id)}/explanation?${query}`;
   }
 

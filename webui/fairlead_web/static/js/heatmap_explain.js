@@ -21,7 +21,7 @@ export async function explain(panel, address, kept = false) {
     rewrite(panel);
   } catch {
     if (signal.aborted) return;
-    if (kept) { panel.removeAttribute("aria-busy"); return; }
+    if (kept) return panel.removeAttribute("aria-busy");
     const words = document.createElement("p");
     words.className = "muted";
     words.textContent = "The explanation could not be had. ";
