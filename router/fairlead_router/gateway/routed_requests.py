@@ -18,6 +18,7 @@ router learns the size of a token for each kind separately (`fairlead.routing.kn
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -185,7 +186,8 @@ class RoutedRequests:
         if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
             within = self._holder(response, pool, within)
-        names = session_names(naming, pool.session_header, document, previous)
+        owner = "" if key is None else key.facts.id
+        names = session_names(naming, pool.session_header, document, previous, owner)
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter, prompt.root)
         blocks = block_hashes_of(prompt.pieces, pool.block_bytes, root)
@@ -225,14 +227,14 @@ class RoutedRequests:
             0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / counted_bytes)),  # block_tokens
             priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant(headers, key, pool, trusted=self._trusted),
-            "" if key is None else key.facts.id,  # owner
+            owner,
             body_bytes,
             pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
             client_id,
             explain,
             scored,
             trace,
-            lineage(naming, document, session_name, names[0]) if names else None,
+            lineage(naming, document, partial(session_name, tenant=owner), names[0]) if names else None,
             engine_blocks,
         )
 
