@@ -33,7 +33,7 @@ from fairlead_router.pools.pools import Opens, Pools, every
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.lineages import lineage
 from fairlead_router.protocols.paths import ANY_IDS, Endpoint
-from fairlead_router.protocols.prompts import Prompt
+from fairlead_router.protocols.prompts import Prompt, truth
 from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import ParsedRequest
 from fairlead_router.protocols.session_names import beginning, session_name, session_names
@@ -100,10 +100,10 @@ def opened_by(key: GatewayKey | None) -> Opens:
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether the response is made in the background, so that the client may fetch it with a later request. As
-    in engines, 1 and "true" count as true.
+    """Return whether the response is made in the background, so that the client may fetch it with a later request. The
+    field is read as engines read it, and passed on as it is: a value that they refuse makes no response.
     """
-    return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
+    return endpoint.dialect is Dialect.RESPONSES and truth(parsed.document.get("background")) is True
 
 
 class RoutedRequests:
