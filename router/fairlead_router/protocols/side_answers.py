@@ -64,7 +64,7 @@ class SideAnswer:
 
 
 def _begins_as_answer(document: bytearray) -> bool:
-    """Return whether the first member of a document, of which more may arrive, shows that it is no error."""
+    """Return whether the first member of a document, of which more may arrive, shows that it is not an error."""
     found = _FIRST.match(document)
     if found is None:
         return False
