@@ -3,7 +3,7 @@
 vLLM's versions respond to `GET /kv_event_sources` in three forms: an object keyed by data-parallel rank, a list of
 ranks, and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; the
 port of another rank is higher by the rank's index. That response also has the number of ranks, with events or without,
-and whether the engine goes by requests' priorities.
+and whether the engine follows requests' priorities.
 
 The report makes a router open sockets, so it is bounded: in the number of sources, and to the engine's own host unless
 a setting (`Hosts`) names other hosts.

@@ -6,9 +6,9 @@ in the sources of vLLM 0.32 and SGLang 0.5.23:
 - vLLM serves the lowest number first, and takes a missing one for 0. Every path that generates or pools has the body's
   field, except Anthropic's protocol; where an answer is generated, a header is preferred to the field
   (`entrypoints/generate/base/serving.py`).
-- SGLang serves the highest number first, and a request without one last (`Scheduler._set_or_validate_priority`). The
-  field counts on fewer paths: `/v1/responses` has it and gives it to nobody (`serving_responses.py`). A header is read
-  in chats, messages and invocations, if SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
+- SGLang serves the highest number first, and a request without one last (`managers/scheduler.py`). The field counts
+  on fewer paths: `/v1/responses` has it and gives it to nobody. A header is read in chats, messages and invocations, if
+  SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES is set (`request_headers.py`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ _UNTOLD = "/v1/messages"
 
 def priority(document: Mapping[str, Any], headers: Mapping[bytes, bytes], path: str) -> int:
     """Return the priority of a request at `path`, 0 by default. Where an answer is generated, the header counts before
-    the field, unless it is no integer; Anthropic's protocol has no such field (vLLM 0.32, `generate/base/serving.py`).
+    the field, unless it is not an integer; Anthropic's protocol has no such field (vLLM 0.32,
+    `generate/base/serving.py`).
     """
     try:
         named = int(headers[PRIORITY_HEADER]) if path in _HEARD else None
