@@ -2,6 +2,7 @@
 a revision that is slower.
 
     python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
+        [--trace FILE | --generate coding-agents]
 
 Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary: turns with growing
 prompts, a cache of the canary that is cold at first, a load that affects both arms, habits of sessions (5 % in their
@@ -10,36 +11,82 @@ its time per token). Latencies of the canary are `--slower` per cent longer. The
 often as it can, and the run continues to the last request even after the verdict to go on: a stop at any of these looks
 counts. No engine runs, so figures are the same on every machine.
 
+Sessions have one to eleven turns. With a trace of sessions, or generated ones, each session is one of the trace, drawn
+at random: its number of turns, its prompts, what an engine that has served its earlier turns holds of them, what others
+share of its first one, and its answers.
+
 Prints one line per slowness: the share of stopped runs, with the upper end of its 95 % interval (Clopper and Pearson
 1934, by bisection), and for these runs the median and the 90th percentile of requests before the stop, of both arms and
-of the canary.
+of the canary, and the median of the canary's sessions that counted.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from math import comb, exp
 from random import Random
+from typing import NamedTuple
 
-from benchmarks.command_line import above_zero, count
+from benchmarks.command_line import a_file, above_zero, count
 
 from fairlead.canaries.judging import Judge
 from fairlead.canaries.verdicts import CanaryRules, StepVerdict
 from fairlead.reports.canaries import CanarySample
 from fairlead.tables import PoolKey
+from fairlead_simulator.errors import SimulatorError
+from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, read_trace
+from fairlead_simulator.workloads.kinds import KINDS
 
 _POOL = PoolKey(namespace="bench", name="canary")
 _TURNS = 6
 _SPEED = 6250.0
 _AT_ONCE = 40
 WARMING_SECONDS = 60.0
+GENERATED = 3000
+"""Requests that are generated with `--generate`."""
 
 
-def traffic(random: Random, requests: int, share: float, slower: float) -> Iterator[CanarySample]:
-    """Yield requests in order of time: sessions of a few turns, each wholly on one arm."""
-    sessions = [_Session(random, share, number) for number in range(_AT_ONCE)]
+class Turn(NamedTuple):
+    """A turn of a recorded session, in tokens. `kept`: the tokens of its prompt that an engine holds which has served
+    the turn before; for a first turn, those that begin other sessions too.
+    """
+
+    prompt: int
+    kept: int
+    answer: int
+
+
+Recorded = Sequence[Turn]
+
+
+def recorded(rows: Iterable[TraceRow]) -> list[Recorded]:
+    """Return the sessions of a trace. Raises SimulatorError for a trace without sessions."""
+    by_session: dict[str, list[TraceRow]] = {}
+    for number, row in enumerate(rows, 1):
+        if row.session is None:
+            raise SimulatorError(f"request {number} has no session_id; only a trace of sessions has turns")
+        by_session.setdefault(row.session, []).append(row)
+    shared = Counter(block for turns in by_session.values() for block in {block for row in turns for block in row.hash_ids})
+    return [tuple(_turns(turns, shared)) for turns in by_session.values()]
+
+
+def _turns(rows: Sequence[TraceRow], shared: Counter[int]) -> Iterator[Turn]:
+    held = {block for block in rows[0].hash_ids if shared[block] > 1}
+    for row in rows:
+        kept = sum(1 for _ in takewhile(held.__contains__, row.hash_ids[: row.full_blocks]))
+        yield Turn(row.input_length, kept * BLOCK_TOKENS, row.output_length)
+        held.update(row.hash_ids[: row.full_blocks])
+
+
+def traffic(random: Random, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Iterator[CanarySample]:
+    """Yield requests in order of time: sessions of several turns, each wholly on one arm. With `known`, each session is
+    one of these.
+    """
+    sessions = [_begun(random, share, number, known) for number in range(_AT_ONCE)]
     now, load, born = 0.0, 0.0, len(sessions)
     for _ in range(requests):
         now += random.expovariate(10.0)
@@ -47,8 +94,12 @@ def traffic(random: Random, requests: int, share: float, slower: float) -> Itera
         slot = random.randrange(len(sessions))
         yield sessions[slot].turn(random, now, load, slower)
         if sessions[slot].left == 0:
-            sessions[slot] = _Session(random, share, born)
+            sessions[slot] = _begun(random, share, born, known)
             born += 1
+
+
+def _begun(random: Random, share: float, number: int, known: Sequence[Recorded]) -> _Session:
+    return _RecordedSession(random, share, number, random.choice(known)) if known else _Session(random, share, number)
 
 
 class _Session:
@@ -67,7 +118,7 @@ class _Session:
         """Return the session's next request."""
         self.left -= 1
         cold = self._canary and now < WARMING_SECONDS
-        cached = min(self._context, max(self._cached, 0 if cold else 256)) if random.random() > 0.03 else 0
+        cached = min(self._context, self._kept(cold)) if random.random() > 0.03 else 0
         decoding = max(0, int(random.gauss(8.0 + 8.0 * load, 3.0)))
         factor = (1.0 + slower if self._canary else 1.0) * exp(load + self._habit)
         output = max(1, int(self._answers * random.lognormvariate(0.0, 0.5)))
@@ -85,33 +136,64 @@ class _Session:
             output_tokens=output,
             failed=random.random() < 0.005,
         )
-        self._cached, self._context = self._context, self._context + output + int(random.lognormvariate(5.0, 0.7))
+        self._go_on(random, output)
         return sample
+
+    def _kept(self, cold: bool) -> int:
+        """Return the tokens of the prompt that the session's engine holds."""
+        return max(self._cached, 0 if cold else 256)
+
+    def _go_on(self, random: Random, output: int) -> None:
+        """Begin the next turn."""
+        self._cached, self._context = self._context, self._context + output + int(random.lognormvariate(5.0, 0.7))
+
+
+class _RecordedSession(_Session):
+    """A session with the turns of a recorded one."""
+
+    def __init__(self, random: Random, share: float, number: int, turns: Recorded) -> None:
+        super().__init__(random, share, number)
+        self._turns = turns
+        self.left = len(turns)
+        self._begin()
+
+    def _begin(self) -> None:
+        turn = self._turns[-self.left]
+        self._context, self._answers = turn.prompt, float(turn.answer)
+
+    def _kept(self, cold: bool) -> int:
+        place = len(self._turns) - 1 - self.left
+        return 0 if cold and place == 0 else self._turns[place].kept
+
+    def _go_on(self, random: Random, output: int) -> None:
+        if self.left:
+            self._begin()
 
 
 @dataclass(frozen=True)
 class Run:
-    """The number of requests before a run was stopped, of both arms and of the canary; None = never. `went_on`:
-    requests until the first verdict to go on.
+    """The number of requests before a run was stopped, of both arms and of the canary, and the number of the canary's
+    sessions that counted; None = never. `went_on`: requests until the first verdict to go on.
     """
 
-    stopped: tuple[int, int] | None
+    stopped: tuple[int, int, int] | None
     went_on: int | None
 
 
-def one_run(seed: int, requests: int, share: float, slower: float) -> Run:
+def one_run(seed: int, requests: int, share: float, slower: float, known: Sequence[Recorded] = ()) -> Run:
     """Judge a run after every session that counts; return the result."""
     judge, seen, canary, went_on = Judge(CanaryRules(warming_seconds=WARMING_SECONDS), 0.0), 0, 0, None
     looked = 0
-    for sample in traffic(Random(seed), requests, share, slower):
+    for sample in traffic(Random(seed), requests, share, slower, known):
         judge.add(sample)
         seen, canary = seen + 1, canary + sample.canary
         if judge.pairs == looked:
             continue
         looked = judge.pairs
-        verdict = judge.judgement().verdict
+        judgement = judge.judgement()
+        verdict = judgement.verdict
         if verdict is StepVerdict.BACK:
-            return Run((seen, canary), went_on)
+            return Run((seen, canary, judgement.canary_sessions), went_on)
         went_on = seen if verdict is StepVerdict.GO and went_on is None else went_on
     return Run(None, went_on)
 
@@ -132,9 +214,10 @@ def _quantile(values: list[int], share: float) -> str:
 
 def _line(slower: float, runs: list[Run]) -> str:
     stops = [run.stopped for run in runs if run.stopped is not None]
-    everything, canary = [all_ for all_, _ in stops], [mine for _, mine in stops]
+    everything, canary, sessions = ([one[place] for one in stops] for place in range(3))
     on = [run.went_on for run in runs if run.went_on is not None]
     figures = f"{_quantile(everything, 0.5):>7} {_quantile(everything, 0.9):>7} {_quantile(canary, 0.5):>7} {_quantile(canary, 0.9):>7}"
+    figures += f" {_quantile(sessions, 0.5):>10}"
     share, most = 100 * len(stops) / len(runs), 100 * upper(len(stops), len(runs))
     return f"{100 * slower:5.0f} % {share:7.1f} % {most:6.1f} % {figures} {100 * len(on) / len(runs):7.0f} % {_quantile(on, 0.5):>7}"
 
@@ -146,7 +229,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=above_zero, default=0.25, help="share of sessions on the canary")
     parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
     parser.add_argument("--seed", type=count, default=1)
-    return parser.parse_args()
+    turns = parser.add_mutually_exclusive_group()
+    turns.add_argument("--trace", type=a_file, help="a trace with session_id, of which each session is drawn")
+    turns.add_argument("--generate", choices=KINDS, help="draw sessions of generated ones")
+    asked = parser.parse_args()
+    rows = (
+        read_trace(asked.trace) if asked.trace else islice(KINDS[asked.generate].rows(None, None, 0), GENERATED) if asked.generate else ()
+    )
+    try:
+        asked.known = recorded(rows)
+    except SimulatorError as error:
+        parser.error(str(error))
+    return asked
 
 
 def _percentages(text: str) -> tuple[float, ...]:
@@ -159,10 +253,10 @@ def _percentages(text: str) -> tuple[float, ...]:
 def main() -> None:
     """Print a line per slowness."""
     asked = _arguments()
-    print("slower  stopped   at most  requests(50,90 %)  of the canary   went on  requests(50 %)")
+    print("slower  stopped   at most  requests(50,90 %)  of the canary   sessions  went on  requests(50 %)")
     for slower in asked.slower:
         seeds = range(asked.seed, asked.seed + asked.runs)
-        print(_line(slower / 100, [one_run(seed, asked.requests, asked.share, slower / 100) for seed in seeds]), flush=True)
+        print(_line(slower / 100, [one_run(seed, asked.requests, asked.share, slower / 100, asked.known) for seed in seeds]), flush=True)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,6 @@ class MetricsSpec:
     )
 
 
-NO_PRIORITY_FOR_SGLANG = "passPriority is not for engine.type sglang, where higher numbers go first; remove it"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSpec:
     """How a simulated engine behaves."""
@@ -65,12 +62,6 @@ class EngineSpec(EngineSpecFacts):
             holds=lambda engine: engine.type == "simulated" or engine.simulated is None,
             field="simulated",
             message="engine.simulated is only for engine.type simulated; remove it",
-        ),
-        Rule(
-            cel="!has(self.passPriority) || !self.passPriority || self.type != 'sglang'",
-            holds=lambda engine: engine.type != "sglang" or not engine.pass_priority,
-            field="passPriority",
-            message=f"engine.{NO_PRIORITY_FOR_SGLANG}",
         ),
         Rule(
             cel="self.type != 'sglang' || !has(self.kvTransfer)",

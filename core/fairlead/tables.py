@@ -251,8 +251,8 @@ class EngineFigures:
         False,
     )
     pass_priority: bool = truth(
-        "Whether routers give engines the priority of a request's class, in the body's field priority and in place of the client's. "
-        "For vLLM started with --scheduling-policy priority; others ignore it.",
+        "Whether routers give engines the priority of a request's class, in place of the client's. For vLLM started "
+        "with --scheduling-policy priority, and SGLang started with --enable-priority-scheduling.",
         False,
     )
     kv_transfer: KvTransferFacts | None = nested(

@@ -124,12 +124,6 @@ class ServedPool:
         ),
         Rule(
             cel="",
-            holds=lambda pool: not pool.engine.pass_priority or pool.engine.type == "vllm",
-            field="engine.passPriority",
-            message="engine.passPriority needs engine.type vllm; write it, or remove engine.passPriority",
-        ),
-        Rule(
-            cel="",
             holds=lambda pool: pool.engine.kv_transfer is None or pool.engine.type == "vllm",
             field="engine.kvTransfer",
             message="engine.kvTransfer needs engine.type vllm; write it, or remove engine.kvTransfer",

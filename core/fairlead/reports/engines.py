@@ -31,6 +31,8 @@ class EngineTrouble(StrEnum):
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
+    PRIORITY_NOT_FOLLOWED = "PriorityNotFollowed"
+    """The engine ignores or turns round the priorities that `spec.engine.passPriority` lets routers give it."""
     REPORTS_IMPLAUSIBLE = "ReportsImplausible"
     """The engine reports values that cannot be true of an engine (`fairlead.plausibility`); these values are not
     used.

@@ -23,7 +23,7 @@ from fairlead_router.protocols.paths import Endpoint, Handling
 from fairlead_router.protocols.refusals import MEMORY_FULL, BadRequest, ErrorAnswer, memory_full, own_fault, shutting_down
 from fairlead_router.protocols.requests import forwarded_headers, is_shown_id, parse_request, request_head
 from fairlead_router.relaying.calls import Call, Calls, Change
-from fairlead_router.relaying.class_priorities import PRIORITY_HEADER, with_class_priority, without_priority_header
+from fairlead_router.relaying.class_priorities import PLACES
 from fairlead_router.relaying.direct import DirectRelay, Upload
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
@@ -174,9 +174,8 @@ class Gateway:
         if parsed.model != name:
             body = parsed.renamed(name)
         if pool.passes_priority:
-            body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
-            if PRIORITY_HEADER in client.headers:
-                forwarded = without_priority_header(forwarded)
+            places, priority = PLACES[pool.table.engine.type], pool.classes[request.priority_class].priority
+            body, forwarded = places.body(body, parsed, endpoint, priority), places.head(forwarded, endpoint, priority)
         client.name(request.id.encode())
         change: Change | None = None
         if parsed.stream and may_ask_for_usage(parsed, endpoint):

@@ -2,7 +2,8 @@
 
 vLLM's versions respond to `GET /kv_event_sources` in three forms: an object keyed by data-parallel rank, a list of
 ranks, and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; the
-port of another rank is higher by the rank's index. That response also has the number of ranks, with events or without.
+port of another rank is higher by the rank's index. That response also has the number of ranks, with events or without,
+and whether the engine follows requests' priorities.
 
 The report makes a router open sockets, so it is bounded: in the number of sources, and to the engine's own host unless
 a setting (`Hosts`) names other hosts.
@@ -11,7 +12,7 @@ a setting (`Hosts`) names other hosts.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -84,6 +85,8 @@ class _Publisher(msgspec.Struct):
 class _ServerInfo(msgspec.Struct):
     dp_size: int = 1
     kv_events: _Publisher | None = None
+    enable_priority_scheduling: Any = None
+    schedule_low_priority_values_first: Any = None
 
 
 _SERVER_INFO = msgspec.json.Decoder(_ServerInfo)
@@ -100,6 +103,20 @@ def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
         return tuple(sorted(_told(answer)[0]))[:MOST_RANKS]
     size = _server_info(answer).dp_size
     return tuple(range(size)) if 0 < size <= MOST_RANKS else ()
+
+
+def priority_fault(answer: bytes, engine_type: str) -> str | None:
+    """Return why the engine does not serve the highest priority first, by its response at `sources_path`; None if it
+    does, or does not say. Raises SourcesUnreadable.
+    """
+    if sources_path(engine_type) != _SGLANG_PATH:
+        return None
+    told = _server_info(answer)
+    if told.enable_priority_scheduling is False:
+        return "it runs without --enable-priority-scheduling, so it ignores the priority of a request's class, or answers 503"
+    if told.schedule_low_priority_values_first is True:
+        return "it runs with --schedule-low-priority-values-first, so it serves the lowest class first; start it without"
+    return None
 
 
 _OWN_HOST_ONLY = Hosts()

@@ -18,7 +18,7 @@ from fairlead_router.pools.pools import Opens, Pools
 from fairlead_router.protocols import paths
 from fairlead_router.protocols.paths import Endpoint
 from fairlead_router.protocols.refusals import BadRequest
-from fairlead_router.protocols.requests import SYSTEM_HEADERS, is_credential
+from fairlead_router.protocols.requests import SYSTEM_HEADERS, SYSTEM_PREFIXES, is_credential
 from fairlead_router.protocols.session_names import SESSION_HEADERS
 from fairlead_router.serving.bodies import header_value
 
@@ -86,7 +86,7 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
     """
     found: list[bytes] = []
     for name, _ in headers:
-        if name in SYSTEM_HEADERS or name.startswith(b"x-fairlead-") or (not credentials and is_credential(name)):
+        if name in SYSTEM_HEADERS or name.startswith(SYSTEM_PREFIXES) or (not credentials and is_credential(name)):
             found.append(name)
     return list(dict.fromkeys(found))
 

@@ -14,7 +14,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.refusals import ErrorAnswer
 from fairlead_router.protocols.requests import RANK_HEADER, is_shown_id
-from fairlead_router.relaying.class_priorities import PRIORITY_HEADER
+from fairlead_router.relaying.class_priorities import PLACES
 from fairlead_router.serving.bodies import header_value
 from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
@@ -38,6 +38,7 @@ class PickedRequest:
         "headers",
         "is_denied",
         "memory",
+        "priority",
         "refuse",
         "task",
     )
@@ -69,6 +70,8 @@ class PickedRequest:
         self.account: Account | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = False
+        self.priority: bytes | None = None
+        """The value of the header by which the engine gets the priority of the request's class; None = no header."""
         self.is_denied = False
         """Whether the client asked for its routing decision to be kept, but is not allowed to."""
 
@@ -122,13 +125,15 @@ class PickedRequest:
         if prefill is not None:
             served.append(instance_of(prefill))
             headers.append((PREFILL_HEADER, pool.addresses[served[1]].encode()))
-        removed = withheld(self.headers, credentials=all(map(pool.passes_credentials, served)))
-        if prefill is not None and PREFILL_HEADER in removed:
-            removed.remove(PREFILL_HEADER)  # it is replaced
-        decided = [RANK_HEADER] if rank is None else []
+        decided = [RANK_HEADER]
         if pool.passes_priority:
-            decided.append(PRIORITY_HEADER)
-        removed += (name for name in decided if header_value(self.headers, name) is not None)
+            decided.append(PLACES[pool.table.engine.type].header)
+            if self.priority is not None:
+                headers.append((decided[-1], self.priority))
+        unwanted = withheld(self.headers, credentials=all(map(pool.passes_credentials, served)))
+        unwanted += (name for name in decided if name not in unwanted and header_value(self.headers, name) is not None)
+        replaced = {name for name, _ in headers}
+        removed = [name for name in unwanted if name not in replaced]
         if not self.encoded:
             removed.append(b"content-encoding")
         body, self.body = self.body, b""

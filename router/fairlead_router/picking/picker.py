@@ -40,7 +40,7 @@ from fairlead_router.protocols.refusals import (
 )
 from fairlead_router.protocols.requests import ADAPTER_HEADER, ParsedRequest, is_shown_id, parse_request, refused_adapter_header
 from fairlead_router.relaying.calls import Calls, Change
-from fairlead_router.relaying.class_priorities import with_class_priority
+from fairlead_router.relaying.class_priorities import PLACES
 from fairlead_router.relaying.direct import DirectRelay
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.response_holders import ResponseHolders
@@ -303,7 +303,9 @@ class Picker:
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
         if pool.passes_priority:
-            body = with_class_priority(body, parsed, endpoint, pool.classes[request.priority_class].priority)
+            places, priority = PLACES[pool.table.engine.type], pool.classes[request.priority_class].priority
+            body = places.body(body, parsed, endpoint, priority)
+            asked.priority = places.header_value(endpoint.path, priority)
         asks: Change | None = None
         if may_ask_for_usage(parsed, endpoint):
             body, asks = ask_for_usage(body, parsed.document)

@@ -28,6 +28,7 @@ from fairlead_router.kv_events.sources import (
     EventSource,
     SourcesUnreadable,
     ToldSources,
+    priority_fault,
     read_ranks,
     read_sources,
     sources_path,
@@ -197,6 +198,9 @@ class KvEventFollower:
                 answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS, limit=PAGE_BYTES)
                 ranks = await beside_the_loop(len(answer), read_ranks, answer, engine_type)
                 followed.pool.engines.name_ranks(followed.instance, followed.address, ranks)
+                fault = await beside_the_loop(len(answer), priority_fault, answer, engine_type)
+                wrong = fault if followed.pool.passes_priority else None
+                followed.pool.engines.found(followed.instance, EngineTrouble.PRIORITY_NOT_FOLLOWED, wrong)
                 found = await beside_the_loop(len(answer), read_sources, answer, engine_type, followed.address, self._hosts)
             except BeyondBounds as failure:
                 found = ToldSources(faults=failure.words)

@@ -231,6 +231,11 @@ SYSTEM_HEADERS = frozenset(
 may set them.
 """
 
+OVERRIDE_PREFIX = b"x-override-"
+"""An SGLang may take fields of the body from headers with this prefix: the address of a peer, a rank, a priority."""
+SYSTEM_PREFIXES = (b"x-fairlead-", OVERRIDE_PREFIX)
+"""Headers whose names begin so are treated as `SYSTEM_HEADERS`."""
+
 _LONGEST_ID = 256
 
 
@@ -288,7 +293,7 @@ def _fate(name: bytes) -> int:
     """Return how a client's header is treated; `_READ` means that it is read and not forwarded."""
     if name in (b"connection", b"x-request-id", ADAPTER_HEADER):
         return _READ
-    if name in _WITHHELD or name.startswith(b"x-fairlead-"):
+    if name in _WITHHELD or name.startswith(SYSTEM_PREFIXES):
         return _DROPPED
     return _CREDENTIALS if is_credential(name) else _PASSED
 

@@ -88,7 +88,7 @@ class Instance(Generic[RequestT]):
         """Add a request that arrives, to be prefilled."""
         request.phase = Phase.WAITING
         request.instance = self.name
-        self._occupancy.waiting.append(request)
+        self._occupancy.wait(request)
         self._stir(now)
 
     def receive(self, request: RequestT, now: float) -> None:

@@ -1,12 +1,16 @@
 """The requests in one engine, from the waiting list to the decode batch, and the memory that they hold."""
 
+from bisect import bisect_left, bisect_right
 from collections import deque
+from operator import attrgetter
 from typing import Generic
 
 from fairlead_simulator.engine_model.decode_batch import DecodeBatch
 from fairlead_simulator.engine_model.memory import EngineMemory, EngineObserver
 from fairlead_simulator.engine_model.requests import Phase, RequestT
 from fairlead_simulator.engine_model.settings import EngineSettings
+
+_PRIORITY = attrgetter("priority")
 
 
 class Occupancy(Generic[RequestT]):
@@ -63,6 +67,16 @@ class Occupancy(Generic[RequestT]):
     def everyone(self) -> list[RequestT]:
         """Return all requests in this engine, in any order."""
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
+
+    def wait(self, request: RequestT) -> None:
+        """Let a request wait behind all requests of the same or a lower number (`EngineRequest.priority`)."""
+        waiting = self.waiting
+        if not waiting or waiting[-1].priority <= request.priority:
+            waiting.append(request)
+        else:
+            place = bisect_right(waiting, request.priority, key=_PRIORITY)
+            waiting.insert(place, request)
+            self.blocked = self.blocked and place > 0
 
     def admit(self, hit_tokens: int, now: float) -> bool:
         """Admit the oldest waiting prompt for prefill if it fits, and return whether it did; if not, it blocks the
@@ -131,15 +145,15 @@ class Occupancy(Generic[RequestT]):
         self.blocked = False
 
     def preempt_latest(self) -> None:
-        """Preempt the request that joined the batch last, because there are no more blocks: it waits again, at the
-        front of the waiting list.
+        """Preempt a request because there are no more blocks: of those with the highest number, the one that joined the
+        batch last. It waits again, before all others of its number.
         """
-        request = next(reversed(self.batch.requests))
+        request = max(reversed(self.batch.requests), key=_PRIORITY)
         self.leave_batch(request)
         request.phase = Phase.WAITING
         request.preemptions += 1
         self.preemptions += 1
-        self.waiting.appendleft(request)
+        self.waiting.insert(bisect_left(self.waiting, request.priority, key=_PRIORITY), request)
         # Room only shrinks until a request ends, so it need not be tried before.
         self.blocked = True
         if self.observer is not None:

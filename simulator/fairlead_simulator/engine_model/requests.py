@@ -38,6 +38,9 @@ class EngineRequest:
     failures.
     """
 
+    priority: int = 0
+    """Requests with a lower number go first, as in a vLLM started with `--scheduling-policy priority`."""
+
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None

@@ -8,7 +8,7 @@ import orjson
 
 from fairlead_simulator.engine_server.asgi import JSON, Connections, Receive, Scope, Send, answer, read_body
 from fairlead_simulator.engine_server.failures import HEADER, Failure, FailureKind, parse_failure
-from fairlead_simulator.engine_server.fields import Document, json_object
+from fairlead_simulator.engine_server.fields import Document, json_object, priority
 
 TIMING_HEADER = b"x-sim-timing"
 """A request with this header gets the engine's own timestamps in the response's `timing` field (seconds of engine time
@@ -21,7 +21,19 @@ _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"ca
 class Exchange:
     """A received request, and the methods that send its response. `name` is the variable part of the path."""
 
-    __slots__ = ("_body_limit_bytes", "_connections", "_receive", "_scope", "_send", "failure", "headers", "name", "status", "timing")
+    __slots__ = (
+        "_body_limit_bytes",
+        "_connections",
+        "_receive",
+        "_scope",
+        "_send",
+        "failure",
+        "headers",
+        "name",
+        "priority",
+        "status",
+        "timing",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, connections: Connections, body_limit_bytes: int, name: str = "") -> None:
         self._scope = scope
@@ -34,6 +46,8 @@ class Exchange:
         """HTTP status of the response; None until the response has begun."""
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.timing = TIMING_HEADER in self.headers
+        self.priority = 0
+        """The priority of the request's work; 0 before `document`. Lower numbers go first."""
         self.failure: Failure | None = None
         """The injected failure that the request asks for; None if it asks for none, and before `read_failure`."""
 
@@ -66,7 +80,9 @@ class Exchange:
 
     async def document(self) -> Document:
         """Return the request body as a JSON object. Raises RequestInvalid and the errors of `body`."""
-        return json_object(await self.body(), self.headers.get(b"content-type", b""))
+        document = json_object(await self.body(), self.headers.get(b"content-type", b""))
+        self.priority = priority(document, self.headers, self._scope["path"])
+        return document
 
     async def answer(
         self, status: int, body: bytes = b"", content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()

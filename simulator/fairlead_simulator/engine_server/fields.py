@@ -64,6 +64,26 @@ def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None
     return value
 
 
+PRIORITY_HEADER = b"x-vllm-priority"
+_HEARD = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/invocations"})
+_UNTOLD = "/v1/messages"
+
+
+def priority(document: Mapping[str, Any], headers: Mapping[bytes, bytes], path: str) -> int:
+    """Return the priority of a request at `path`, 0 by default. Where an answer is generated, the header counts before
+    the field, unless it is not an integer; Anthropic's protocol has no such field (vLLM 0.32,
+    `generate/base/serving.py`).
+    """
+    try:
+        named = int(headers[PRIORITY_HEADER]) if path in _HEARD else None
+    except (KeyError, ValueError):
+        named = None
+    value = document.get("priority") if path != _UNTOLD else None
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise unsuitable("priority", value, "a valid integer")
+    return named if named is not None else value or 0
+
+
 def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
     """Return the field's value, which must be one of `known`; the first of `known` if the field is absent."""
     value = document.get(field)

@@ -110,6 +110,7 @@ class ServedInstance:
         *,
         slow_factor: float = 1.0,
         streaming: bool = False,
+        priority: int = 0,
         arrived_at: float = -1.0,
         fetched: int | None = None,
     ) -> Run:
@@ -125,6 +126,7 @@ class ServedInstance:
                 output_tokens=work.max_tokens,
                 answer=None if work.pooled else lambda tokens: self._answers.words(start, 0, tokens),
                 slow_factor=slow_factor,
+                priority=priority,
                 finish_reason=work.finish_reason,
                 pooled=work.pooled,
                 kept=work.handover.holds and work.max_tokens == 1 and not streaming,
@@ -198,7 +200,16 @@ class ServedInstance:
                 remote = work.handover.fetches
                 arrived_at = rank.pacer.now()
                 fetched = None if remote is None else await rank.transfers.fetch(remote, work.prompt)
-                runs.append(self.submit(rank, work, slow_factor=slow_factor, streaming=streaming, arrived_at=arrived_at, fetched=fetched))
+                given = self.submit(
+                    rank,
+                    work,
+                    slow_factor=slow_factor,
+                    streaming=streaming,
+                    priority=exchange.priority,
+                    arrived_at=arrived_at,
+                    fetched=fetched,
+                )
+                runs.append(given)
             watch = exchange.watch()
             watch.add_done_callback(give_up)
             yield runs

@@ -152,6 +152,12 @@ async def test_engines_get_the_priority_of_a_keys_class_only_where_the_pool_says
     await running.ask(headers={**shows("batch"), "x-vllm-priority": "-1000"})
     heard = [request["headers"].get("x-vllm-priority") for one in world.engines for request in one.seen]
     assert Counter(heard) == Counter([None] * 5 if passes else [None] * 4 + ["-1000"]), "vLLM prefers the header to the field"
+    for headers in ({}, {"x-vllm-priority": "-1000"}):
+        message = {"model": "mock", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}
+        await running.client.post("/v1/messages", json=message, headers={"x-script": "", **shows("batch"), **headers})
+    messages = [request for one in world.engines for request in one.seen if "/v1/messages" in request["line"]]
+    heard = [request["headers"].get("x-vllm-priority") for request in messages]
+    assert Counter(heard) == Counter(["7", "7"] if passes else [None, "-1000"])
 
 
 async def test_a_response_of_a_pool_that_a_key_does_not_open_is_not_found(world: World) -> None:

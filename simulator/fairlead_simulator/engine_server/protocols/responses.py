@@ -151,7 +151,7 @@ class Responses:
 
     def _begin_in_background(self, instance: ServedInstance, exchange: Exchange, asked: _Asked) -> dict[str, Any]:
         document = asked.document | {"status": "queued"}
-        run = instance.submit(instance.rank_of(exchange), asked.work)
+        run = instance.submit(instance.rank_of(exchange), asked.work, priority=exchange.priority)
         stored = StoredResponse(document=document, conversation=asked.conversation, ticket=run.ticket)
         message_id = instance.new_id("msg_")
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead.kv_events.block_index import BlockIndex, IndexCounts
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.sources import Source
-from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, ToldSources, read_sources
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, ToldSources, priority_fault, read_sources
 from fairlead_router.kv_events.wire import decode
 
 RANK = Source(instance="i0")
@@ -103,6 +103,22 @@ def test_the_server_info_tells_the_ports_of_rank_0_and_every_rank_adds_its_numbe
     assert sources() == (EventSource(rank=0, endpoint="tcp://10.0.0.7:5557", replay_endpoint=None, topic=""),)
     (elsewhere,) = sources(endpoint_host="10.9.9.9")
     assert (elsewhere.endpoint, elsewhere.connects) == ("tcp://10.9.9.9:5557", True), "no router connects there"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"enable_priority_scheduling": False}, "without --enable-priority-scheduling"),
+        ({"enable_priority_scheduling": True, "schedule_low_priority_values_first": True}, "the lowest class first"),
+        ({"enable_priority_scheduling": True, "schedule_low_priority_values_first": False}, None),
+        ({"enable_priority_scheduling": "?"}, None),
+        ({}, None),
+    ],
+)
+def test_the_server_info_tells_whether_the_highest_priority_goes_first(told: dict[str, Any], words: str | None) -> None:
+    fault = priority_fault(json.dumps(told).encode(), "sglang")
+    assert fault is None if words is None else words in (fault or "")
+    assert priority_fault(json.dumps(told).encode(), "vllm") is None
 
 
 @pytest.mark.parametrize("answer", [b'{"kv_events": null}', b'{"model_path": "m"}'])

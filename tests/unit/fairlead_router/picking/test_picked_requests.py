@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead.tables import PriorityClass
 from fairlead_process.grpc_server import http2
 from fairlead_process.grpc_server.grpc_connection import GrpcConnection
 from fairlead_process.grpc_server.grpc_stream import OK
@@ -220,6 +222,16 @@ async def test_engines_get_no_priority_of_the_clients_own_where_they_get_that_of
     proxied.pool.passes_priority = passes
     said = await _mutation(proxied, {"x-vllm-priority": "-9"})
     assert ("x-vllm-priority" in said.request_headers.response.header_mutation.remove_headers) is passes
+
+
+async def test_a_message_has_the_priority_of_its_class_in_a_header_as_its_protocol_has_no_field(proxied: Proxied) -> None:
+    table = proxied.pool.table
+    classes = (PriorityClass(name="batch", priority=-7),)
+    proxied.pool.update(replace(table, version=9, priority_classes=classes, engine=replace(table.engine, pass_priority=True)), 0.0)
+    sent = {":path": "/v1/messages", "x-llm-d-inference-objective": "batch", "x-vllm-priority": "-9", "x-override-rid": "1"}
+    mutation = (await _mutation(proxied, sent)).request_headers.response.header_mutation
+    assert headers_of(mutation)["x-vllm-priority"] == "7"
+    assert list(mutation.remove_headers) == ["x-override-rid"]
 
 
 async def test_an_adapter_in_a_header_is_refused_and_an_id_that_is_not_shown_is_replaced(proxied: Proxied) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from fairlead_router.kv_events.subscriptions import (
 )
 from fairlead_router.kv_events.wire import WireBatch
 from fairlead_router.metrics.metrics import RouterMetrics
-from fairlead_router.pools.kv_event_following import ASK_AGAIN_SECONDS, OPENED_A_TURN, KvEventFollower
+from fairlead_router.pools.kv_event_following import ASK_AGAIN_SECONDS, OPENED_A_TURN, SILENT_SECONDS, KvEventFollower
 from fairlead_router.pools.pools import Pools
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
@@ -165,6 +166,19 @@ async def test_an_answer_that_cannot_be_read_costs_no_other_engine_its_events(an
     async with following(answer, naming(2)) as stage:
         await stage.look()
         assert stage.open == [0, 2]
+
+
+@pytest.mark.parametrize("passes", [False, True])
+async def test_an_engine_that_does_not_go_by_the_priorities_that_it_is_given_says_so(passes: bool) -> None:
+    async with following(b'{"enable_priority_scheduling": false}') as stage:
+        pool = stage.pools.get(CHAT)
+        assert pool is not None
+        pool.update(replace(pool.table, version=2, engine=replace(pool.table.engine, type="sglang", pass_priority=passes)), stage.now)
+        await stage.look()
+        assert (EngineTrouble.PRIORITY_NOT_FOLLOWED in stage.troubles("i0")) is passes
+        stage.engines.answers["127.0.0.2:8000"] = b'{"enable_priority_scheduling": true}'
+        await stage.look(SILENT_SECONDS)
+        assert stage.troubles("i0") == {}
 
 
 async def test_a_fault_of_ours_at_one_engine_costs_no_other_engine_its_events(monkeypatch: pytest.MonkeyPatch) -> None:

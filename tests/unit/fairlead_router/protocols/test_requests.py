@@ -269,6 +269,8 @@ def test_system_and_hop_by_hop_headers_of_clients_are_withheld_and_others_passed
         (b"x-private", b"1"),
         (b"x-fairlead-instance", b"i7"),
         (b"x-prefiller-host-port", b"10.0.0.1:80"),
+        (b"x-override-bootstrap-host", b"10.0.0.1"),
+        (b"x-override-priority", b"1000"),
         (b"x-gateway-destination-endpoint", b"10.0.0.1:80"),
         (b"transfer-encoding", b"chunked"),
         (b"content-length", b"12"),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
 from fairlead_simulator.engine_model.requests import Phase
 from fairlead_simulator.engine_model.settings import EngineSettings
+from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.engine import ServedEngine
+from fairlead_simulator.engine_server.fields import Document
 from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
@@ -51,6 +53,40 @@ def submitted(engine: ServedEngine, generation: Generation, now: float) -> Gener
 
 def decode_seconds(context: int, steps: int, batch: int = 1) -> float:
     return sum(DECODE.fixed + DECODE.per_sequence * batch + DECODE.per_context_token * (context + batch * step) for step in range(steps))
+
+
+@pytest.mark.parametrize("settings", [ALONE, CHUNKED])
+def test_requests_with_a_lower_number_go_first_and_those_of_one_number_in_the_order_of_arrival(settings: EngineSettings) -> None:
+    engine = an_engine(settings)
+    given = [("first", 5), ("low", 5), ("plain", 0), ("high", -5), ("low-too", 5), ("plain-too", 0)]
+    requests = {name: submitted(engine, replace(a_request(name, 640), priority=priority), 0.0) for name, priority in given}
+    engine.advance(FAR)
+    ended = sorted(requests, key=lambda name: requests[name].first_token_at)
+    assert ended == ["first", "high", "plain", "plain-too", "low", "low-too"], "what was computed already stays"
+
+
+def test_a_full_cache_takes_back_the_request_with_the_highest_number() -> None:
+    engine = an_engine(replace(ALONE, kv_tokens=1600))
+    low, high = (submitted(engine, replace(a_request(name, 400, 600), priority=number), 0.0) for name, number in (("l", 5), ("h", -5)))
+    engine.advance(FAR)
+    assert (high.preemptions, low.preemptions > 0) == (0, True)
+    assert high.finished_at < low.finished_at
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "headers", "priority"),
+    [
+        ("/v1/completions", {}, {}, 0),
+        ("/v1/completions", {"priority": 7}, {}, 7),
+        ("/v1/completions", {"priority": 7}, {b"x-vllm-priority": b"-3"}, -3),
+        ("/v1/completions", {"priority": 7}, {b"x-vllm-priority": b"soon"}, 7),
+        ("/v1/messages", {"priority": 7}, {}, 0),
+        ("/v1/messages", {"priority": 7}, {b"x-vllm-priority": b"-3"}, -3),
+        ("/v1/embeddings", {"priority": 7}, {b"x-vllm-priority": b"-3"}, 7),
+    ],
+)
+def test_a_priority_is_read_where_a_vllm_reads_it(path: str, document: Document, headers: dict[bytes, bytes], priority: int) -> None:
+    assert fields.priority(document, headers, path) == priority
 
 
 def test_a_lone_request_takes_its_prefill_and_its_decode_steps_exactly() -> None:
