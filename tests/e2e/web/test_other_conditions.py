@@ -18,7 +18,7 @@ from fairlead_testing.running.browser_site import (
     watch_troubles,
 )
 from fairlead_web import app
-from fairlead_web.frame.assets import load_assets
+from fairlead_web.frame.assets import STATIC, load_assets
 from fairlead_web.text.addresses import pool_path
 
 pytestmark = pytest.mark.browser
@@ -37,6 +37,20 @@ STATES = """() => {
   const pill = document.getElementById("live-pill");
   new MutationObserver(() => window.states.push(pill.dataset.state)).observe(pill, {attributeFilter: ["data-state"]});
 }"""
+
+
+def test_style_sheets_are_served_shorter_with_the_same_rules(chromium: Browser) -> None:
+    rules = """text => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(text);
+      return [...sheet.cssRules].map((rule) => rule.cssText.replaceAll(/,\\s+/g, ",")); // values of properties of ours are as written
+    }"""
+    page = chromium.new_page()
+    for path in sorted((STATIC / "css").glob("*.css")):
+        served = load_assets().files[f"css/{path.name}"].body.decode()
+        written = page.evaluate(rules, path.read_text())
+        assert page.evaluate(rules, served) == written != [], path.name
+    page.close()
 
 
 @pytest.mark.parametrize("scripts", [True, False])
