@@ -2,6 +2,7 @@
 progress, and which instance has which fault?
 """
 
+from fairlead.amounts import amount
 from fairlead.conditions.facts import Condition, ConditionType, NoRoom, PoolFacts
 from fairlead.conditions.roles import SHORTAGES, asleep_words, below_minimum, count, scaling_words, serving_words, shortage
 from fairlead.instances import InstanceState
@@ -48,15 +49,17 @@ def progressing(facts: PoolFacts) -> Condition:
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
     if facts.rollout_trouble is not None and (old or any(role.replicas for role in facts.desired)):
         reason, why = facts.rollout_trouble
-        still = f"; {old} instances still have the old template{_without_room(facts)}" if old else ""
+        still = f"; {amount(old, 'instance', 'have')} the old template still{_without_room(facts)}" if old else ""
         return Condition(type=kind, status="False", reason=reason, message=f"{why}{still}")
     if old and facts.canary:
-        return Condition(type=kind, status="True", reason="Canary", message=f"{facts.canary}; {old} instances still have the old template")
+        return Condition(
+            type=kind, status="True", reason="Canary", message=f"{facts.canary}; {amount(old, 'instance', 'have')} the old template still"
+        )
     if old:
-        message = f"{old} instances still have the old template{_without_room(facts)}"
+        message = f"{amount(old, 'instance', 'have')} the old template still{_without_room(facts)}"
         return Condition(type=kind, status="True", reason="RollingReplacement", message=message)
     if draining:
-        return Condition(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
+        return Condition(type=kind, status="True", reason="Draining", message=amount(draining, "instance", "drain"))
     scaling = [words for role, instances in facts.by_role if (words := scaling_words(role, instances)) is not None]
     if scaling:
         return Condition(type=kind, status="True", reason="Scaling", message="; ".join(scaling))
