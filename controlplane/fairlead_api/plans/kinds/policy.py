@@ -35,7 +35,8 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
     if before == wanted.name or not bound:
         return PlanEffect()
     if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
-        return PlanEffect(notes=[f"{amount(bound, 'session', 'stay')} at home; {wanted.name} decides from the next request on."])
+        homes = "its home" if bound == 1 else "their homes"
+        return PlanEffect(notes=[f"{amount(bound, 'session', 'keep')} {homes}; {wanted.name} decides from the next request on."])
     how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "binds no sessions"
     return PlanEffect(
         sessions_moved=bound,
