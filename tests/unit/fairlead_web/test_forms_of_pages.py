@@ -95,7 +95,7 @@ async def test_a_change_that_a_viewer_sends_all_the_same_is_refused_with_the_rol
     silent, sent = [], set[str]()
     async with visitor("admin") as admin:
         pages = await every_form(admin)
-        admin.http.cookies = {name: value.replace("admin", "viewer") for name, value in admin.http.cookies.items()}  # type: ignore[assignment]  # httpx takes a dict
+        admin.http.cookies = {name: value.replace("admin", "viewer") for name, value in admin.http.cookies.items()}
         for path, forms in pages:
             for action, values, _ in forms.found:
                 if action in sent or not action or action == "/logout":
