@@ -1,6 +1,6 @@
 """A number with its noun and verb, in the forms that the number needs: `1 session moves`, `2 sessions move`. Pure.
 
-`tests/unit/project/test_amounts.py` finds sentences and templates that put a number before a plural by themselves.
+`tests/unit/project/test_amounts.py` finds sentences and templates with a number before a plural that do not use it.
 """
 
 _IRREGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
