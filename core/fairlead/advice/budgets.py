@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
 from fairlead.advice.situations import PoolSituation
+from fairlead.amounts import amount
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
@@ -13,7 +14,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         return
     worst = max(pool.burns, key=lambda one: (one.burn, one.name))
     days = 30 / worst.burn if worst.burn > 0 else 30.0
-    lasts = f"{days:.1f} days" if days >= 1 else f"{days * 24:.0f} hours"
+    lasts = f"{days:.1f} days" if days >= 1 else amount(days * 24, "hour")
     yield Finding(
         pool=pool.pool,
         cause=Cause.BUDGET_BURNS,

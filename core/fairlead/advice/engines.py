@@ -19,6 +19,7 @@ from fairlead.advice.findings import (
     refused,
 )
 from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstance
+from fairlead.amounts import amount
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
@@ -72,7 +73,7 @@ def _lost_again(pool: PoolSituation, one: SeenInstance) -> Finding:
         subject=one.id,
         level=Level.WARN,
         harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
-        sentence=f"{one.id} of {pool.pool} was lost {one.losses} times in the last hour{_replaced(pool)}.",
+        sentence=f"{one.id} of {pool.pool} was lost {amount(one.losses, 'time')} in the last hour{_replaced(pool)}.",
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=3600.0, instance=one.id),
         remedy=_drain(pool, one),
     )

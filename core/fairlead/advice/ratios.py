@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
 from fairlead.advice.saturation import FRESH_SECONDS
 from fairlead.advice.situations import PoolSituation
+from fairlead.amounts import amount
 from fairlead.instances import Role
 from fairlead.scaling.overload import DECODE_LIMIT, Demand, outlook
 from fairlead.scaling.sizing import decode_work, prefill_work, running_decode_work
@@ -55,7 +56,7 @@ def _finding(pool: PoolSituation, present: tuple[int, int], better: tuple[int, i
         level=Level.BAD,
         harm=Harm(amount=gained, unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool} divides {present[0] + present[1]} instances {present[0]} : {present[1]} between prefill "
+            f"{pool.pool} divides {amount(present[0] + present[1], 'instance')} {present[0]} : {present[1]} between prefill "
             f"and decode; for the present traffic, {better[0]} : {better[1]} could serve more requests, according to a model that ranks "
             f"splits; {does}."
         ),

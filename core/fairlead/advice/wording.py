@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fairlead.amounts import amount
 from fairlead.instances import Role
 from fairlead.percentages import percentage
 
@@ -41,7 +42,7 @@ def seconds(value: float) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return the number with its noun: `1 instance`, `2 instances`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return amount(number, noun)
 
 
 def not_yet(bad: int, had: int, needed: int) -> str:

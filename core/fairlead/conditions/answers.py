@@ -37,7 +37,7 @@ def ring_synced(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported recently")
     if facts.observations.table_acknowledged:
         routers = facts.observations.live_routers
-        who = "The live router routes" if routers == 1 else f"All {routers} live routers route"
+        who = "The live router routes" if routers == 1 else f"All of {routers} live routers route"
         message = f"{who} by table version {version}"
         return Condition(type=kind, status="True", reason="Acknowledged", message=message)
     return Condition(

@@ -2,6 +2,7 @@
 progress, and which instance has which fault?
 """
 
+from fairlead.amounts import amount
 from fairlead.conditions.facts import Condition, ConditionType, NoRoom, PoolFacts
 from fairlead.conditions.roles import SHORTAGES, asleep_words, below_minimum, count, scaling_words, serving_words, shortage
 from fairlead.instances import InstanceState
@@ -46,17 +47,18 @@ def progressing(facts: PoolFacts) -> Condition:
     live = [instance for instance in facts.instances if instance.counts]
     current = {role.role: role.spec_hash for role in facts.desired}
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
+    outdated = f"{amount(old, 'instance')} still {'has' if old == 1 else 'have'} the old template"
     if facts.rollout_trouble is not None and (old or any(role.replicas for role in facts.desired)):
         reason, why = facts.rollout_trouble
-        still = f"; {old} instances still have the old template{_without_room(facts)}" if old else ""
+        still = f"; {outdated}{_without_room(facts)}" if old else ""
         return Condition(type=kind, status="False", reason=reason, message=f"{why}{still}")
     if old and facts.canary:
-        return Condition(type=kind, status="True", reason="Canary", message=f"{facts.canary}; {old} instances still have the old template")
+        return Condition(type=kind, status="True", reason="Canary", message=f"{facts.canary}; {outdated}")
     if old:
-        message = f"{old} instances still have the old template{_without_room(facts)}"
+        message = f"{outdated}{_without_room(facts)}"
         return Condition(type=kind, status="True", reason="RollingReplacement", message=message)
     if draining:
-        return Condition(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
+        return Condition(type=kind, status="True", reason="Draining", message=amount(draining, "instance", "drain"))
     scaling = [words for role, instances in facts.by_role if (words := scaling_words(role, instances)) is not None]
     if scaling:
         return Condition(type=kind, status="True", reason="Scaling", message="; ".join(scaling))

@@ -12,7 +12,8 @@ class RangeFigures:
     records; the charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
     TTFT, and `in_time` of them met both targets. `tpot_judged` of them had a time per output token, and `tpot_in_time`
     of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances,
-    and `failed_sends` those that failed there, even if another instance then served them.
+    each time that they are sent; `failed_sends` counts those that failed there, even if another instance then served
+    them, `completed_sends` those that the instance completed, and `cancelled_sends` those that the client cancelled.
 
     Latencies are in seconds, interpolated within a step of the histogram. A step is a tenth of the latency, so only two
     digits are significant. `ttft_seconds` is the TTFT at the SLO's `percentile` (for all pools together: 95).
@@ -32,6 +33,8 @@ class RangeFigures:
     failed: int = 0
     sent: int = 0
     failed_sends: int = 0
+    completed_sends: int = 0
+    cancelled_sends: int = 0
     prompt_tokens: int = 0
     hit_tokens: int = 0
     percentile: float = 95.0

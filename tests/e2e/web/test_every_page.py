@@ -42,6 +42,10 @@ CUT_OFF = """() => {
     if (getComputedStyle(row.closest(".panel")).overflowX === "auto" && getComputedStyle(row.firstElementChild).position === "sticky") continue;
     found.push(`the column "${row.lastElementChild.textContent}" ends at ${last.right} of ${panel.right}`);
   }
+  for (const one of innerWidth < 1280 ? [] : document.querySelectorAll(".panel td.key")) {
+    const panel = one.closest(".panel").getBoundingClientRect(), { right } = one.getBoundingClientRect();
+    if (right > panel.right + 1) found.push(`"${one.dataset.label}", the row's own cell on a phone, ends at ${right} of ${panel.right}`);
+  }
   return found;
 }"""
 

@@ -219,17 +219,32 @@ def test_a_comparison_shows_what_changed_with_its_sign(page: Page, site: Running
         assert f"{text_of(one, 'share')}, then {text_of(other, 'share')}" in page.inner_text(".heatmap-tip")
 
 
+NEWEST_IN_SIGHT = """(() => {
+  const right = (one) => document.querySelector(one).getBoundingClientRect().right;
+  return document.querySelector(".heatmap-box").scrollWidth > innerWidth && Math.abs(right(".heatmap-plot") - right(".heatmap-box")) < 3;
+})()"""
+
+
+def test_without_scripts_the_map_opens_at_the_newest_edge_too(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, viewport={"width": 380, "height": 800}, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site.url}/pools/default/chat/heatmap")
+    assert page.evaluate(NEWEST_IN_SIGHT)
+    context.close()
+
+
+def test_a_window_that_becomes_narrow_keeps_the_newest_in_sight(page: Page, site: RunningSite) -> None:
+    opened(page, site, absolute(site)[0])
+    page.set_viewport_size({"width": 380, "height": 800})
+    wait_until(page, NEWEST_IN_SIGHT)
+
+
 def test_on_a_phone_the_map_opens_at_the_newest_edge_and_a_tap_explains(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site, viewport={"width": 380, "height": 800}, has_touch=True)
     page = context.new_page()
     query, _, _ = absolute(site)
     opened(page, site, query)
-    assert (
-        page.evaluate(
-            "(() => { const box = document.querySelector('.heatmap-box'); return box.scrollWidth - box.clientWidth - box.scrollLeft; })()"
-        )
-        < 2
-    )
+    assert page.evaluate(NEWEST_IN_SIGHT)
     page.locator("canvas[data-cells]").scroll_into_view_if_needed()
     box = page.locator("canvas[data-cells]").bounding_box()
     assert box is not None

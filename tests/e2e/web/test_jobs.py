@@ -148,6 +148,25 @@ def test_a_month_of_a_pools_migrations_is_exported_with_two_clicks(page: Page, s
     assert hand.clicks == 2
 
 
+def test_what_differs_in_a_region_of_the_heatmap_is_three_clicks_away(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CHAT)
+    page.wait_for_url("**/pools/default/chat")
+    hand.link("Heatmap")
+    page.wait_for_selector("[data-heatmap][data-ready]")
+    box = page.locator(".heatmap-surface").bounding_box()
+    assert box is not None
+    hand.clicks += 1  # the brush is one press
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 8, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.locator("#explanation h2", has_text="What differs here?").wait_for()
+    assert hand.clicks == 3
+
+
 def test_a_canary_is_stopped_on_its_page_with_two_clicks(page: Page, site: RunningSite) -> None:
     site.fake.world.spec_changes[CHAT] = {"rollout": {"canary": {}}}
     hand = Hand(page, site)

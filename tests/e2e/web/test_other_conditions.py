@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_testing.fakes.public_data.loads import CHAT
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import (
     RunningSite,
     findings_in_both_themes,
@@ -17,8 +17,9 @@ from fairlead_testing.running.browser_site import (
     wait_until,
     watch_troubles,
 )
+from fairlead_testing.running.every_page import furnish
 from fairlead_web import app
-from fairlead_web.frame.assets import load_assets
+from fairlead_web.frame.assets import STATIC, load_assets
 from fairlead_web.text.addresses import pool_path
 
 pytestmark = pytest.mark.browser
@@ -37,6 +38,20 @@ STATES = """() => {
   const pill = document.getElementById("live-pill");
   new MutationObserver(() => window.states.push(pill.dataset.state)).observe(pill, {attributeFilter: ["data-state"]});
 }"""
+
+
+def test_style_sheets_are_served_shorter_with_the_same_rules(chromium: Browser) -> None:
+    rules = """text => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(text);
+      return [...sheet.cssRules].map((rule) => rule.cssText.replaceAll(/,\\s+/g, ",")); // values of properties of ours are as written
+    }"""
+    page = chromium.new_page()
+    for path in sorted((STATIC / "css").glob("*.css")):
+        served = load_assets().files[f"css/{path.name}"].body.decode()
+        written = page.evaluate(rules, path.read_text())
+        assert page.evaluate(rules, served) == written != [], path.name
+    page.close()
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -81,6 +96,29 @@ def test_forced_colours_keep_the_keys_of_charts_and_the_current_tab(page: Page, 
     borders = "[...document.querySelectorAll('.tabs a')].map((one) => getComputedStyle(one).borderBottomColor)"
     found = page.evaluate(borders)
     assert sum(one == found[0] for one in found) == 1, "the first is the current one"
+
+
+BOXES = """(look) => {
+  const back = (one) => getComputedStyle(one).backgroundColor, clear = "rgba(0, 0, 0, 0)";
+  const under = (one) => { for (let up = one.parentElement; up; up = up.parentElement) if (back(up) !== clear) return back(up); };
+  const lined = (one) => {
+    const style = getComputedStyle(one), sides = ["Top", "Right", "Bottom", "Left"];
+    return style.outlineStyle !== "none" || sides.some((side) => style[`border${side}Style`] !== "none" && parseFloat(style[`border${side}Width`]) > 0);
+  };
+  const boxes = [...document.querySelectorAll("body *")].filter((one) => !one.closest("svg, table, .visually-hidden, .skip") && one.innerText?.trim());
+  if (look) return boxes.filter((one) => one.dataset.box && !lined(one) && getComputedStyle(one).forcedColorAdjust !== "none").map((one) => one.className);
+  for (const one of boxes) if (back(one) !== clear && back(one) !== under(one)) one.dataset.box = "yes";
+}"""
+
+
+@pytest.mark.parametrize("path", ["/", "/advice", "/keys?edit=k-0", "/plans/p-0002", f"{POOL}/heatmap", f"{POOL}/instances"])
+def test_forced_colours_draw_a_line_around_what_only_a_background_set_apart(page: Page, site: RunningSite, path: str) -> None:
+    furnish(site.fake, CHAT, INSTANCES[CHAT][1])
+    page.goto(site.url + path)
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    page.evaluate(BOXES, False)
+    page.emulate_media(forced_colors="active")
+    assert page.evaluate(BOXES, True) == []
 
 
 @pytest.fixture

@@ -97,7 +97,8 @@ async def test_tiles_legends_and_bars_of_any_range_agree(api: ApiInstance, datab
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
     samples, ended = recorded(draw, now)
     seconds = sorted({one.second for one in samples})
-    loads = tuple(a_load("a", second, requests=2, prompt_tokens=100, hit_tokens=draw.randint(0, 100)) for second in seconds)
+    ends = {"requests": 3, "completed": 1, "failed": 1, "cancelled": 1}
+    loads = tuple(a_load("a", second, **ends, prompt_tokens=100, hit_tokens=draw.randint(0, 100)) for second in seconds)
     await api.router.post_report(a_report("r1", at=now.timestamp(), slo_samples=tuple(samples), loads=loads))
     moves = [now - timedelta(seconds=draw.choice((100, 3000, 20_000)) * draw.random()) for _ in range(draw.randint(0, 40))]
     with psycopg.connect(plain(database_url)) as connection:
@@ -111,6 +112,8 @@ async def test_tiles_legends_and_bars_of_any_range_agree(api: ApiInstance, datab
         for pool in (CHAT, None):
             figures = await api.viewer.figures(pool, **asked)
             check(figures, samples)
+            assert figures.sent == figures.completed_sends + figures.failed_sends + figures.cancelled_sends
+            assert (figures.completed_sends > 0, figures.cancelled_sends) == (figures.sent > 0, figures.sent // 3)
             assert figures.migrations == sum(figures.start <= at < figures.end for at in moves)
             found = await api.viewer.series(METRICS, pool, buckets=180, **asked)
             assert found.start == figures.start

@@ -9,6 +9,7 @@ import msgspec
 
 from fairlead.advice import wording
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit
+from fairlead.amounts import amount
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceEvidence
 from fairlead_web.text import formats
@@ -115,13 +116,13 @@ def harm_words(one: Advice) -> str:
         case HarmUnit.REQUESTS:
             return wording.rate(one.harm) if one.harm else formats.NONE
         case HarmUnit.INSTANCES:
-            return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else formats.NONE
+            return amount(one.harm, "instance") if one.harm else formats.NONE
         case HarmUnit.WAITED_SECONDS:
             return f"{formats.seconds(one.harm)} per hour"
         case HarmUnit.SILENT_SECONDS:
             return formats.span(one.harm)
         case HarmUnit.ROUTERS:
-            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'}"
+            return amount(one.harm, "router")
         case HarmUnit.ERROR:
             return f"{formats.share(one.harm)} off"
         case HarmUnit.HITS:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fairlead.amounts import amount
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_web.drawing.charts import Bar, even_ticks
 from fairlead_web.text import formats
@@ -85,13 +86,13 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
         told += [f"{longest} alone held it, for {formats.span(seconds)}."]
     else:
         told += [
-            f"{len(held)} instances held it within {formats.span(whole)}, {longest} the longest: {formats.span(seconds)} "
+            f"{amount(len(held), 'instance')} held it within {formats.span(whole)}, {longest} the longest: {formats.span(seconds)} "
             f"({formats.share(seconds / max(whole, 1e-9))})."
         ]
     why = Counter(formats.words(item.reason) for item in ordered if item.migration is not None)
     if why:
         reasons = ", ".join(f"{words} {count}×" if len(why) > 1 or count > 1 else words for words, count in why.most_common())
-        told.append(f"It moved {'once' if why.total() == 1 else f'{why.total():,} times'}: {reasons}.")
+        told.append(f"It moved {'once' if why.total() == 1 else amount(why.total(), 'time')}: {reasons}.")
     if idle >= 1:
         told.append(f"For {formats.span(idle)} in between no instance held it.")
     if ordered[-1].released_at is not None:

@@ -6,6 +6,7 @@ A step has a time only if some record contains one. For a step that nobody measu
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead.amounts import amount
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import CacheFate, MoveOutcome
 from fairlead.routing.explanations.explaining_moves import cause, transfer_in_words
@@ -73,11 +74,13 @@ def _transfer(move: Migration) -> MoveStep:
         done = move.cache is CacheFate.MOVED
         return MoveStep(words="Transfer", state="done" if done else "none", at=None, told=transfer_in_words(move))
     if move.tokens_moved:
-        told = f"{formats.count(move.tokens_moved)} tokens of KV cache were fetched from {move.origin}. How long it took is not recorded."
+        were = "was" if move.tokens_moved == 1 else "were"
+        told = f"{amount(move.tokens_moved, 'token')} of KV cache {were} fetched from {move.origin}. How long it took is not recorded."
         return MoveStep(words="Transfer", state="done", at=None, told=told)
     if move.tokens_recomputed:
-        to = "are to be" if move.outcome is MoveOutcome.UNDERWAY else "had to be"
-        told = f"Nothing was copied: {formats.count(move.tokens_recomputed)} tokens {to} computed again on {move.destination}."
+        underway = move.outcome is MoveOutcome.UNDERWAY
+        to = f"{amount(move.tokens_recomputed, 'token', 'are' if underway else '')} {'to' if underway else 'had to'}"
+        told = f"Nothing was copied: {to} be computed again on {move.destination}."
     else:
         told = f"Nothing was copied: {move.origin} was not known to have cached anything that {move.destination} lacked."
     return MoveStep(words="Transfer", state="none", at=None, told=told)
@@ -113,7 +116,7 @@ _FATES = {
 def cache_words(move: Migration | ReRoute) -> str:
     """Describe in a few words, for a list, whether the KV cache was transferred."""
     if move.cache is CacheFate.MOVED or (move.cache is None and move.tokens_moved):
-        return f"{formats.count(move.tokens_moved)} tokens moved"
+        return f"{amount(move.tokens_moved, 'token')} moved"
     if move.cache is not None:
         return _FATES[move.cache]
     return "recomputed" if move.tokens_recomputed else "nothing to move"

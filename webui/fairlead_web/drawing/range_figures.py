@@ -34,6 +34,28 @@ class ShownFigures:
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
+    @property
+    def sends(self) -> str:
+        """Say what became of the requests that were sent to instances, and why their number differs from that of the
+        requests; empty if nothing is known.
+        """
+        found = self.figures
+        if not found.known or not found.sent:
+            return ""
+        ended = (
+            (found.completed_sends, "completed"),
+            (found.failed_sends, "failed there"),
+            (found.cancelled_sends, "cancelled by clients"),
+        )
+        parts = [f"{formats.count(number)} {words}" for number, words in ended if number]
+        rest = found.sent - sum(number for number, _ in ended)
+        parts += [f"{formats.count(rest)} not ended by then"] if rest > 0 else []
+        before = f"; {formats.count(-rest)} of these were sent before" if rest < 0 else ""
+        return (
+            f"Sent to instances: {formats.count(found.sent)}; {', '.join(parts)}{before}. A request counts here each time it is sent: "
+            "again after a failure, and to two instances where one prefills and another decodes. A refused one is not sent."
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInstance:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fairlead.amounts import amount
 from fairlead_client.resources.simulations import SimulatedPolicy, Simulation, SimulationResult
 from fairlead_web.forms.simulation_forms import policy_text
 from fairlead_web.text import formats
@@ -133,8 +134,8 @@ def command_of(found: Simulation) -> str:
 def size_words(found: Simulation) -> str:
     """Describe the instances that were simulated: their number and roles."""
     if found.replicas is not None:
-        return f"{formats.count(found.replicas)} instances"
-    return f"{formats.count(found.prefill_replicas)} prefill and {formats.count(found.decode_replicas)} decode instances"
+        return amount(found.replicas, "instance")
+    return f"{formats.count(found.prefill_replicas)} prefill and {amount(found.decode_replicas, 'decode instance')}"
 
 
 def window_words(found: Simulation) -> str:

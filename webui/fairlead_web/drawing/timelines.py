@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fairlead.amounts import amount
 from fairlead.reports.decisions import RequestOutcome
 from fairlead_client.resources.trees import SessionTree, TreeTurn
 from fairlead_web.drawing.charts import even_ticks
@@ -124,15 +125,11 @@ def tree_in_words(tree: SessionTree) -> str:
         return ""
     wall = (max(one.ended_at for one in tree.sessions) - min(one.first_at for one in tree.sessions)).total_seconds()
     model = sum(one.model_seconds for one in tree.sessions)
-    sessions = "One session" if len(tree.sessions) == 1 else f"{len(tree.sessions)} sessions"
-    told = f"{sessions} had {_many(turns, 'turn')} within {formats.span(wall)}; engines worked {formats.span(model)} for them."
+    sessions = "One session" if len(tree.sessions) == 1 else amount(len(tree.sessions), "session")
+    told = f"{sessions} had {amount(turns, 'turn')} within {formats.span(wall)}; engines worked {formats.span(model)} for them."
     waits = _longest(tree.turns)
     return told if waits is None else f"{told} The longest wait between two turns of a session was {formats.span(waits)}."
 
 
 def _longest(turns: Sequence[TreeTurn]) -> float | None:
     return max((turn.gap_seconds for turn in turns if turn.gap_seconds is not None), default=None)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{formats.count(count)} {noun}" if count == 1 else f"{formats.count(count)} {noun}s"

@@ -246,7 +246,8 @@ def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
     """
     if problem is None:
         return form
-    told, path = formats.told(problem.detail, problem.remedy), f".{problem.field or ''}"
+    detail = formats.labelled(problem.detail, problem.field, {one.name: one.words for one in form.fields})
+    told, path = formats.told(detail, problem.remedy), f".{problem.field or ''}"
     named = max((one.name for one in form.fields if path.endswith(f".{one.name}")), key=len, default=None)
     if named is None:
         return replace(form, problem=told)

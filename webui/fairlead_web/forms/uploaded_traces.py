@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fairlead.amounts import amount
 from fairlead.errors import InvalidInput
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead_client.resources.simulations import MOST_UPLOADED, TraceRequest
@@ -66,7 +67,7 @@ def _read(lines: Iterable[bytes]) -> tuple[list[TraceRequest], list[LeftOut]]:
             raise InvalidInput("trace", None, f"the file has more than {MOST_UPLOADED:,} rows; upload a part of it")
     if len(rows) < 2:
         why = f" ({left_out[0].words})" if left_out else ""
-        raise InvalidInput("trace", None, f"the file has {len(rows)} rows that can be used{why}; a simulation needs two or more")
+        raise InvalidInput("trace", None, f"the file has {amount(len(rows), 'usable row')}{why}; a simulation needs two or more")
     return rows, left_out
 
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, sel
 from jinja2.ext import Extension
 from markupsafe import Markup
 
+from fairlead.amounts import amount
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.move_steps import cache_words, seconds_won
 from fairlead_web.frame.assets import Assets
@@ -63,6 +64,7 @@ class Renderer:
         self._clock = clock
         self._environment.filters.update(
             count=formats.count,
+            amount=amount,
             compact=formats.compact,
             share=formats.share,
             seconds=formats.seconds,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
+from fairlead.amounts import amount
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapRow
 from fairlead_web.heatmaps.palette import LIMIT_AT, LIMIT_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
 from fairlead_web.text import formats
@@ -52,7 +53,7 @@ def text_of(value: float | None, unit: str) -> str:
         return "no data"
     match unit:
         case "tokens":
-            return f"{step:,} tokens"
+            return amount(step, "token")
         case "share":
             return f"{step // 10}.{step % 10} %"
         case "seconds":
@@ -367,7 +368,7 @@ def short_of(value: float, unit: str) -> str:
     """Format a mark's number briefly, with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
     match unit:
         case "tokens":
-            return f"{_three(value)} tokens" if value else "0"
+            return f"{_three(value)} token{'s' * (value != 1)}" if value else "0"
         case "share":
             return f"{value * 100:.3g} %"
         case "seconds":

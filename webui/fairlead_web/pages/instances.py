@@ -9,6 +9,7 @@ from typing import ClassVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fairlead.amounts import amount
 from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reports.engines import PASSING
@@ -300,7 +301,7 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
     word, why = CACHE_WORDS.get(one.state, (one.state, ""))
     if one.gaps:
         lost = f", {one.batches_lost:,} of them for good" if one.batches_lost else ""
-        why = f"{why} Batches were missing {one.gaps:,} time{'s' if one.gaps != 1 else ''}{lost}.".strip()
+        why = f"{why} Batches were missing {amount(one.gaps, 'time')}{lost}.".strip()
     return CacheRow(
         router=one.router,
         is_followed=one.state in FOLLOWED,

@@ -61,6 +61,20 @@ FIELDS = dict.fromkeys(
 """The fields of the form for a key, with their initial values."""
 FORMER = "former."
 """The names of the hidden fields that have the values with which a form was opened begin with this."""
+LABELS = {
+    "name": "Name",
+    "pools": "Pools",
+    "models": "Models",
+    "days": "Days",
+    "hours": "Hours",
+    "requests_per_minute": "Requests a minute",
+    "tokens_per_minute": "Tokens a minute",
+    "budget_day": "Budget a day",
+    "budget_month": "Budget a month",
+    "budget_currency": "Currency",
+    "priority_class": "Priority class",
+}
+"""The words beside the fields, with which a refusal names them."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -228,6 +242,8 @@ async def _page(
     shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
     listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
     edited = edited or visit.param("edit")
+    if problem is not None:
+        problem = replace(problem, detail=formats.labelled(problem.detail, problem.field, LABELS))
     present = {key.id: _present(key) for key in listing.items}
     opened = present | ({edited: former} if edited is not None and former else {})
     if edited is not None and typed and problem:

@@ -126,9 +126,11 @@ class PlanPage(Context):
     pool_name: str
     title: str
     tiles: list[Tile]
+    followed: bool
+    """Whether the plan was applied and starts or stops instances."""
     carried_out: PoolSummary | None
-    """The present state of the pool after the plan was applied, if such a plan starts or stops instances; otherwise
-    None.
+    """The pool as the operator has reported it since such a plan was applied; None before that, as the numbers of an
+    earlier report are those of the former spec.
     """
     changes: list[Change]
     problem: Problem | None
@@ -224,7 +226,8 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         plan=plan,
         title=TITLES.get(plan.kind, formats.words(plan.kind).capitalize()),
         tiles=tiles_of(plan.effect),
-        carried_out=shell.of_pool if followed else None,
+        followed=followed,
+        carried_out=await _carried_out(visit, key, plan) if followed else None,
         pool_name=key.name,
         changes=changes_of(plan.diff),
         problem=problem,
@@ -244,6 +247,13 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         estimates=expectation is None or expectation.state is ExpectationState.UNKNOWN,
     )
     return visit.page(context, status=problem.status if problem else 200)
+
+
+async def _carried_out(visit: Visit, key: PoolKey, plan: Plan) -> PoolSummary | None:
+    """Return the pool after the plan was applied; None if the operator has not reported it since."""
+    found = await visit.attempt("the pool", visit.api.pool(key, instances=False))
+    since = None if found is None else found.observed_at
+    return found.pool if found and since and plan.applied_at and since >= plan.applied_at else None
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:

@@ -24,6 +24,8 @@ FIELDS = ("prompt", "max_tokens", "session", "model")
 """The form's fields whose typed values are shown again. The gateway key is left out, because it is never shown
 again.
 """
+LABELS = {"prompt": "Prompt", "max_tokens": "Tokens of the answer", "model": "Model", "session": "Session", "key": "Gateway key"}
+"""The words beside the fields, with which a refusal names them."""
 
 KEPT = "x-fairlead-decision-kept"
 LOOKS, LOOK_SECONDS = 8, 0.25
@@ -86,7 +88,7 @@ async def _page(visit: Visit, typed: dict[str, str], *, problem: Problem | None 
     page = TrialPage(
         shell=shell,
         typed=typed,
-        problem=None if problem is None else formats.told(problem.detail, problem.remedy),
+        problem=None if problem is None else formats.told(formats.labelled(problem.detail, problem.field, LABELS), problem.remedy),
         at=(problem.field or "") if problem else "",
         answer=answer,
         decision=decision,

@@ -6,6 +6,7 @@ update; a browser test compares both.
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -167,6 +168,14 @@ def told(detail: str, remedy: str | None) -> str:
     detail, remedy = detail.strip(), (remedy or "").strip()
     parts = [detail] if remedy.rstrip(".") in detail else [detail, remedy[0].upper() + remedy[1:]]
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
+
+
+def labelled(detail: str, field: str | None, labels: Mapping[str, str]) -> str:
+    """Return what is wrong with a form's value, with the field named as on the form: `requests_per_minute: 'many' …` →
+    `Requests a minute: 'many' …`. `labels` has the words beside each field, by its name.
+    """
+    name = max((one for one in labels if f".{field}".endswith(f".{one}")), key=len, default=None)
+    return labels[name] + detail.removeprefix(field) if field and name and detail.startswith(field) else detail
 
 
 _CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.amounts import amount
 from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pools import PoolSpec
@@ -44,7 +45,7 @@ def bounds_in_words(spec: PoolSpec) -> list[str]:
     """Return a sentence about the bounds of each role."""
     alone = len(spec.roles) == 1
     return [
-        f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {role.max_replicas} instances."
+        f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {amount(role.max_replicas, 'instance')}."
         + (f" Up to {role.asleep} more sleep instead of being deleted." if role.asleep else "")
         for role in spec.roles
     ]

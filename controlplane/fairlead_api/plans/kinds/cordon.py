@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from fairlead.amounts import amount
 from fairlead.instance_marks import CORDONED_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
@@ -35,7 +36,7 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
     if one.state not in ACCEPTING:
         return PlanEffect(notes=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
-    go_on = "1 instance of role {} goes on serving" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
+    go_on = f"{amount(len(left), 'instance')} of role {{}} {'goes' if len(left) == 1 else 'go'} on serving"
     alone = f"No other instance of role {one.role} takes requests: every new request will be refused until it is uncordoned."
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]

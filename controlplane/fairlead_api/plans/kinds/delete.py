@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from fairlead.amounts import amount
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, VERSION, PoolSpec, parse_spec
 from fairlead.pools import KIND as POOL_KIND
@@ -80,7 +81,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
     removed = [] if adopted else [use.id for use in pool.instances]
     warnings = ["Every request for the pool is refused from then on."]
     if pool.sessions:
-        warnings.append(f"{pool.sessions:,} sessions are lost with their cache: no instance is left to take them.")
+        warnings.append(f"{amount(pool.sessions, 'session', 'are')} lost with the cache: no instance is left.")
     return PlanEffect(
         instances_removed=len(removed),
         victims=removed,

@@ -1,5 +1,6 @@
 """Drains: an instance is emptied and replaced, or a drain is cancelled."""
 
+from fairlead.amounts import amount
 from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead_api.plans.changes import MarkQuestion, mark_kind
@@ -42,7 +43,7 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
     if one.state is InstanceState.DRAINING:
         return PlanEffect(notes=[f"{instance} drains already."])
     left = [use for use in pool.instances if use.state is InstanceState.SERVING and use.role is one.role and use is not one]
-    number = "1 instance of role {} serves" if len(left) == 1 else f"{len(left)} instances of role {{}} serve"
+    number = f"{amount(len(left), 'instance')} of role {{}} {'serves' if len(left) == 1 else 'serve'}"
     words = f"{number.format(one.role)} until its successor does; the number of instances stays."
     if not replaced:
         return _emptied(pool, one, number.format(one.role), alone=not left)

@@ -1,5 +1,6 @@
 """Changes the early rejection of requests that would miss their objectives."""
 
+from fairlead.amounts import amount
 from fairlead.percentages import percentage
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
@@ -34,7 +35,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
         return PlanEffect(notes=notes)
     return PlanEffect(
         predicted_refusals=refused.share,
-        prediction_basis=f"from {refused.requests:,} sampled decisions of the last {_minutes(refused)}, by their predicted TTFT",
+        prediction_basis=f"from {amount(refused.requests, 'sampled decision')} of the last {_minutes(refused)}, by their predicted TTFT",
         notes=notes,
         warnings=refusing(refused),
     )
@@ -48,7 +49,7 @@ def refusing(refused: Replay | None) -> list[str]:
 
 
 def _minutes(replay: Replay) -> str:
-    return f"{replay.seconds / 60:.0f} minutes"
+    return amount(replay.seconds / 60, "minute")
 
 
 KIND = section_kind(PlanKind.EARLY_REJECTION, lambda after: EarlyRejectionQuestion(after=after))

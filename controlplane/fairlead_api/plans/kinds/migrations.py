@@ -1,5 +1,6 @@
 """Pauses or resumes a pool's session migrations."""
 
+from fairlead.amounts import amount
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import MIGRATIONS_PAUSED
@@ -31,7 +32,7 @@ def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogu
         return PlanEffect(notes=[f"{policy} binds no sessions, so none migrates anyway; queued requests stay in their queues."])
     return PlanEffect(
         notes=[
-            f"{bound:,} sessions stay where they are, and queued requests stay in their queues; new sessions are placed by {policy}.",
+            f"{amount(bound, 'session', 'stay')} in place, and queued requests stay in their queues; new sessions are placed by {policy}.",
             "Instances that drain or are lost still lose their sessions.",
         ],
         warnings=["Nothing relieves an instance that becomes hot, until migrations are resumed."],

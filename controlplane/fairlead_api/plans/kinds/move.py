@@ -5,6 +5,7 @@ home, regardless of the policy.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairlead.amounts import amount
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind
@@ -66,12 +67,12 @@ def session_effect(pool: PoolUse, source: str | None, target: str | None, contex
         return PlanEffect(notes=notes)
     notes.append("No TTFT is predicted: it depends on the next request.")
     there = next((use for use in pool.instances if use.id == target), None)
-    busy = [f"{there.in_flight} requests are in flight at {target}."] if there is not None and there.in_flight else []
+    busy = [f"{amount(there.in_flight, 'request', 'are')} in flight at {target}."] if there is not None and there.in_flight else []
     return PlanEffect(
         sessions_moved=1,
         cache_tokens_lost=context_tokens,
         notes=[*notes, *busy],
-        warnings=[f"About {context_tokens:,} tokens of context are recomputed at {target}."] if context_tokens else [],
+        warnings=[f"{target} computes about {amount(context_tokens, 'token')} of context again."] if context_tokens else [],
     )
 
 

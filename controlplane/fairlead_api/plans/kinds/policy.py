@@ -1,5 +1,6 @@
 """Changes the routing policy of a pool, or the policy's parameters."""
 
+from fairlead.amounts import amount
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
 from fairlead_api.plans.changes import SpecQuestion, section_kind
@@ -34,12 +35,13 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
     if before == wanted.name or not bound:
         return PlanEffect()
     if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
-        return PlanEffect(notes=[f"{bound:,} sessions keep their homes; {wanted.name} decides from their next request on."])
+        homes = "its home" if bound == 1 else "their homes"
+        return PlanEffect(notes=[f"{amount(bound, 'session', 'keep')} {homes}; {wanted.name} decides from the next request on."])
     how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "binds no sessions"
     return PlanEffect(
         sessions_moved=bound,
         cache_tokens_lost=sum(use.cache_tokens for use in pool.instances),
-        warnings=[f"{wanted.name} {how}: up to {bound:,} sessions move with their next request, and lose their cached context."],
+        warnings=[f"{wanted.name} {how}: up to {amount(bound, 'session')} can move with the next request, and lose the cached context."],
         heavy=pool.is_heavy(bound),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from fairlead.amounts import amount
 from fairlead.durations import format_duration
 from fairlead.pools import PoolSpec
 from fairlead.scaling.specs import ScalingMode
@@ -46,7 +47,7 @@ def scaling_effect(after: PoolSpec) -> PlanEffect:
         return PlanEffect(
             notes=notes, warnings=["Routers hold no request while the first instance starts: each request gets a 503 until then."]
         )
-    most = "1 request" if zero.held_requests == 1 else f"{zero.held_requests} requests"
+    most = amount(zero.held_requests, "request")
     notes.append(f"While its first instance starts, a router holds up to {most}, each for up to {format_duration(zero.hold_for_seconds)}.")
     return PlanEffect(notes=notes)
 

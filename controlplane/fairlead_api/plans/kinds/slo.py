@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fairlead.amounts import amount
 from fairlead.percentages import percentage
 from fairlead.tables import SloFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
@@ -50,7 +51,7 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
     return PlanEffect(
         predicted_attainment=least,
         predicted_refusals=refused.share if refused else None,
-        prediction_basis=f"from {whole.requests:,} requests of the past day, served as they were",
+        prediction_basis=f"from {amount(whole.requests, 'request')} of the past day, served as they were",
         notes=notes,
         warnings=warnings,
     )

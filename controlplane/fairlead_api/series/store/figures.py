@@ -39,6 +39,8 @@ _COUNTS = {
     "pool_rollups": {
         "sent": "requests_total",
         "failed_sends": "failed_total",
+        "completed_sends": "completed",
+        "cancelled_sends": "cancelled",
         "prompt_tokens": "prompt_tokens",
         "hit_tokens": "hit_tokens",
     },

@@ -5,6 +5,7 @@ shown with it.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from fairlead.amounts import amount
 from fairlead.percentages import percentage
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Term, Unit, better
 from fairlead.routing.explanations.forecasts import forecast
@@ -110,7 +111,7 @@ def explain(decision: WeighedDecision) -> str:
         share = chosen.hit_tokens / decision.prompt_tokens
         sentences.append(
             f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({percentage(share)}), "
-            f"with {chosen.pending_tokens:,} tokens waiting ahead."
+            f"with {amount(chosen.pending_tokens, 'token')} waiting ahead."
         )
         sentences.append(_tiers(chosen))
     if decision.held_seconds:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from fairlead.amounts import amount
 from fairlead.reports.decisions import HANDED_OVER, Attempt, Continuation, KeptFor, RequestOutcome, SampledDecision
 from fairlead.routing.contracts.weighing import Unit
 from fairlead.routing.explanations.explaining import WeighedDecision, explain, in_words
@@ -42,13 +43,13 @@ def continuation_in_words(one: Continuation) -> str:
     """Describe a continuation, for example `The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900
     tokens were computed again.`
     """
-    given = f", of which {one.carried_tokens} tokens were given," if one.carried_tokens else ""
+    given = f", of which {amount(one.carried_tokens, 'token', 'were')} given," if one.carried_tokens else ""
     target, source = target_of(one.target, one.target_rank), target_of(one.source, one.source_rank)
     why = f" as {source} drained" if one.why == HANDED_OVER else f" and not at {source}"
     went = "was to go on" if one.gap_seconds is None else "went on"
     gap = "" if one.gap_seconds is None else f" after {in_words(one.gap_seconds, Unit.SECONDS)}"
     other = f", in a state that is not the first one's ({one.unlike})" if one.unlike else ""
-    return f"The answer{given} {went} at {target}{why}{gap}{other}; {one.computed_tokens} tokens were computed again"
+    return f"The answer{given} {went} at {target}{why}{gap}{other}; {amount(one.computed_tokens, 'token', 'were')} computed again"
 
 
 def _sentences(decision: SampledDecision[Any, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ Moves recorded by earlier releases have no numbers; only their other fields are 
 
 from typing import Protocol
 
+from fairlead.amounts import amount
 from fairlead.reports.bindings import GAINING, BindingReason
 from fairlead.reports.units import Unit
 
@@ -86,7 +87,7 @@ def _hits(move: CausedMove, here: int, there: int) -> list[str]:
     }
     if not any(held and trigger == move.trigger for trigger, held in wrong.items()):
         return []
-    return [f"the trigger is {move.trigger}, but the old instance held {here} tokens of its prompt and the new one {there}"]
+    return [f"the trigger is {move.trigger}, but the old instance held {amount(here, 'token')} of its prompt and the new one {there}"]
 
 
 def _gain(move: CausedMove) -> list[str]:

@@ -125,7 +125,7 @@ def test_paused_migrations_move_nothing_and_say_what_they_cost() -> None:
     pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 4, 900))
     paused = migrations_effect(pool, facts(migrations="Paused"), BUILT_IN)
     assert (paused.sessions_moved, paused.heavy) == (0, False)
-    assert "14 sessions stay where they are" in paused.notes[0]
+    assert "14 sessions stay in place" in paused.notes[0]
     assert paused.warnings == ["Nothing relieves an instance that becomes hot, until migrations are resumed."]
     assert "binds no sessions" in migrations_effect(pool, facts(policy="round-robin", migrations="Paused"), BUILT_IN).notes[0]
     assert migrations_effect(pool, facts(), BUILT_IN).warnings == []

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 
@@ -51,6 +52,24 @@ async def test_a_pages_tiles_and_the_legends_of_its_charts_are_the_same_figures(
     ):
         assert of_tiles.get(name, values[metric]) == values[metric]
     assert " /s" not in "".join(of_tiles.values()) and " /h" not in "".join(of_tiles.values()), "counts of the range, and no rates"
+
+
+def test_what_was_sent_to_instances_is_accounted_for() -> None:
+    found = RangeFigures(start=START, end=START, judged=851, refused=48, sent=985, completed_sends=870, failed_sends=30, cancelled_sends=80)
+    assert shown(found).sends.startswith(
+        "Sent to instances: 985; 870 completed, 30 failed there, 80 cancelled by clients, 5 not ended by then. A request counts"
+    )
+    earlier = replace(found, completed_sends=880, cancelled_sends=80)
+    assert "80 cancelled by clients; 5 of these were sent before. A request" in shown(earlier).sends
+    assert shown(RangeFigures(start=START, end=START)).sends == ""
+    assert shown(replace(found, complete_until=START)).sends == ""
+
+
+async def test_a_pools_page_says_why_more_requests_were_sent_than_asked_for() -> None:
+    async with visitor("viewer") as one:
+        page = (await one.http.get(f"/pools/{CHAT}?from=now-1h&to=now")).text
+    sent = range_values(page)["requests"]
+    assert f"Sent to instances: {sent}; " in page
 
 
 def ends(start: str) -> tuple[datetime, datetime]:

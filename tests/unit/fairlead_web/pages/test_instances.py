@@ -95,7 +95,7 @@ async def test_the_list_has_the_figures_of_its_range_and_the_instance_page_the_s
                 row = page[page.index(f'data-key="{name}"') :].partition("</tr>")[0]
                 alone = told((await one.http.get(f"{LIST}/{name}?from={start}&to=now")).text)
                 requests = re.search(r"Requests ([\d,]+) sent to it", alone)
-                assert requests and f"{requests[1]} requests sent" in row
+                assert requests and f"sent: {requests[1]}" in row
         assert "last 5 min" not in told(page)
 
 

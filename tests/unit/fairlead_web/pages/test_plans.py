@@ -109,7 +109,7 @@ async def test_a_refused_form_stays_open_with_what_was_typed_and_the_others_are_
         number = await admin.submit("/pools/default/chat/plans", kind="ring", anchorsPerInstance="many")
         assert "write a number such as 160" in number.text
         none = await admin.submit("/pools/default/chat/plans", kind="early-rejection", headroom="nan")
-        assert "headroom: &#39;nan&#39; cannot be used" in none.text
+        assert "Headroom: &#39;nan&#39; cannot be used" in none.text
         parameters = await admin.submit("/pools/default/chat/plans", kind="policy", policy="dualmap", parameters="candidates: [3")
         assert "write one `name: value` per line" in parameters.text
         assert "candidates: [3" in parameters.text
@@ -263,7 +263,7 @@ async def test_what_becomes_of_an_idle_pool_is_planned_from_the_form_of_scaling(
         ]
         refused = await admin.submit("/pools/default/chat/plans", **sent, **{"zero.holdFor": "long"})
         assert refused.status_code == 422
-        assert "spec.scaling.zero.holdFor" in refused.text
+        assert "Hold a request for: &#39;long&#39; cannot be used" in refused.text
         assert 'name="zero.holdFor" value="long"' in refused.text
 
 
@@ -448,6 +448,16 @@ async def test_a_plan_says_what_is_kept_of_caches_and_an_applied_one_what_was() 
         at = plan.created_at
         book.plans["p-0001"] = replace(book.plans["p-0001"], applied_at=at, applied_by="ada", state=PlanState.APPLIED)
         assert "What sessions kept" in (await admin.http.get("/plans/p-0001")).text
+
+
+async def test_the_numbers_of_a_report_from_before_an_applied_plan_are_not_shown() -> None:
+    async with visitor("admin") as admin:
+        await admin.submit("/pools/default/chat/plans", replicas="10")
+        await admin.submit("/plans/p-0001/apply", reason="more")
+        del admin.fake.world.reported[CHAT]
+        page = (await admin.http.get("/plans/p-0001")).text
+    assert "The operator has not reported the pool since." in page
+    assert 'aria-label="Instances serving"' not in page
 
 
 async def test_an_applied_plan_says_how_far_it_is_and_a_plan_marks_the_tab_of_what_it_changes() -> None:

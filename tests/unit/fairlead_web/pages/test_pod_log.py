@@ -43,3 +43,9 @@ async def test_a_pod_that_is_gone_and_a_viewer_are_told_why_there_is_no_log() ->
         assert "Back-off" in page
     async with visitor("viewer") as viewer:
         assert "Reading logs needs the role operator" in (await viewer.http.get(LOG)).text
+
+
+async def test_the_choice_of_the_previous_container_stands_above_the_log() -> None:
+    async with visitor("operator") as operator:
+        page = (await operator.http.get(LOG)).text
+    assert page.index("previous container") < page.index('id="h-log"') < page.index('id="h-pod-events"')

@@ -132,3 +132,9 @@ async def test_the_targets_of_a_young_pool_are_drawn_over_its_life(monkeypatch: 
         slo, scaling = [(await viewer.http.get(f"/pools/default/chat/{tab}")).text for tab in ("slo", "scaling")]
     assert "series.json?from=now-15m&amp;to=now" in slo
     assert "series.json?from=now-15m&amp;to=now" in scaling
+
+
+async def test_on_a_phone_a_card_of_the_list_names_its_version_beside_its_pool() -> None:
+    async with visitor("viewer") as one:
+        page = (await one.http.get("/slo")).text
+    assert len(re.findall(r'<td data-label="Version" class="key">\s*version \d', page)) == page.count('data-label="Version"') > 1

@@ -137,7 +137,7 @@ async def test_an_upload_is_simulated_and_its_bad_rows_are_named() -> None:
         (asked,) = operator.fake.simulations.asked
         assert len(asked.trace or []) == 3
         page = (await operator.http.get(answer.headers["location"])).text
-        assert "1 rows of the upload were left out" in page
+        assert "1 row was left out of the upload" in page
         assert "line 2: not a row in Mooncake" in page
 
 

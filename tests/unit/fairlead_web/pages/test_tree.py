@@ -20,7 +20,7 @@ async def test_a_tree_of_many_turns_says_what_is_left_out_and_stays_small(monkey
         monkeypatch.setattr(trees, "TURNS", 100)
         many = " ".join((await viewer.http.get(PAGE)).text.split())
     assert "Drawn:" not in whole
-    assert f"Drawn: {DRAWN} of the 400 newest turns" in many
+    assert f"Drawn: {DRAWN} of 400 turns, the newest" in many
     assert f"the newest {TURNS}<" in many
     assert len(re.findall(r"<[a-z]", many)) <= MOST_ELEMENTS
 

@@ -85,7 +85,6 @@ class Heatmap {
     this.figure.querySelector(".heatmap-base").replaceWith(surface);
     this.surface = surface;
     this.resize();
-    this.box.scrollLeft = this.box.scrollWidth; // the newest is at the right end
     this.listen();
   }
 

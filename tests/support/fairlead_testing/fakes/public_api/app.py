@@ -100,6 +100,8 @@ class FakePublicApi:
                 if self.stale_seconds is not None:
                     answer.headers["x-fairlead-stale"], answer.headers["age"] = "database-unavailable", str(self.stale_seconds)
                 return answer
+            except InvalidInput as error:
+                return Refusal(422, "Invalid input", error.told, "invalid-input", remedy=error.remedy, field=error.field).answer()
             except Refusal as refusal:
                 return refusal.answer()
 

@@ -119,7 +119,7 @@ class Plans:
         self._book.carry_out(plan)
         now = self._clock()
         done = replace(plan, state=PlanState.APPLIED, applied_at=now, applied_by=who, undo_until=now + timedelta(hours=1))
-        self._book.plans[plan.id] = done
+        self._book.plans[plan.id], self._world.reported[plan.pool] = done, now
         return as_json(done)
 
     async def _undo(self, request: Request) -> Response:

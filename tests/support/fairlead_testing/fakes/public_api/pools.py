@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from starlette.requests import Request
@@ -197,7 +197,7 @@ class Pools:
                     InstanceCount(role=role, state=state, count=count)
                     for (role, state), count in sorted(Counter((one.role, one.state) for one in self._world.instances(pool)).items())
                 ],
-                observed_at=self._clock() - timedelta(seconds=5),
+                observed_at=max(self._clock() - timedelta(seconds=5), self._world.reported.get(pool, datetime.min.replace(tzinfo=UTC))),
             )
         )
 

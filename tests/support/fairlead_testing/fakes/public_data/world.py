@@ -62,6 +62,8 @@ class World:
     scale_targets: dict[str, str] = field(default_factory=dict)
     behind: dict[str, float] = field(default_factory=dict)
     """Seconds by which the roll-ups of a pool lag."""
+    reported: dict[str, datetime] = field(default_factory=dict)
+    """When the operator reported a pool after a plan was applied."""
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
     asleep: set[str] = field(default_factory=set)

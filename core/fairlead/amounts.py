@@ -1,0 +1,26 @@
+"""A number with its noun and verb, in the forms that the number needs: `1 session moves`, `2 sessions move`. Pure.
+
+`tests/unit/project/test_amounts.py` finds sentences and templates with a number before a plural that do not use it.
+"""
+
+_IRREGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
+
+
+def amount(number: float | None, noun: str, verb: str = "") -> str:
+    """Return the number, with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`, (1200, `entry`) →
+    `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
+
+    `noun` is a singular, of which the last word gets the plural; `verb` is in the form for several.
+    """
+    one = number == 1
+    words = ["–" if number is None else f"{round(number):,}", noun if one else plural(noun)]
+    return " ".join([*words, _IRREGULAR.get(verb) or plural(verb) if one else verb] if verb else words)
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun whose plural is regular: `session` → `sessions`, `entry` → `entries`, `batch` →
+    `batches`.
+    """
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
