@@ -23,6 +23,8 @@ from benchmarks.attacks.world import POOLS
 from benchmarks.command_line import above_zero, count, end_everything_when_ended, names_of, zero_or_more
 from benchmarks.gateway import check_free, process, wait_until
 
+HONEST = "none"
+"""The word for the switch after which the hostile engines answer as others do."""
 AFTERWARDS_SECONDS = 10.0
 """Seconds after the attack until memory and files are read again."""
 LOOK_SECONDS = 0.5
@@ -35,6 +37,8 @@ class Router:
     pid: int
     port: int
     switch_port: int
+    somebody_port: int
+    """The port of somebody else, whom the hostile engines can send their bytes to."""
 
     def memory_mb(self) -> float:
         return memory_mb(self.pid)
@@ -53,16 +57,23 @@ class Router:
 @contextmanager
 def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
     """Yield a router that may open `files` files, its control API and its engines, as processes."""
-    api_port, port, switch_port = first_port - 1, first_port - 2, first_port - 3
-    check_free((switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
+    api_port, port, switch_port, somebody_port = first_port - 1, first_port - 2, first_port - 3, first_port - 4
+    check_free((somebody_port, switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
     last = (os.cpu_count() or 1) - 1
     world = [sys.executable, "-m", "benchmarks.attacks.world"]
     hostile = ["nice", "-n", "19", *world, str(switch_port), str(first_port), "hostile"]
+    somebody = ["nice", "-n", "19", *world, str(somebody_port), str(first_port), "somebody"]
     honest = [*world, str(api_port), str(first_port), "honest"]
     command = [sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0"]
     command = command if files is None else ["prlimit", f"--nofile={files}", *command]
-    with process(hostile, last) as enemies, process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
+    with (
+        process(hostile, last) as enemies,
+        process(somebody, last) as other,
+        process(honest, last) as engines,
+        tempfile.TemporaryDirectory() as spool,
+    ):
         wait_until(enemies, switch_port, 120)
+        wait_until(other, somebody_port, 120)
         wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 120)
         environment = {
             "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
@@ -73,7 +84,7 @@ def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
         }
         with process(command, 0, environment) as router:
             wait_until(router, port, 120, "/readyz")
-            yield Router(pid=router.pid, port=port, switch_port=switch_port)
+            yield Router(pid=router.pid, port=port, switch_port=switch_port, somebody_port=somebody_port)
 
 
 @dataclass
@@ -83,6 +94,8 @@ class Findings:
     name: str
     before: Load
     during: Load
+    beside: Load
+    """The load while the same hostile engines send the same bytes to somebody else."""
     attacker: Attacker
     memory: list[float] = field(default_factory=list)
     """Memory in MB: before the attack, at most during it, and after it."""
@@ -90,11 +103,11 @@ class Findings:
     recovered_seconds: float = 0.0
 
     def line(self) -> str:
-        was, became = self.before.share(0.99), self.during.share(0.99)
-        ratio = became / was if was else 0.0
+        was, became, beside = self.before.share(0.99), self.during.share(0.99), self.beside.share(0.99)
+        ratio, due = became / was if was else 0.0, became / beside if beside else 0.0
         row = (
             f"{self.name:<20}{len(self.during.seconds):>7}{self.during.failed:>7}"
-            f"{self.before.share(0.5):>8.1f}{self.during.share(0.5):>8.1f}{was:>9.1f}{became:>9.1f}{ratio:>7.2f}"
+            f"{self.before.share(0.5):>8.1f}{self.during.share(0.5):>8.1f}{was:>9.1f}{became:>9.1f}{ratio:>7.2f}{beside:>9.1f}{due:>7.2f}"
             f"{self.attacker.opened:>9}{self.attacker.refused:>9}"
             + "".join(f"{one:>7.0f}" for one in self.memory)
             + "".join(f"{one:>7}" for one in self.files)
@@ -107,15 +120,15 @@ class Findings:
 
 
 HEADER = (
-    f"{'attack':<20}{'asked':>7}{'failed':>7}{'p50':>8}{'with':>8}{'p99 ms':>9}{'with':>9}{'ratio':>7}{'opened':>9}{'refused':>9}"
+    f"{'attack':<20}{'asked':>7}{'failed':>7}{'p50':>8}{'with':>8}{'p99 ms':>9}{'with':>9}{'ratio':>7}{'alone':>9}{'ratio':>7}{'opened':>9}{'refused':>9}"
     f"{'MB':>7}{'most':>7}{'after':>7}{'files':>7}{'most':>7}{'after':>7}{'back s':>8}"
 )
 
 
 @asynccontextmanager
 async def attacking(router: Router, name: str, attacker: Attacker, seconds: float) -> AsyncIterator[None]:
-    """Run the attack while the block runs."""
-    if name in ENGINES:
+    """Run the attack while the block runs; an attack of `HONEST` engines is the same clients' requests, answered."""
+    if name in (*ENGINES, HONEST):
         await router.switch(name)
         task = asyncio.ensure_future(prompts(attacker))
     elif name == SUSPENDED:
@@ -144,7 +157,7 @@ async def attack(
     router: Router, name: str, *, seconds: float, rounds: int, size: float, afterwards: float = AFTERWARDS_SECONDS
 ) -> Findings:
     """Run rounds without and with the attack in turns; return the findings."""
-    found = Findings(name, Load(router.port), Load(router.port), Attacker(router.port, size))
+    found = Findings(name, Load(router.port), Load(router.port), Load(router.port), Attacker(router.port, size))
     await Load(router.port).run(1.0)
     memory, files = router.memory_mb(), router.files()
     most = [memory, float(files)]
@@ -156,7 +169,13 @@ async def attack(
 
     looking = asyncio.create_task(look())
     for _ in range(rounds):
-        await found.before.run(seconds)
+        if name not in ENGINES:
+            await found.before.run(seconds)
+        else:
+            async with attacking(router, HONEST, Attacker(router.port, size), seconds):
+                await found.before.run(seconds)
+            async with attacking(router, name, Attacker(router.somebody_port, size), seconds):
+                await found.beside.run(seconds)
         async with attacking(router, name, found.attacker, seconds):
             await found.during.run(seconds)
         found.recovered_seconds = max(found.recovered_seconds, await seconds_until_served(router.port))
@@ -237,7 +256,10 @@ def main() -> None:
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until memory and files are read again")
     parser.add_argument("--soak-minutes", type=zero_or_more, default=0.0, help="all attacks in turn for this long, a round each")
     parser.add_argument(
-        "--first-port", type=count, default=29110, help="of the engines; router, control API and a switch take the three before it"
+        "--first-port",
+        type=count,
+        default=29110,
+        help="of the engines; router, control API, a switch and somebody else take the four before it",
     )
     options = parser.parse_args()
     end_everything_when_ended()

@@ -1,8 +1,12 @@
 """Eight pools of two mock engines, and a control API that lists them. The engines of the first pool are hostile, and a
 separate process, so that they do not slow the others.
 
-python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile python -m benchmarks.attacks.world API_PORT
-FIRST_ENGINE_PORT honest
+    python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile
+    python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT honest
+    python -m benchmarks.attacks.world PORT FIRST_ENGINE_PORT somebody
+
+`somebody` takes the same requests as a router and asks the hostile engines too, so that they send the same bytes to
+somebody else than the router.
 
 `GET /attack/NAME` at the switch begins an attack of the hostile engines, `GET /attack/none` ends it.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import uvloop
@@ -23,6 +28,8 @@ POOLS = 8
 ENGINES = 2
 """Number of engines of each pool."""
 _PIECE = b"x" * 65536
+_VALUES = b'{"choices":[' + b"{}," * 2_500_000 + b"{}]}"
+_HEAD_BYTES = 65_536
 _PAUSE_SECONDS = 0.01
 """Seconds between two pieces of a flood: 6 MB/s per connection, which is many bytes but does not fill the machine."""
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -54,6 +61,14 @@ class HostileEngine(MockEngine):
                 self.flood(_STREAM + b"1;", _PIECE)
             case "endless-answer" if is_prompt:
                 self.flood(_STREAM, b"10000\r\n" + _PIECE + b"\r\n")
+            case "blank-lines" if is_prompt:
+                self.flood(_STREAM, b"10000\r\n" + b"\n" * len(_PIECE) + b"\r\n")
+            case "tiny-events" if is_prompt:
+                self.flood(_STREAM, b"fffc\r\n" + b"data:{}\n\n" * 7281 + b"\n\n\n\r\n")
+            case "tiny-chunks" if is_prompt:
+                self.flood(_STREAM, b"1\r\n:\r\n" * 10_000)
+            case "many-values" if is_prompt:
+                self.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_VALUES), _VALUES))
             case "one-line-metrics" if is_page:
                 page = b"vllm:kv_cache_usage_perc " * (1024 * 1024 // 25)
                 self.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(page), page))
@@ -109,6 +124,55 @@ class ManyPools(MockControlApi):
             super().answer(head, body)
 
 
+class Somebody:
+    """Takes clients' requests as a router does, asks both hostile engines and reads as much of their answers."""
+
+    def __init__(self, engines: range) -> None:
+        self._engines = engines
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError):
+            request = await reader.read(_HEAD_BYTES)
+            for port in self._engines:
+                async with asyncio.timeout(20):
+                    await self._ask(port, request, writer)
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async def _ask(self, port: int, request: bytes, client: asyncio.StreamWriter) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        taken, passes = 0, False
+        try:
+            while (piece := await reader.read(_HEAD_BYTES)) and (passes or taken <= _HEAD_BYTES) and not client.is_closing():
+                passes = passes or (not taken and piece.startswith((_STREAM + b"1", _STREAM + b"f")) and b";" not in piece[:200])
+                taken += len(piece)
+                if passes:
+                    client.write(piece)
+                    await client.drain()
+        finally:
+            writer.transport.abort()
+
+    async def read_pages(self) -> None:
+        """Read the hostile engines' metrics every second, as a router does."""
+        while True:
+            for port in self._engines:
+                with suppress(OSError, TimeoutError, EOFError):
+                    async with asyncio.timeout(0.9):
+                        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                        writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+                        head = await reader.readuntil(b"\r\n\r\n")
+                        await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+                        writer.transport.abort()
+            await asyncio.sleep(1.0)
+
+
+async def serve_somebody(port: int, first_port: int) -> None:
+    somebody = Somebody(range(first_port, first_port + ENGINES))
+    await asyncio.start_server(somebody.serve, "127.0.0.1", port)
+    await somebody.read_pages()
+
+
 async def serve_world(port: int, first_port: int, part: str) -> None:
     loop, hostile = asyncio.get_running_loop(), part == "hostile"
     ManyPools.all_tables = tuple(tables(first_port))
@@ -119,4 +183,5 @@ async def serve_world(port: int, first_port: int, part: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve_world(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    own_port, engines_port, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    uvloop.run(serve_somebody(own_port, engines_port) if kind == "somebody" else serve_world(own_port, engines_port, kind))

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from fairlead.addresses import host_of
+from fairlead_router.engines.loop_time import LoopTime
 from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 
 
@@ -23,6 +24,7 @@ class UpstreamPool:
         self._idle_limit = idle_limit
         self._idle: dict[str, list[UpstreamConnection]] = {}
         self.opened = 0
+        self.time = LoopTime()
 
     def take_idle(self, address: str) -> UpstreamConnection | None:
         """Return the most recently used idle connection to `address`, if any."""
@@ -43,7 +45,7 @@ class UpstreamPool:
         try:
             async with asyncio.timeout(limit):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(self._loop, address, self._forget), host, int(port)
+                    lambda: UpstreamConnection(self._loop, address, self._forget, self.time), host, int(port)
                 )
         except TimeoutError:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
@@ -88,6 +90,7 @@ class UpstreamPool:
                 del self._idle[address]
             for connection in stale:
                 connection.close()
+        self.time.forget()
 
     def close(self) -> None:
         """Close all idle connections."""

@@ -19,9 +19,12 @@ import httptools
 
 from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
+from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, LoopTime
 
 HIGH_WATER = 256 * 1024
 """Bytes of a response that are buffered for a slow client before the router stops reading from the engine."""
+MOST_PIECES = 1024
+"""Number of pieces of a body after which they are joined, so that tiny chunks cost no more than their bytes."""
 
 _SILENCE_SECONDS = 5
 _PROBES = 3
@@ -130,15 +133,28 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_beyond", "_failure", "_framed", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport",
-        "_unseen", "_waiter",
+        "_ahead", "_beyond", "_failure", "_framed", "_in_step", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink",
+        "_time", "_transport", "_turn", "_unseen", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, lost: Callable[[UpstreamConnection], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        lost: Callable[[UpstreamConnection], None],
+        loop_time: LoopTime,
+    ) -> None:
         """Make a connection to `address` (host:port) that calls `lost` once when it has closed."""
         self._loop = loop
         self._lost = lost
+        self._time = loop_time
+        self._ahead: bytes | None = None
+        """The bytes that arrived and were not read yet, because it is others' turn or the engine's share of the loop is
+        used up; None = there are none, and the engine may be read.
+        """
+        self._turn: asyncio.TimerHandle | None = None
+        self._in_step = False
         self.address = address
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -245,10 +261,12 @@ class UpstreamConnection(asyncio.Protocol):
 
         Raises UpstreamFailure if the connection is lost before the end.
         """
+        if sum(map(len, self._pieces)) > PART_BYTES:
+            await self._pass_held(sink)
         self._sink = sink
         try:
             if not self.complete and self._pieces:
-                self._flow(sink)
+                self._pass(sink, self._take())
             while not self.complete:
                 if self._failure is not None:
                     raise self._failure
@@ -257,14 +275,54 @@ class UpstreamConnection(asyncio.Protocol):
             self._sink = None
         return self._take()
 
+    async def _pass_held(self, sink: Callable[[bytes], bool]) -> None:
+        """Pass on what arrived before there was a sink, in steps, until at most PART_BYTES are left."""
+        text, ready = b"", True
+
+        def take(at: int, end: int) -> bool:
+            nonlocal ready
+            ready = self._pass(sink, text[at:end])
+            return ready
+
+        while sum(map(len, self._pieces)) > PART_BYTES:
+            text = self._take()
+            at = self._time.step(self.address, len(text) - PART_BYTES, take)
+            self._pieces.insert(0, text[at:])
+            while not ready and self.paused:
+                if self._failure is not None:
+                    raise self._failure
+                await self._wait()
+            await asyncio.sleep(self._time.pause(self.address))
+        self.resume()
+
+    async def in_steps(self, body: bytes, read: Callable[[bytes], bytes]) -> None:
+        """Call `read` with all parts of a body of this engine; between the steps others have their turn."""
+        rest = memoryview(body)
+        while rest:
+            await asyncio.sleep(self._time.pause(self.address))
+            at = self._time.step(self.address, len(rest), lambda at, end: read(bytes(rest[at:end])) is not None)  # noqa: B023
+            rest = rest[at:]
+
+    def _pass(self, sink: Callable[[bytes], bool], piece: bytes) -> bool:
+        """Pass a piece on; return whether the sink can take more."""
+        ready = sink(piece)
+        if not ready:
+            self._pause()
+        return ready and not self.closed
+
     def resume(self) -> None:
         """Continue to read from the engine: the sink can take more again."""
-        if self.paused and self._transport is not None and not self.closed:
+        if self.paused:
             self.paused = False
-            self._transport.resume_reading()
+            self._wake()
+            if self._transport is not None and not self.closed:
+                if self._ahead is None:
+                    self._transport.resume_reading()
+                else:
+                    self._go_on_in(0.0)
 
-    def _flow(self, sink: Callable[[bytes], bool]) -> None:
-        if not sink(self._take()) and not self.paused and self._transport is not None and not self.closed:
+    def _pause(self) -> None:
+        if not self.paused and self._transport is not None and not self.closed:
             self.paused = True
             self._transport.pause_reading()
 
@@ -321,7 +379,59 @@ class UpstreamConnection(asyncio.Protocol):
         self._sending_paused = False
         self._wake()
 
+    def _hear_long(self, data: bytes) -> None:
+        """Read a long piece in steps."""
+        if self._ahead is not None:
+            self._ahead += data
+            return
+        self._ahead = data
+        self._read_ahead()
+        if self._ahead is not None and not (self.paused or self.closed):
+            assert self._transport is not None
+            self._transport.pause_reading()
+
+    def _go_on_in(self, seconds: float) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        """Read on, after others had their turn."""
+        self._turn = None
+        if self._ahead is not None and not (self.paused or self.closed):
+            self._read_ahead()
+            if self._ahead is None and not (self.paused or self.closed):
+                assert self._transport is not None
+                self._transport.resume_reading()
+
+    def _read_ahead(self) -> None:
+        """Read what has arrived for as long as one step may take. If something is left, or the engine has used up its
+        share of the loop, `_go_on` is called later; `_ahead` is None if the engine may be read further.
+        """
+        ahead = self._ahead
+        assert ahead is not None
+        at = 0
+        if not self._time.pause(self.address):
+            self._in_step = True
+            at = self._time.step(self.address, len(ahead), self._hear_part)
+            self._in_step = False
+        pause = self._time.pause(self.address)
+        self._ahead = ahead[at:] if (at < len(ahead) or pause) and not self.closed else None
+        if self._ahead is not None and not self.paused:
+            self._go_on_in(pause)
+
+    def _hear_part(self, at: int, end: int) -> bool:
+        """Read a part of what has arrived. Return whether more of it may be read."""
+        ahead = self._ahead
+        assert ahead is not None
+        self.data_received(ahead[at:end])
+        if self.complete and end < len(ahead):
+            self.close()  # bytes nobody asked for
+        return not (self.closed or self.paused)
+
     def data_received(self, data: bytes) -> None:
+        if (len(data) > QUICK_BYTES or self._ahead is not None) and not self._in_step:
+            self._hear_long(data)
+            return
         self.received += 1
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
@@ -343,11 +453,13 @@ class UpstreamConnection(asyncio.Protocol):
             self._unseen = 0
             sink = self._sink
             if sink is not None:
-                self._flow(sink)
+                if not sink(self._take()):
+                    self._pause()
                 return
-            if not self.paused and self._transport is not None and sum(map(len, self._pieces)) > HIGH_WATER:
-                self.paused = True
-                self._transport.pause_reading()
+            if len(self._pieces) > MOST_PIECES:
+                self._pieces[:] = [b"".join(self._pieces)]
+            if not self.paused and sum(map(len, self._pieces)) > HIGH_WATER:
+                self._pause()
             self._wake()
 
     def _broken(self, error: Exception) -> UpstreamFailure:

@@ -44,6 +44,9 @@ changing is decoded.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
+_NOTHING = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+[\r\n])++")
+"""Matches blank lines and comments before an event, all together."""
+_BEGINS_NOTHING = b"\r\n:"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 _TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments|partial_json|thinking|refusal)" ?: ?"([^"]+)"')
@@ -133,7 +136,9 @@ class StreamReader:
         self._seam = b""
         self._whole = whole
         self.withheld = b""
-        """The event by which the engine reported its failure, if it was withheld from the client."""
+        """The event by which the engine reported its failure, with those after it, if they were withheld from the
+        client.
+        """
         self.events = 0
         """Number of events with data, without comments."""
 
@@ -254,9 +259,11 @@ class StreamReader:
         returns, length = self._returns, len(text)
         self._counts = True
         while True:
+            if start < length and text[start] in _BEGINS_NOTHING and (nothing := _NOTHING.match(text, start)) is not None:
+                start = nothing.end()
             if start >= kept:
                 start = self._skip_known(text, start)
-                place = max(place, start)
+            place = max(place, start)
             end = _event_end(text, place, returns=returns) if start < length else 0
             if not end:
                 break
@@ -359,7 +366,8 @@ class StreamReader:
             if spoken.only_counts and self._hides_usage:
                 return True
         if self._whole and spoken.failure is not None:
-            self.withheld += raw
+            if len(self.withheld) < EVENT_BYTES:
+                self.withheld += raw
             return True
         return False
 
@@ -482,6 +490,16 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
+_LARGE = ("choices", "content", "output", "data", "embeddings")
+_LONG_FIELDS = (*_Document.__struct_fields__, "role", "background", "detail")
+_LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_FIELDS]))
+_LONG_BYTES = 65_536
+"""Size in bytes above which neither a document nor a field of it is decoded as a whole: many small values take a
+microsecond each.
+"""
+_MOST_MARKS = 20_000
+"""Maximum number of strings and lists of a long document that is not strict JSON; one with more is not read."""
+_GIVEN_UP, _CUT = "it ended with a finish_reason of an engine that gave up", "the answer ends within its document"
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 _LONGEST_REASON = 64
@@ -505,6 +523,8 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
     if body[0] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=_shortfall_of_bytes(body, kind))
     try:
+        if len(body) > _LONG_BYTES:
+            return _read_long(body, has_input=has_input)
         document = read_json(body, _DOCUMENT)
     except msgspec.DecodeError:  # ValidationError included; NaN is not JSON
         return _read_otherwise(body, has_input=has_input)
@@ -518,10 +538,32 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
     return WholeAnswer(_usage_in(document.usage, document.meta), failure, document.id)
 
 
+def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
+    """Parse a long document, of which only small fields are decoded. Raises msgspec.DecodeError."""
+    found = read_json(body, _LONG)
+    raw = {name: bytes(value) for name in _LONG_FIELDS if (value := getattr(found, name))}
+    fields = {name: _small(value, is_large=name in _LARGE) for name, value in raw.items()}
+    failure: Failure | None = None
+    if "choices" in raw and _GAVE_UP.search(raw["choices"]):
+        failure = Failure(_GIVEN_UP)
+    elif fields.get("object") == "error" or fields.get("status") == "failed" or (fields.get("error") and not fields.get("choices")):
+        failure = failure_of(fields.get("error") or fields)
+    else:
+        failure = shortfall(fields, has_input=has_input)
+    return WholeAnswer(_usage_in(fields.get("usage"), fields.get("meta")), failure, fields.get("id"))
+
+
+def _small(value: bytes, *, is_large: bool) -> Any:
+    """Return the decoded field; if it is too long, whatever is true."""
+    if len(value) <= _LONG_BYTES:
+        return decoded(value)
+    return [0] if is_large else "too long to be read"
+
+
 def _shortfall_of_bytes(body: bytes, kind: bytes) -> Failure | None:
     if body[:7].rstrip() in (b"null", b"[]", b'""'):
         return Failure("the answer has no content")
-    if kind.startswith(b"application/json") and not body.startswith(b"[") and decoded(body) is None:
+    if kind.startswith(b"application/json") and not body.startswith(b"[") and len(body) <= _LONG_BYTES and decoded(body) is None:
         return Failure("the answer is not JSON, as its content type says")  # it may be compressed, which nobody asked for
     return None
 
@@ -531,6 +573,11 @@ def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
         return WholeAnswer(failure=Failure("the answer is a page of markup" if _PAGE.match(body) else "the answer is plain text"))
     reader = StreamReader(dialect)
     reader.feed(body)
+    return whole_of_stream(reader)
+
+
+def whole_of_stream(reader: StreamReader) -> WholeAnswer:
+    """Return the content of an event stream that the client did not request; `reader` has read all of it."""
     reader.end()
     return WholeAnswer(reader.usage(), reader.shortfall, reader.response_id)
 
@@ -557,13 +604,20 @@ def _is_filled(document: _Document) -> bool:
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     """Parse an answer that is not strict JSON: it may contain NaN, be cut, or not be a document at all."""
+    is_long = len(body) > _LONG_BYTES
+    if is_long and _GAVE_UP.search(body):
+        return WholeAnswer(failure=Failure(_GIVEN_UP))
+    if is_long and is_cut(body) and not body.rstrip().endswith(b"}"):
+        return WholeAnswer(failure=Failure(_CUT))
+    if is_long and body.count(b'"') + body.count(b"[") > _MOST_MARKS:
+        return WholeAnswer()
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
-    if (document is None and not nests_deeper(body)) or _GAVE_UP.search(body):
+    if not is_long and ((document is None and not nests_deeper(body)) or _GAVE_UP.search(body)):
         document = decoded(body)
         if document is None and is_cut(body):
-            return WholeAnswer(failure=Failure("the answer ends within its document"))
+            return WholeAnswer(failure=Failure(_CUT))
     return WholeAnswer(usage_of(squeezed), shortfall(document, has_input=has_input))
 
 
@@ -598,7 +652,7 @@ class LongAnswer:
         """Why the answer is not valid; None if it is, or if its small fields are too many to be read."""
         document = self._squeezed.document()
         if self._gave_up:
-            return Failure("it ended with a finish_reason of an engine that gave up")
+            return Failure(_GIVEN_UP)
         if isinstance(document, dict) and (document.get("object") == "error" or document.get("status") == "failed"):
             return failure_of(document.get("error") or {"message": "its status is failed"})
         return shortfall(document, has_input=self._has_input)

@@ -17,16 +17,27 @@ from typing import Final
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead_router.engines.loop_time import PART_BYTES
 from fairlead_router.engines.upstream_connections import UpstreamFailure, without_addresses
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import LongAnswer, StreamReader, Usage, content_type, is_response_id, read_whole, usage_of_head
+from fairlead_router.protocols.answers import (
+    LongAnswer,
+    StreamReader,
+    Usage,
+    content_type,
+    is_response_id,
+    read_whole,
+    usage_of_head,
+    whole_of_stream,
+)
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
+from fairlead_router.protocols.side_answers import EVENTS
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
@@ -262,7 +273,12 @@ class Proxy:
         usage: Usage | None = None
         if status < 400:
             kind, has_input = content_type(connection.headers), exchange.ticket.request.prompt_bytes > 0
-            said = read_whole(body, has_input=has_input, kind=kind, dialect=call.dialect)
+            if len(body) > PART_BYTES and kind.startswith(EVENTS):
+                reader = StreamReader(call.dialect)
+                await connection.in_steps(body, reader.feed)
+                said = whole_of_stream(reader)
+            else:
+                said = read_whole(body, has_input=has_input, kind=kind, dialect=call.dialect)
             if said.failure is not None:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
+from fairlead_router.engines.loop_time import LoopTime
 from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 from fairlead_testing.examples import examples
 
@@ -42,7 +43,9 @@ class Asked:
     def __init__(self) -> None:
         self.wire = Wire()
         self.body: list[bytes] = []
-        self.connection = UpstreamConnection(asyncio.new_event_loop(), "10.0.0.7:8000", lambda connection: None)
+        self.connection = UpstreamConnection(
+            asyncio.new_event_loop(), "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: 0.0, lambda: 0.0)
+        )
         self.connection.connection_made(self.wire)
         self.connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
         self.connection._sink = self._sink

@@ -1,0 +1,265 @@
+"""An engine's bytes take a bounded part of the event loop, in short steps, whatever they are."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_router.engines.loop_time import (
+    BURST_SECONDS,
+    PART_BYTES,
+    QUICK_BYTES,
+    SHARE,
+    STEP_SECONDS,
+    USUAL_SECONDS,
+    USUAL_SECONDS_A_BYTE,
+    LoopTime,
+)
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_testing.examples import examples
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
+
+
+class Loop:
+    """A loop in virtual time, with the time that was worked and that of the longest step."""
+
+    def __init__(self) -> None:
+        self.now = self.worked = self.longest = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> object:
+        heapq.heappush(self._due, (self.now + seconds, next(self._numbers), callback))
+        return self
+
+    def step(self, callback: Callable[[], None]) -> None:
+        before = self.worked
+        callback()
+        self.longest = max(self.longest, self.worked - before)
+
+    def go_on(self) -> bool:
+        """Make the next step that is due, if there is one."""
+        if not self._due:
+            return False
+        at, _, callback = heapq.heappop(self._due)
+        self.now = max(self.now, at)
+        self.step(callback)
+        return True
+
+
+class Wire(asyncio.Transport):
+    reading = True
+    dropped = False
+
+    def write(self, data: object) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.dropped = True
+
+    def close(self) -> None:
+        self.dropped = True
+
+    def is_closing(self) -> bool:
+        return self.dropped
+
+
+class Answer:
+    """An answer whose bytes cost `cost` seconds each."""
+
+    def __init__(self, loop: Loop, time: LoopTime, cost: float) -> None:
+        self.loop, self.wire, self.got = loop, Wire(), bytearray()
+        self.largest = 0
+        self._cost = cost
+        self.ready = True
+        self.connection = UpstreamConnection(loop, "10.0.0.7:8000", lambda connection: None, time)  # type: ignore[arg-type]
+        self.connection.connection_made(self.wire)
+        self.connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+        self.connection._sink = self._sink
+
+    def _sink(self, piece: bytes) -> bool:
+        self.loop.worked += len(piece) * self._cost
+        self.loop.now += len(piece) * self._cost
+        self.largest = max(self.largest, len(piece))
+        self.got += piece
+        return self.ready
+
+    def hear(self, piece: bytes) -> None:
+        assert self.wire.reading
+        self.loop.step(lambda: self.connection.data_received(piece))
+
+
+def world(cost: float) -> tuple[Loop, Answer]:
+    loop = Loop()
+    return loop, Answer(loop, LoopTime(lambda: loop.worked, lambda: loop.now), cost)
+
+
+@examples(200)
+@given(
+    sizes=st.lists(st.integers(1, 40_000), min_size=1, max_size=8),
+    cost=st.floats(0, 2e-6),
+)
+def test_every_byte_arrives_once_and_in_order_and_no_step_is_long(sizes: list[int], cost: float) -> None:
+    loop, answer = world(cost)
+    body = b"".join(bytes([65 + number % 26]) * size for number, size in enumerate(sizes))
+    pieces, at = [HEAD % (len(body) + 1)], 0
+    for size in sizes:
+        pieces.append(body[at : at + size])
+        at += size
+    for piece in pieces:
+        while not answer.wire.reading:
+            assert loop.go_on(), "nobody would ever read on"
+        answer.hear(piece)
+    while loop.go_on():
+        pass
+    assert bytes(answer.got) == body
+    assert answer.wire.reading
+    assert answer.largest <= PART_BYTES
+    assert loop.longest <= STEP_SECONDS + PART_BYTES * cost * 1.01
+
+
+@examples(100)
+@given(size=st.integers(QUICK_BYTES + 1, 60_000), cost=st.floats(1e-7, 2e-6), answers=st.integers(1, 4))
+def test_all_answers_of_an_engine_together_take_no_more_than_its_share_of_the_loop(size: int, cost: float, answers: int) -> None:
+    loop = Loop()
+    time = LoopTime(lambda: loop.worked, lambda: loop.now)
+    hostile = [Answer(loop, time, cost) for _ in range(answers)]
+    for one in hostile:
+        one.hear(HEAD % 10**12)
+    for _ in range(50):
+        for one in hostile:
+            if one.wire.reading:
+                one.hear(b"\n" * size)
+        loop.go_on()
+    read = sum(len(one.got) for one in hostile)
+    usual = USUAL_SECONDS * (read / PART_BYTES + 50 * answers) + USUAL_SECONDS_A_BYTE * read
+    step = STEP_SECONDS + PART_BYTES * cost
+    assert loop.worked <= usual + BURST_SECONDS + SHARE * loop.now + step
+
+
+def test_bytes_at_the_usual_cost_are_never_paused() -> None:
+    loop, answer = world(2e-9)
+    answer.hear(HEAD % 10**12)
+    for _ in range(100):
+        answer.hear(b"x" * 256_000)
+        while loop.go_on():
+            pass
+    assert len(answer.got) == 25_600_000
+    assert loop.now == pytest.approx(loop.worked)
+
+
+def test_another_engine_is_read_while_one_has_used_up_its_share() -> None:
+    loop = Loop()
+    time = LoopTime(lambda: loop.worked, lambda: loop.now)
+    hostile = Answer(loop, time, 1e-5)
+    hostile.hear(HEAD % 10**9)
+    hostile.hear(b"\n" * 100_000)
+    assert time.pause("10.0.0.7:8000") > 0 and not hostile.wire.reading
+    assert time.pause("10.0.0.8:8000") == 0
+
+
+def test_a_client_that_reads_slowly_stops_the_reading_and_its_resuming_goes_on_where_it_stopped() -> None:
+    loop, answer = world(0.0)
+    answer.hear(HEAD % 100_000)
+    answer.ready = False
+    answer.hear(b"x" * 99_999)
+    assert len(answer.got) == PART_BYTES and not answer.wire.reading and not loop.go_on()
+    answer.ready = True
+    answer.connection.resume()
+    while loop.go_on():
+        pass
+    assert len(answer.got) == 99_999 and answer.wire.reading
+
+
+def test_bytes_behind_an_answer_close_the_connection_and_never_reach_the_next_request() -> None:
+    loop, answer = world(1e-5)
+    body = b"x" * (2 * PART_BYTES - len(HEAD % 8000))
+    head = HEAD % len(body)
+    assert len(head) + len(body) == 2 * PART_BYTES - (len(HEAD % 8000) - len(head))
+    answer.hear(head + body + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+    while loop.go_on():
+        pass
+    assert answer.connection.closed and b"evil" not in answer.got
+
+
+def test_a_connection_that_was_dropped_reads_nothing_more() -> None:
+    loop, answer = world(1e-5)
+    answer.hear(HEAD % 10**9)
+    answer.hear(b"\n" * 200_000)
+    got = len(answer.got)
+    answer.connection.abort()
+    while loop.go_on():
+        pass
+    assert len(answer.got) == got
+
+
+def test_a_body_of_tiny_chunks_is_held_in_few_pieces() -> None:
+    _, answer = world(0.0)
+    answer.connection._sink = None
+    answer.hear(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    answer.hear(b"1\r\nx\r\n" * 40_000)
+    assert len(answer.connection._pieces) < 2048 and sum(map(len, answer.connection._pieces)) == 40_000
+
+
+async def test_what_arrived_before_there_was_a_sink_reaches_it_in_parts() -> None:
+    work = 0.0
+
+    def cost(piece: bytes) -> bool:
+        nonlocal work
+        parts.append(len(piece))
+        work += 1e-9 * len(piece)
+        return True
+
+    parts: list[int] = []
+    connection = UpstreamConnection(asyncio.get_running_loop(), "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: work))
+    connection.connection_made(Wire())
+    connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+    connection.data_received(HEAD % 200_000 + b"x" * 200_000)
+    assert connection.complete
+    last = await connection.pipe(cost)
+    assert sum(parts) + len(last) == 200_000 and max(*parts, len(last)) <= PART_BYTES
+
+
+async def test_a_sink_that_is_full_gets_the_rest_of_what_was_held_once_it_can_take_more_even_if_the_engine_has_gone() -> None:
+    got = bytearray()
+
+    def sink(piece: bytes) -> bool:
+        got.extend(piece)
+        return False
+
+    loop = asyncio.get_running_loop()
+    for gone in (False, True):
+        got.clear()
+        connection = UpstreamConnection(loop, "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: 0.0))
+        connection.connection_made(Wire())
+        connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+        connection.data_received(HEAD % 50_000 + b"x" * 50_000)
+        passing = asyncio.ensure_future(connection.pipe(sink))
+        if gone:
+            connection.connection_lost(None)
+        while not passing.done():
+            await asyncio.sleep(0)
+            connection.resume()
+        assert len(got) + len(await passing) == 50_000
+
+
+async def test_who_waits_for_a_full_sink_learns_that_the_answer_was_dropped() -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop(), "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: 0.0))
+    connection.connection_made(Wire())
+    connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+    connection.data_received(HEAD % 60_000 + b"x" * 50_000)
+    passing = asyncio.ensure_future(connection.pipe(lambda piece: False))
+    await asyncio.sleep(0)
+    connection.abort()
+    with pytest.raises(UpstreamFailure, match="dropped"):
+        await passing
