@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import ENGINE_RESTARTED, REACHABLE, InstanceState, Role
 from fairlead.pool_states import EndedInstance, InstanceReport, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -297,6 +297,13 @@ async def _save_pool(
     await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))
 
 
+def _was_lost_unseen(before: Any, report: InstanceReport) -> bool:
+    """Return whether the engine ended and serves again since the stored row `before`: no report came while the instance
+    was Lost, as the API did not answer or the loss was short.
+    """
+    return report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE
+
+
 async def note_instances(
     connection: AsyncConnection,
     pool_id: int,
@@ -307,7 +314,8 @@ async def note_instances(
     """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
     become Gone.
 
-    Returns the instances that became Gone, with their state before that, and the instances that became Lost.
+    Returns the instances that became Gone, with their state before that, and the instances that became Lost, also those
+    that came back before a report said so.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
@@ -337,15 +345,21 @@ async def note_instances(
             continue
         if gone and before is not None:
             ended.append(EndedInstance(id=report.id, role=report.role, state=InstanceState(before.state)))
-        if moved and report.state is InstanceState.LOST:
-            lost.append(report)
-        if moved:
+        unseen = before is not None and _was_lost_unseen(before, report)
+        if unseen or moved and report.state is InstanceState.LOST:
+            lost.append(replace(report, state=InstanceState.LOST, reason=ENGINE_RESTARTED) if unseen else report)
+        if unseen:
+            for was, after in ((before.state, InstanceState.LOST.value), (InstanceState.LOST.value, report.state.value)):
+                transitions.append(
+                    {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": after, "reason": ENGINE_RESTARTED}
+                )
+        elif moved:
             was = before.state if before else None
             transitions.append(
                 {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": report.state.value, "reason": report.reason}
             )
         if moved or any(getattr(before, name) != value for name, value in values.items()):
-            since = now if moved or before is None else before.state_since
+            since = now if moved or unseen or before is None else before.state_since
             changed.append({**values, "state_since": since, "gone_at": now if gone else None})
     ended.extend(EndedInstance(id=one.id, role=Role(one.role), state=InstanceState(one.state)) for one in stored.values())
     gone_now = InstanceState.GONE.value
