@@ -297,11 +297,17 @@ async def _save_pool(
     await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))
 
 
-def _was_lost_unseen(before: Any, report: InstanceReport) -> bool:
-    """Return whether the engine ended and serves again since the stored row `before`: no report came while the instance
-    was Lost, as the API did not answer or the loss was short.
+def _changes_of_state(before: Any, report: InstanceReport) -> list[tuple[str | None, str, str]]:
+    """Return the changes of state since the stored row `before` (None = a new instance): the state before, the state
+    after, and the reason. An engine that was started again between two reports, as the API did not answer or the loss
+    was short, was lost and is back.
     """
-    return report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE
+    lost, now = InstanceState.LOST.value, report.state.value
+    if before is not None and report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE:
+        return [(before.state, lost, ENGINE_RESTARTED), (lost, now, ENGINE_RESTARTED)]
+    if before is None or before.state != now:
+        return [(before.state if before else None, now, report.reason)]
+    return []
 
 
 async def note_instances(
@@ -340,26 +346,18 @@ async def note_instances(
             "restarts": report.restarts,
             "created_at": moment(report.created_at),
         }
-        moved = before is None or before.state != report.state.value
         if gone and before is None:
             continue
         if gone and before is not None:
             ended.append(EndedInstance(id=report.id, role=report.role, state=InstanceState(before.state)))
-        unseen = before is not None and _was_lost_unseen(before, report)
-        if unseen or moved and report.state is InstanceState.LOST:
-            lost.append(replace(report, state=InstanceState.LOST, reason=ENGINE_RESTARTED) if unseen else report)
-        if unseen:
-            for was, after in ((before.state, InstanceState.LOST.value), (InstanceState.LOST.value, report.state.value)):
-                transitions.append(
-                    {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": after, "reason": ENGINE_RESTARTED}
-                )
-        elif moved:
-            was = before.state if before else None
-            transitions.append(
-                {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": report.state.value, "reason": report.reason}
-            )
-        if moved or any(getattr(before, name) != value for name, value in values.items()):
-            since = now if moved or unseen or before is None else before.state_since
+        changes = _changes_of_state(before, report)
+        lost += [replace(report, state=InstanceState.LOST, reason=why) for _, after, why in changes if after == InstanceState.LOST.value]
+        transitions += [
+            {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": after, "reason": why}
+            for was, after, why in changes
+        ]
+        if changes or any(getattr(before, name) != value for name, value in values.items()):
+            since = now if changes or before is None else before.state_since
             changed.append({**values, "state_since": since, "gone_at": now if gone else None})
     ended.extend(EndedInstance(id=one.id, role=Role(one.role), state=InstanceState(one.state)) for one in stored.values())
     gone_now = InstanceState.GONE.value

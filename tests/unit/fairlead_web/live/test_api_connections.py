@@ -74,7 +74,7 @@ async def test_an_app_may_answer_a_client_that_has_stopped_waiting() -> None:
         await answers.wait()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": []})
-        except Exception as error:
+        except asyncio.InvalidStateError as error:
             failures.append(error)
         finally:
             ended.set()

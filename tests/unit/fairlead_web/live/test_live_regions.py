@@ -38,9 +38,7 @@ async def test_an_open_page_keeps_its_range_while_its_pool_grows_older(monkeypat
     """A page of a young pool shows its life so far; parts that come later are of the range that its charts have."""
     async with visitor() as operator:
         known, ages = operator.fake.world.pool, [10]
-        monkeypatch.setattr(
-            operator.fake.world, "pool", lambda pool: replace(known(pool), created_at=NOW - timedelta(minutes=ages[-1]))
-        )
+        monkeypatch.setattr(operator.fake.world, "pool", lambda pool: replace(known(pool), created_at=NOW - timedelta(minutes=ages[-1])))
         page = (await operator.http.get(f"/pools/{CHAT}")).text
         ages.append(40)
         live = re.search(r'data-live-stream hidden\s+data-page="([^"]+)"', page)
