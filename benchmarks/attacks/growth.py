@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-HEADER = f"{'process':<22}{'rounds':>7}{'MB first':>10}{'last':>7}{'MB/h':>9}{'files first':>13}{'last':>6}"
+HEADER = f"{'process':<22}{'rounds':>7}{'MB first':>10}{'a third':>9}{'two':>6}{'last':>7}{'MB/h':>9}{'files first':>13}{'last':>6}"
 
 
 def memory_mb(pid: int) -> float:
@@ -49,14 +49,15 @@ class Growth:
         return self.points[name][0].files, self.points[name][-1].files
 
     def table(self) -> str:
-        """Return a table with a line for each process."""
+        """Return a table with a line for each process: its memory and files after some of the rounds."""
         return "\n".join((HEADER, *map(self._line, self.points)))
 
     def _line(self, name: str) -> str:
         found = self.points[name]
         first, last = found[0], found[-1]
+        third, two = (found[(len(found) - 1) * part // 3].memory_mb for part in (1, 2))
         return (
-            f"{name:<22}{len(found):>7}{first.memory_mb:>10.0f}{last.memory_mb:>7.0f}"
+            f"{name:<22}{len(found):>7}{first.memory_mb:>10.0f}{third:>9.0f}{two:>6.0f}{last.memory_mb:>7.0f}"
             f"{self.mb_an_hour(name):>+9.1f}{first.files:>13}{last.files:>6}"
         )
 

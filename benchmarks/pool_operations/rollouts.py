@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.pool_operations.work import Work
 
@@ -72,25 +72,20 @@ class _Rollout(Simulation):
     """
 
     def __init__(self, spec: SimulatedPool, jobs: list[Job], begin: float, *, hands_over: bool) -> None:
-        super().__init__(spec, jobs)
+        self._held: dict[str, float] = {}
+        """The drained instances from which sessions still fetch, and since when."""
+        super().__init__(spec, jobs, held=self._held)
         self.handed_over = 0
         self._hands_over = hands_over
         self._last: dict[str, _Kept] = {}
         self._turns = NextTurns()
         self._under_way: dict[Job, _HandOver] = {}
         self._legs: dict[Job, Callable[[float], None]] = {}
-        self._held: dict[str, float] = {}
         self._made = len(jobs)
         self._old = [entry.id for entry in self.scheduler.table.instances if entry.role is Role.PREFILL]
         self._take(next_table(self.scheduler.table, engine=replace(self.scheduler.table.engine, kv_transfer=KvTransferFacts())), 0.0)
-        departures = self._changes.departures
-        self._changes.departures = lambda routers, now: self._without_held(departures(routers, now))  # type: ignore[method-assign]
         self._events.at(begin, self._replace_next, 0)
         self._events.at(LOOK_SECONDS, self._look, None)
-
-    def _without_held(self, change: Any) -> Any:
-        """Return the change that removes drained instances, without those from which sessions still fetch."""
-        return replace(change, names=tuple(name for name in change.names if name not in self._held))
 
     def _take(self, table: RoutingTable, now: float) -> None:
         self.fleet.forget_usages()
@@ -109,7 +104,7 @@ class _Rollout(Simulation):
     def _drain(self, step: int, now: float) -> None:
         leaving = self._old.pop(0)
         self._held[leaving] = now
-        drained = self._changes._drain([leaving], self.scheduler.table).table
+        drained = self._changes.drain([leaving], self.scheduler.table).table
         assert drained is not None
         self._take(drained, now)
         if self._old:

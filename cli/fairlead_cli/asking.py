@@ -16,7 +16,7 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
-from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable, told
+from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable, ClientBusy, told
 from fairlead_client.resources.problems import Problem
 from fairlead_process.kinds import Addresses
 from fairlead_process.option_types import InputUnusable, KindOption
@@ -118,6 +118,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
             return asyncio.run(asked(client))
     except ApiProblem as error:
         raise _refusal(error, is_behind_kubernetes(url)) from error
+    except ClientBusy as error:
+        raise click.ClickException(str(error)) from error
     except ApiLate as error:
         raise click.ClickException(f"{error}; {_OF_LATE}") from error
     except ApiUnreachable as error:

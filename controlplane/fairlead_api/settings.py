@@ -98,7 +98,7 @@ class Retention:
     )
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
-        "REPORTS", 7, "ids of reports taken", "reports that a router repeats after a longer interruption are counted twice"
+        "REPORTS", 7, "ids of reports taken", "what routers report later than that is not stored, as it might be counted twice"
     )
     history_days: int = _days(
         "HISTORY",

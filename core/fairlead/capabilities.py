@@ -99,22 +99,24 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 def agreed(figures: Sequence[Figure]) -> Figure:
     """Combine what several observers measured on the same engines in the same minutes: the mean, weighted by samples.
 
-    Observers that saw nothing for `SAME_TIME_SECONDS` while another one did have no say. The spread is taken from the
-    observer with the most samples, the age from the newest observation. The result is unknown if no observer measured
-    anything.
+    Observers that saw nothing for `SAME_TIME_SECONDS` while another one did have no say, nor have those that do not say
+    when they saw something, unless none says it. The spread is taken from the observer with the most samples, the age
+    from the newest observation. The result is unknown if no observer measured anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:
         return UNKNOWN
-    newest_age = min(one.age_seconds or 0.0 for one in measured)
-    measured = [one for one in measured if (one.age_seconds or 0.0) <= newest_age + SAME_TIME_SECONDS]
+    newest_age = min((one.age_seconds for one in measured if one.age_seconds is not None), default=None)
+    if newest_age is not None:
+        oldest = newest_age + SAME_TIME_SECONDS
+        measured = [one for one in measured if one.age_seconds is not None and one.age_seconds <= oldest]
     weights = [max(1, one.samples) for one in measured]
     return Figure(
         value=sum((one.value or 0.0) * weight for one, weight in zip(measured, weights, strict=True)) / sum(weights),
         source=Source.MEASURED,
         spread=max(measured, key=lambda one: one.samples).spread,
         samples=sum(one.samples for one in measured),
-        age_seconds=min((one.age_seconds for one in measured if one.age_seconds is not None), default=None),
+        age_seconds=newest_age,
     )
 
 

@@ -14,6 +14,7 @@ MOST_COVERED = 100
 BY_MINUTES = timedelta(hours=6)
 """Ranges longer than this are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
 MINUTES_KEPT = timedelta(hours=25)
+"""Minimum time for which records of ten seconds, and SLO counts by the minute, are kept."""
 _MINUTE, _HOUR = 60, 3600
 
 

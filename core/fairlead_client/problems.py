@@ -3,7 +3,8 @@
 ClientError
 ├── ApiProblem        the API answered with a problem document; carries it
 ├── ApiUnreachable    no usable answer: refused, broken mid-way, or not JSON
-│   └── ApiLate       it took the request, but did not answer in time
+│   ├── ApiLate       it took the request, but did not answer in time
+│   └── ClientBusy    the request was not sent: this process uses all of its connections to the API
 ├── StreamLost        the routers' stream was refused, ended, fell silent or sent something unreadable
 └── UnreadableLine    one line of that stream is not JSON, misses a member or has no end
 """
@@ -56,6 +57,10 @@ class ApiUnreachable(ClientError):
 
 class ApiLate(ApiUnreachable):
     """The API was reached, but did not respond in time."""
+
+
+class ClientBusy(ApiUnreachable):
+    """The request was not sent, because all of this process's connections to the API were in use for too long."""
 
 
 class StreamLost(ClientError):

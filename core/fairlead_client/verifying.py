@@ -5,6 +5,7 @@ session's history against itself and the session, and the audit log against its 
 """
 
 from collections import Counter
+from collections.abc import Awaitable
 from itertools import pairwise
 
 from fairlead.reports.bindings import BindingReason
@@ -23,7 +24,7 @@ from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail
 
 LOOKS = 3
 """Number of times that a session is read before a contradiction in it is reported."""
-FORBIDDEN = 403
+FORBIDDEN, NOT_FOUND = 403, 404
 
 
 class Verifier:
@@ -55,11 +56,11 @@ class Verifier:
         self._migrations.add(migration.id)
         problems = _move(migration, f"Session {migration.session}")
         try:
-            detail = await self._session(migration, api)
+            steps = _step(migration, await self._session(migration, api))
         except ApiProblem as problem:
-            problems.append(f"its session cannot be read: {problem}")
-        else:
-            problems += _step(migration, detail)
+            steps = [f"its session cannot be read: {problem}"]
+        if steps and not await _is_deleted(api.migration(migration.id)):  # retention deletes it before its step
+            problems += steps
         self._note(f"/v1/migrations/{migration.id}", problems)
 
     async def session(self, session: SessionSummary, api: ControlApi) -> None:
@@ -73,6 +74,8 @@ class Verifier:
             try:
                 detail = await api.session(PoolKey.parse(session.pool), session.session)
             except ApiProblem as problem:
+                if session.instance is None and problem.problem.status == NOT_FOUND:
+                    return  # it had ended, and retention has deleted it since
                 problems = [f"it cannot be read: {problem}"]
                 continue
             problems = history_contradictions(detail) or await self._last_move(detail, api)
@@ -114,6 +117,15 @@ class Verifier:
 
     def _note(self, where: str, problems: list[str]) -> None:
         self.found += [f"{where}: {problem}" for problem in problems]
+
+
+async def _is_deleted(reading: Awaitable[object]) -> bool:
+    """Return whether what is read does not exist any more."""
+    try:
+        await reading
+    except ApiProblem as problem:
+        return problem.problem.status == NOT_FOUND
+    return False
 
 
 def _sentence(decision: RoutingDecision) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -26,10 +27,20 @@ SPARE_FILES = 40
 """Connections that processes keep to one another, which differ from time to time."""
 
 
+def soon_full() -> dict[str, Any]:
+    """The pool. What routers remember of caches and sessions is full after minutes: with the defaults it would grow for
+    as long as the test runs.
+    """
+    found = pool("soak", policy="ear", replicas=3)
+    found["spec"]["engine"]["kvCacheTokens"] = 200_000
+    found["spec"]["routing"]["session"] = {"ttl": "2m"}
+    return found
+
+
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
     with running_sandbox(tmp_path_factory.mktemp("soak")) as running:
-        running.apply_pool(pool("soak", policy="ear", replicas=3)).raise_for_status()
+        running.apply_pool(soon_full()).raise_for_status()
         running.until_ready("soak", 3)
         yield running
 

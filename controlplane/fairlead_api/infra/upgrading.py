@@ -1,20 +1,23 @@
-"""Migrates a database to the newest version, as `alembic upgrade head` does, but from any working directory."""
+"""Migrates a database to the newest version, as `alembic upgrade head` does, but from any working directory.
+
+A process that finds its database migrated never loads alembic, which takes longer than to connect.
+"""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
 from sqlalchemy.exc import DBAPIError
 
 from fairlead.errors import FairleadError
 from fairlead_api.infra.connections import connected
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 logger = logging.getLogger(__name__)
 
@@ -38,29 +41,38 @@ class DatabaseTooOld(FairleadError):
         )
 
 
-def _config() -> Config:
+def _folder() -> Path:
     for folder in _CANDIDATES:
         if (folder / "env.py").exists():
-            config = Config()
-            config.set_main_option("script_location", str(folder).replace("%", "%%"))
-            return config
+            return folder
     raise FileNotFoundError("the folder `migrations` was not found beside the project, in /app or in the current folder")
 
 
-@cache  # the migrations of a process do not change, and each reading compiles them all
+def _config() -> "Config":
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    return config
+
+
+def revisions() -> tuple[str, ...]:
+    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`."""
+    files = (_folder() / "versions").glob("*.py")
+    found = tuple(sorted(re.sub(r"^\d{8}_", "", file.stem) for file in files))
+    if not found:
+        raise FileNotFoundError("the folder `migrations` holds no migration")
+    return found
+
+
 def heads() -> str:
     """Return the id of the newest migration."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    if head is None:
-        raise FileNotFoundError("the folder `migrations` holds no migration")
-    return head
+    return revisions()[-1]
 
 
-@cache
 def older() -> frozenset[str]:
     """Return the ids of all migrations before the newest one."""
-    scripts = ScriptDirectory.from_config(_config())
-    return frozenset(script.revision for script in scripts.walk_revisions()) - set(scripts.get_heads())
+    return frozenset(revisions()[:-1])
 
 
 class MigrationRefused(FairleadError):
@@ -120,40 +132,44 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
 
 def _upgrade(url: str, revision: str, lock_seconds: float) -> None:
-    if _is_newer(url):
+    present = _present(url)
+    if _is_newer(present) or (revision == "head" and present == heads()):
         return
+    from alembic import command
+    from alembic.util.exc import CommandError
+
     config = _config()
     config.attributes.update(url=url, lock_seconds=lock_seconds)
     try:
         command.upgrade(config, revision)
     except CommandError:
-        if not _is_newer(url):  # a newer version may have migrated it while this one waited
+        if not _is_newer(_present(url)):  # a newer version may have migrated it while this one waited
             raise
 
 
-def _is_newer(url: str) -> bool:
-    unknown = _unknown(url)
-    if unknown is None:
+def _is_newer(present: str | None) -> bool:
+    known = revisions()
+    if present is None or present in known:
         return False
-    oldest = ScriptDirectory.from_config(_config()).get_base()
-    if oldest is not None and unknown < oldest:  # they begin with their numbers
-        raise DatabaseTooOld(unknown, oldest)
-    logger.warning("a newer version migrated the database, it is left as it is", extra={"database": unknown, "known": heads()})
+    if present < known[0]:  # they begin with their numbers
+        raise DatabaseTooOld(present, known[0])
+    logger.warning("a newer version migrated the database, it is left as it is", extra={"database": present, "known": known[-1]})
     return True
 
 
-def _unknown(url: str) -> str | None:
-    """Return the database's present migration if this version does not know it; otherwise None."""
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+def _present(url: str) -> str | None:
+    """Return the database's present migration, None for a database without tables."""
     with connected(url) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
             return None
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return str(row[0]) if row is not None and row[0] not in known else None
+    return None if row is None else str(row[0])
 
 
 def downgrade(url: str, revision: str) -> None:
     """Revert the migrations after `revision`, or all of them if it is `base`."""
+    from alembic import command
+
     config = _config()
     config.attributes["url"] = url
     command.downgrade(config, revision)
@@ -161,6 +177,8 @@ def downgrade(url: str, revision: str) -> None:
 
 def check(url: str) -> None:
     """Raises alembic's AutogenerateDiffsDetected if the database's schema differs from `tables`."""
+    from alembic import command
+
     config = _config()
     config.attributes["url"] = url
     command.check(config)

@@ -20,7 +20,7 @@ from fairlead_api.http.bodies import MalformedBody, described
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.reports.ingestion import Ingestion
-from fairlead_api.reports.plausibility import Ages
+from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, Ages
 from fairlead_api.reports.store.reports import PostgresReports
 from fairlead_api.settings import ROLLED_UP, Retention
 from fairlead_client import internal_paths
@@ -132,10 +132,12 @@ from finer rows, and until then retention must not have deleted a part of them, 
 
 def report_ages(retention: Retention) -> Ages:
     """Return the maximum age in seconds, by field of Report, at which rows are still stored: the age at which retention
-    would delete them, or, for rows that are rolled up, `WHOLE_HOURS` less.
+    would delete them, or, for rows that are rolled up, `WHOLE_HOURS` less. No row is stored that is as old as the ids
+    that retention deletes: a report without its id would be counted again.
     """
     kept = {name: (kind.kept, 86_400.0 * getattr(retention, kind.kept)) for name, kind in ROW_KINDS.items() if kind.kept}
-    return {name: seconds - (WHOLE_HOURS if setting == ROLLED_UP[0] else 0.0) for name, (setting, seconds) in kept.items()}
+    known = 86_400.0 * retention.reports_days - CLOCK_TOLERANCE_SECONDS
+    return {name: min(known, seconds - (WHOLE_HOURS if setting == ROLLED_UP[0] else 0.0)) for name, (setting, seconds) in kept.items()}
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
-from fairlead.range_steps import STEP_SECONDS, covered
+from fairlead.range_steps import MINUTES_KEPT, STEP_SECONDS, covered
 from fairlead_client.resources.series import Drawn, SeriesLine
 
 MOST_STEPS = 360
-SHORT_KEPT = timedelta(hours=25)
-"""Minimum time for which records of ten seconds are kept. A range that begins earlier is divided into whole minutes."""
 LONGEST = timedelta(days=400)
 
 _FINEST = 10
@@ -57,7 +55,7 @@ def steps(start: datetime, end: datetime, most: int, now: datetime, least: int =
     if end - start > LONGEST:
         raise InvalidInput("from", start.isoformat(), f"write a range of at most {LONGEST.days} days")
     whole = covered(start, end, now)
-    least = max(least, 60 if start < now - SHORT_KEPT else _FINEST)
+    least = max(least, 60 if start < now - MINUTES_KEPT else _FINEST)
     first, last = int(whole.start.timestamp()), int(whole.end.timestamp())
     for seconds in (one for one in STEP_SECONDS if one >= least and (one > whole.seconds or whole.seconds % one == 0)):
         begun = first // seconds * seconds

@@ -8,11 +8,11 @@ from typing import Protocol, TypeVar
 
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import quantile
-from fairlead.range_steps import covered
+from fairlead.range_steps import MINUTES_KEPT, covered
 from fairlead.tables import PoolKey
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
-from fairlead_api.series.grids import MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
+from fairlead_api.series.grids import MOST_STEPS, Steps, in_force, line, steps
 from fairlead_api.slo.budgets import Kept, burn_of, by_version, total
 from fairlead_api.trees.budgets import TASK_FIGURES, Rolled, added, goals_of
 from fairlead_client.resources.series import SERIES_METRICS, Annotations, Drawn, Scope, Series, SeriesLine
@@ -325,7 +325,7 @@ class _Asked:
 
     def _slo_least(self) -> int:
         """Return the minimum length in seconds of the steps in which SLO attainment is read."""
-        early = self._start < self._now - SHORT_KEPT
+        early = self._start < self._now - MINUTES_KEPT
         wide = self._subject.pool is None and self._end - self._start > WIDE
         return HOUR if early or wide else MINUTE
 

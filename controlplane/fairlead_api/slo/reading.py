@@ -14,6 +14,7 @@ from typing import Protocol
 from fairlead.durations import parse_duration
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import is_edge
+from fairlead.range_steps import MINUTES_KEPT
 from fairlead.tables import PoolKey
 from fairlead_api.infra.times import parse_range
 from fairlead_api.slo.budgets import (
@@ -30,8 +31,6 @@ from fairlead_api.slo.budgets import (
 )
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloPoint, SloWhatIf
 
-BY_MINUTES = timedelta(hours=25)
-"""If a range begins longer ago than this, it is widened to whole hours."""
 MINUTES_ONLY = timedelta(hours=12)
 """Maximum length of a range that is read only from counts by the minute. For longer ranges, whole hours are read from
 the counts by the hour.
@@ -189,11 +188,11 @@ class SloReading:
 
 
 def stretch_of(start: datetime, end: datetime, now: datetime) -> Stretch:
-    """Return the range, widened to whole minutes, or to whole hours if it begins longer ago than BY_MINUTES. The result
-    says which part is read from counts by the hour.
+    """Return the range, widened to whole minutes, or to whole hours if it begins longer ago than MINUTES_KEPT. The
+    result says which part is read from counts by the hour.
     """
     hour = timedelta(hours=1)
-    step = timedelta(minutes=1) if start >= now - BY_MINUTES else hour
+    step = timedelta(minutes=1) if start >= now - MINUTES_KEPT else hour
     begun, ended = _down(start, step), _up(end, step)
     if step < hour and ended - begun <= MINUTES_ONLY:
         return Stretch(start=begun, end=ended, hours_from=ended, hours_until=ended)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.traffic import RecordedRequest
+from fairlead.session_identities import tenant_of
 from fairlead.session_trees import NOWHERE, Evidence, Figures, Link, Reach, goes_on_from, microseconds, reach_after, root_of
 from fairlead.tables import DEFAULT_CLASS
 
@@ -123,9 +124,9 @@ class _Growing:
     def __init__(self, known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> None:
         self._sessions = dict(known)
         self._forked = forked
-        self._ends: dict[int, Grown] = {}
-        """The sessions that these requests extended beyond their first turn, by the block with which their conversation
-        now ends.
+        self._ends: dict[tuple[str, int], Grown] = {}
+        """The sessions that these requests extended beyond their first turn, by tenant and by the block with which
+        their conversation now ends.
         """
         self._roots = {name: one.root for name, one in known.items()}
         self._members: dict[str, list[str]] = {}
@@ -148,7 +149,7 @@ class _Growing:
         self._touched[name] = None
         self._sums[place] = self._sums[place] + sums if place in self._sums else sums
         if one.reach.is_beyond_beginning and one.reach.last_block is not None:
-            self._ends[one.reach.last_block] = one
+            self._ends[tenant_of(name), one.reach.last_block] = one
 
     def result(self) -> Growth:
         sessions = {name: replace(self._sessions[name], root=self._roots[name]) for name in self._touched}
@@ -172,12 +173,13 @@ class _Growing:
         return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
 
     def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
-        """Return the session with the longest conversation with which the prompt begins; None if there is no such
-        session.
+        """Return the session of the same tenant with the longest conversation with which the prompt begins; None if
+        there is no such session.
         """
+        tenant = tenant_of(turn.name or "")
         for block in reversed(turn.blocks):
-            near = (self._ends[block],) if block in self._ends else ()
-            for other in (*near, *self._forked.get(block, ())):
+            near = (self._ends[tenant, block],) if (tenant, block) in self._ends else ()
+            for other in (*near, *(one for one in self._forked.get(block, ()) if tenant_of(one.session) == tenant)):
                 if other.session != turn.name and goes_on_from(turn.blocks, other.reach):
                     return _Parent(parent=other.session, link=Link.FORK, evidence=Evidence.PREFIX)
         return None

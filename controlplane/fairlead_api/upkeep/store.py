@@ -31,11 +31,15 @@ class Sweep:
 
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
+
+    With `order`, rows are deleted in this order of columns of `r`, so that after each batch the rows left are the last
+    ones.
     """
 
     table: str
     where: str
     by_pool: bool = False
+    order: str = ""
 
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
@@ -76,7 +80,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         ),
     ),
     "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
-    # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
+    # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A binding is
+    # deleted only after all earlier ones of its session, so that a history has no gap while it is deleted. A session is
     # deleted when no row of its history is left.
     "history_days": (
         Sweep(table="canary_looks", where="r.at < :before"),
@@ -89,7 +94,9 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="reroutes", where="r.at < :before"),
         Sweep(
             table="bindings",
-            where="r.released_at < :before AND NOT EXISTS (SELECT 1 FROM migrations m WHERE m.id = r.migration)",
+            where="r.released_at < :before AND NOT EXISTS (SELECT 1 FROM bindings b JOIN migrations m ON m.id = b.migration "
+            "WHERE b.pool_id = r.pool_id AND b.session = r.session AND b.version <= r.version)",
+            order="r.released_at, r.version",
         ),
         Sweep(
             table="sessions",
@@ -147,7 +154,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
 
 async def sweep(database: Database, one: Sweep, before: datetime) -> int:
     """Delete one batch of rows older than `before`; return the number of deleted rows."""
-    locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
+    order = f"ORDER BY {one.order} " if one.order else ""
+    locked = f"{order}LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
     chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"
     if one.by_pool:
         oldest = f"SELECT r.ctid FROM {one.table} r WHERE r.pool_id = p.id AND {one.where} ORDER BY r.bucket {locked}"

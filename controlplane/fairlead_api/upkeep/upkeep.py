@@ -10,12 +10,17 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
+from fairlead.range_steps import MINUTES_KEPT
 from fairlead_api.infra.errors import StoreUnavailable
 
 AHEAD_DAYS = 2
 MOST_DIFFERENCE = timedelta(days=1)
 """Difference between the database's clock and this machine's clock above which nothing is deleted: one of them is
 wrong, and what was deleted does not come back.
+"""
+LEAST_KEPT: Mapping[str, timedelta] = {"rollups_10s_days": MINUTES_KEPT + timedelta(hours=1)}
+"""How long rows are kept at least, by setting: ranges that begin within `MINUTES_KEPT` are read from these rows,
+widened by up to a step.
 """
 
 
@@ -93,7 +98,10 @@ class Upkeep:
         ]
         delete: list[Callable[[], Awaitable[object]]] = [
             *(partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()),
-            *(partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()),
+            *(
+                partial(self._store.delete_before, setting, now - max(timedelta(days=days), LEAST_KEPT.get(setting, timedelta(0))))
+                for setting, days in self._keep.plain.items()
+            ),
         ]
 
         async def work() -> None:

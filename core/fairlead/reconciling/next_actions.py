@@ -19,7 +19,7 @@ from fairlead.reconciling.backoff import failures_of_replacement, replaced_at
 from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.requested_drains import drain_requested
-from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
+from fairlead.reconciling.rollouts import creatable, creatable_beside, outdated, replace_outdated, strays_to_drain, surge_now, templates
 from fairlead.reconciling.round_plan import NONE_GONE, UNBORN, RoundPlan, timer_of
 from fairlead.reconciling.sleeping import give_back, go_on_waking, keep_in_bounds, lay_down, wake
 from fairlead.reconciling.states import next_state
@@ -63,6 +63,7 @@ def next_actions(
             if role.adopts:
                 keep_adopted(plan, role)
                 scale_adopted(plan, role)
+        plan.most_creations = creatable_beside(plan, desired, _strays(plan, desired))
         for role in makes:
             drain_stalled(plan, role)
             keep_apart(plan, role)
@@ -133,10 +134,26 @@ def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str
             plan.delete(instance, DeletionReason.DRAINED if empty else DeletionReason.DRAIN_TIMED_OUT)
 
 
+def _strays(plan: RoundPlan, desired: DesiredPool) -> list[ObservedInstance]:
+    """Return the instances of roles that the pool does not have: after an edit of their label, or if the pool was
+    created again with other roles. Those whose pods are being deleted are left out.
+    """
+    return [instance for instance in plan.observed if desired.role(instance.role) is None and not instance.terminating]
+
+
 def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Give up instances of a role that the pool does not have, such as after an edit of their label."""
-    for role in sorted({instance.role for instance in plan.observed} - {wanted.role for wanted in desired.roles}):
-        scale(plan, _terms(desired, role))
+    """Give up instances of roles that the pool does not have, at the pace of a rollout: those that do not serve at
+    once, and the others as instances of the pool's roles serve in their place.
+    """
+    strays = _strays(plan, desired)
+    drained = strays_to_drain(plan, desired, strays)
+    for role in sorted({instance.role for instance in strays}):
+        live = plan.live(role)
+        stay = sum(one.state in (InstanceState.SERVING, InstanceState.WARMING) for one in live)
+        terms = replace(_terms(desired, role), replicas=stay - drained.get(role, 0))
+        keep_in_bounds(plan, terms)
+        _give_up(plan, terms, live, len(live) - terms.replicas)
+        go_on_waking(plan, terms)
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:

@@ -2,12 +2,13 @@
 instances are replaced.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.actions import DrainReason
-from fairlead.reconciling.observed import DesiredRole, ObservedInstance
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance
 from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 _SETTLED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
@@ -38,6 +39,43 @@ def room(desired: DesiredRole) -> Room:
     if surge == unavailable == 0:
         return Room(surge=0, unavailable=1) if spare else Room(surge=1, unavailable=0)
     return Room(surge=surge, unavailable=unavailable)
+
+
+def creatable_beside(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> int | None:
+    """Return how many instances may be created without exceeding the surge, while the `strays` exist: instances of
+    roles that the pool does not have. None if there are none.
+
+    One instance of each role may always exist, unless instances share devices with other pools.
+    """
+    if not strays:
+        return None
+    most = sum(role.replicas + room(role).surge for role in desired.roles)
+    if _shares_no_devices(desired):
+        most = max(most, len({one.role for one in strays}) + sum(role.replicas > 0 for role in desired.roles))
+    return max(0, most - len(strays) - sum(len(plan.live(role.role)) for role in desired.roles))
+
+
+def strays_to_drain(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> dict[Role, int]:
+    """Return how many serving strays of each role may be drained now: as many as serve above the number that must go on
+    serving.
+
+    The last one of each role stays until an instance of each of the pool's roles serves, as prefill and decode
+    instances cannot serve without each other; unless instances share devices with other pools.
+    """
+    serving = {role.role: sum(one.state is InstanceState.SERVING for one in plan.live(role.role)) for role in desired.roles}
+    there = Counter(one.role for one in strays if one.state is InstanceState.SERVING and one.draining_since is None)
+    least = sum(max(0, role.replicas - room(role).unavailable) for role in desired.roles)
+    spare = max(0, there.total() + sum(serving.values()) - least)
+    waits = _shares_no_devices(desired) and any(role.replicas > 0 and not serving[role.role] for role in desired.roles)
+    found: dict[Role, int] = {}
+    for role, count in sorted(there.items()):
+        found[role] = min(spare, count - waits)
+        spare -= found[role]
+    return found
+
+
+def _shares_no_devices(desired: DesiredPool) -> bool:
+    return all(role.devices is None for role in desired.roles)
 
 
 def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:

@@ -54,6 +54,8 @@ class RoundPlan:
     """The claims whose devices some pod holds."""
     gone: Mapping[str, Role]
     """Instances that have gone and that nothing replaces yet, with their roles."""
+    most_creations: int | None = None
+    """Maximum number of instances to create while instances of other roles are replaced; None = there are none."""
 
     def free(self) -> list[ObservedInstance]:
         """Return instances without an action in this round whose pods are not being deleted."""
@@ -171,9 +173,12 @@ class RoundPlan:
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
-        """Return how many more pods may be created now, given the limit of creations per second."""
+        """Return how many more pods may be created now, given the limit of creations per second, and the surge beside
+        instances of other roles.
+        """
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
-        return self.limits.creations_per_second - recent - len(self.creations)
+        most = self.limits.creations_per_second - recent
+        return (most if self.most_creations is None else min(most, self.most_creations)) - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
         """Return the best known prefill speed. It need not be exact, because it only affects the order in which

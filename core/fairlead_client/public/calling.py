@@ -12,7 +12,7 @@ import msgspec
 from fairlead.tables import PoolKey
 from fairlead_client.addresses import reaching
 from fairlead_client.http_clients import BY_PIECES, LARGEST_ANSWER, BoundedClient, NotReadable, decoded
-from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable
+from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable, ClientBusy
 from fairlead_client.resources.problems import Problem
 
 Answer = TypeVar("Answer")
@@ -131,9 +131,11 @@ def segment(text: str) -> str:
 
 def unreachable(error: httpx.HTTPError) -> ApiUnreachable:
     """Return the error of a request without a response. An API that took the request, but did not respond in time, is
-    at its address.
+    at its address; of one that was sent nothing, nothing is known.
     """
-    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
+    if isinstance(error, httpx.PoolTimeout):
+        return ClientBusy("all of this process's connections to the control API are in use; send the request again later")
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
         return ApiLate("the control API took too long to answer")
     return ApiUnreachable(f"the control API did not answer: {str(error) or type(error).__name__}")
 

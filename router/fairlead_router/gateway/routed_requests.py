@@ -18,6 +18,7 @@ router learns the size of a token for each kind separately (`fairlead.routing.kn
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -32,7 +33,7 @@ from fairlead_router.pools.pools import Opens, Pools, every
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.lineages import lineage
 from fairlead_router.protocols.paths import ANY_IDS, Endpoint
-from fairlead_router.protocols.prompts import Prompt
+from fairlead_router.protocols.prompts import Prompt, truth
 from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import ParsedRequest
 from fairlead_router.protocols.session_names import beginning, session_name, session_names
@@ -99,10 +100,10 @@ def opened_by(key: GatewayKey | None) -> Opens:
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Return whether the response is made in the background, so that the client may fetch it with a later request. As
-    in engines, 1 and "true" count as true.
+    """Return whether the response is made in the background, so that the client may fetch it with a later request. The
+    field is read as engines read it, and passed on as it is: a value that they refuse makes no response.
     """
-    return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
+    return endpoint.dialect is Dialect.RESPONSES and truth(parsed.document.get("background")) is True
 
 
 class RoutedRequests:
@@ -185,7 +186,8 @@ class RoutedRequests:
         if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
             within = self._holder(response, pool, within)
-        names = session_names(naming, pool.session_header, document, previous)
+        owner = "" if key is None else key.facts.id
+        names = session_names(naming, pool.session_header, document, previous, owner)
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter, prompt.root)
         blocks = block_hashes_of(prompt.pieces, pool.block_bytes, root)
@@ -225,14 +227,14 @@ class RoutedRequests:
             0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / counted_bytes)),  # block_tokens
             priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant(headers, key, pool, trusted=self._trusted),
-            "" if key is None else key.facts.id,  # owner
+            owner,
             body_bytes,
             pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
             client_id,
             explain,
             scored,
             trace,
-            lineage(naming, document, session_name, names[0]) if names else None,
+            lineage(naming, document, partial(session_name, tenant=owner), names[0]) if names else None,
             engine_blocks,
         )
 

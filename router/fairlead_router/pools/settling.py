@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from xxhash import xxh3_64_intdigest
+
 from fairlead_router.metrics.endings import CONSEQUENCES, Charged, Ending
 from fairlead_router.metrics.pool_counters import MOST_TOKENS, PoolCounters
 from fairlead_router.pools.charges import Charge
@@ -65,6 +67,11 @@ class EventSizes:
             self._tokens = self._tokens * LASTING + tokens
 
     @property
+    def is_known(self) -> bool:
+        """Whether the mean is that of some answer."""
+        return self._events > 0
+
+    @property
     def mean(self) -> float:
         """The mean; 1 before there was an answer, and never less."""
         return max(1.0, self._tokens / self._events) if self._events else 1.0
@@ -75,7 +82,9 @@ MOST_PER_EVENT = 32
 LASTING = 0.95
 """The weight of all earlier answers, for each answer that is observed."""
 OBSERVED = 8
-"""Of this number of served requests, one is observed: the mean changes with an engine's settings only."""
+"""Once the mean is known, about one of this number of served streams is observed, chosen by a hash of its request's id:
+the mean changes with an engine's settings only, and no traffic has a period that the choice could miss.
+"""
 
 
 class Settling:
@@ -128,8 +137,9 @@ class Settling:
             return
         self._counters.output_tokens += 0 if usage is None else usage.output_tokens
         if ending is _SERVED:
-            if self._counters.served % OBSERVED == 0 and ticket.stream is not None:
-                self._event_sizes.observe(ticket.stream)
+            sizes = self._event_sizes
+            if ticket.stream is not None and (not sizes.is_known or xxh3_64_intdigest(ticket.request.id.encode()) % OBSERVED == 0):
+                sizes.observe(ticket.stream)
             self._counters.served += 1
         else:
             self._counters.count_end(consequences.counted)

@@ -24,7 +24,7 @@ from fairlead_router.protocols.body_edits import edited
 from fairlead_router.protocols.conversations import chat_of_messages
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.peer_fields import KV_TRANSFER
-from fairlead_router.protocols.prompts import Document
+from fairlead_router.protocols.prompts import Document, truth
 
 CHAT_PATH = b"/v1/chat/completions"
 LONGEST_STOPS = 4096
@@ -136,7 +136,8 @@ def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type
 
 
 def _rests_on_engine(document: Document) -> bool:
-    return any(document.get(field) for field in ("previous_response_id", "conversation", "background", "prompt_embeds", KV_TRANSFER))
+    rests = any(document.get(field) for field in ("previous_response_id", "conversation", "prompt_embeds", KV_TRANSFER))
+    return rests or truth(document.get("background")) is not False
 
 
 def _of_request(document: Document, dialect: Dialect) -> Uncarried | None:

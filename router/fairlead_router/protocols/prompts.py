@@ -79,6 +79,22 @@ to format.
 _shown.maxstring = 60
 
 
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+
+
+def truth(value: object) -> bool | None:
+    """Return a boolean as engines convert it (pydantic's lax mode), which also accepts 0, 1 and words such as "true";
+    None for a value that they refuse.
+    """
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    word = value.lower() if isinstance(value, str) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    return value == 1 if isinstance(value, int | float) and value in (0, 1) else None
+
+
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
     """Return a 400 that names the field, its value and a remedy; a value of None means that the field is missing."""
     if value is None:

@@ -18,7 +18,7 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.paths import Endpoint
 from fairlead_router.protocols.peer_fields import refuse_peer_addresses, refuse_peers
-from fairlead_router.protocols.prompts import Document, bad_field, is_completion
+from fairlead_router.protocols.prompts import Document, bad_field, is_completion, truth
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.session_names import SESSION_HEADERS
 
@@ -159,8 +159,6 @@ def _readable(found: re.Match[bytes]) -> bytes:
     return text if text[:1] == b'"' or (text[-1:].isdigit() and isfinite(float(text))) else b"null"
 
 
-_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
-_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
 _LARGEST = 2**53
 """Largest limit of an answer's tokens that is used; a larger limit is reduced to it. Engines have no maximum, and every
@@ -169,17 +167,11 @@ model's context length is far below it.
 
 
 def _flag(field: str, value: object) -> bool:
-    """Return a boolean as engines convert it (pydantic's lax mode), which also accepts 0, 1 and words such as
-    "true".
-    """
-    if isinstance(value, bool) or value is None:
-        return bool(value)
-    word = value.lower() if isinstance(value, str) else ""
-    if word in _TRUE or word in _FALSE:
-        return word in _TRUE
-    if isinstance(value, int | float) and value in (0, 1):
-        return value == 1
-    raise bad_field(field, value, "use true or false")
+    """Return a boolean as engines convert it. Raises BadRequest for a value that they refuse."""
+    found = truth(value)
+    if found is None:
+        raise bad_field(field, value, "use true or false")
+    return found
 
 
 def _limit(document: Document, endpoint: Endpoint) -> int:

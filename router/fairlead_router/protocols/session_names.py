@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import orjson
 import xxhash
 
+from fairlead.session_identities import session_identity, tenant_of
 from fairlead_router.protocols.lineages import LINEAGE_HEADERS
 from fairlead_router.protocols.prompts import Document
 
@@ -107,9 +108,10 @@ _CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 
 
 def session_names(
-    headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None
+    headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None, tenant: str = ""
 ) -> tuple[str, ...]:
-    """Return the usable names of a request's session in the order of `SOURCES`, without duplicates.
+    """Return the usable names of a request's session in the order of `SOURCES`, without duplicates. Each is the
+    identity of a session of the tenant (`fairlead.session_identities`).
 
     `headers`: the request's headers that may name the session.
     `pool_header`: the name of the pool's own header.
@@ -121,7 +123,7 @@ def session_names(
         return ()
     found: dict[str, None] = {}
     for raw in _raw_names(headers, pool_header, document, previous):
-        name = session_name(raw)
+        name = session_name(raw, tenant)
         if name:
             found[name] = None
             if len(found) == MOST_NAMES:
@@ -171,15 +173,25 @@ def _embedded_session(user: str) -> str:
     return found[1] if found is not None else ""
 
 
-def session_name(raw: str) -> str:
-    """Return a session name that is safe to store and show: a name that is long, not printable, or possibly a secret is
-    replaced by its hash. Return "" for a blank name.
+def session_name(raw: str, tenant: str = "") -> str:
+    """Return the identity of the tenant's session with this name, safe to store and show: a name that is long, not
+    printable, or possibly a secret is replaced by its hash. Without a tenant, so is a name that looks like the identity
+    of a tenant's session. Return "" for a blank name.
     """
     name = raw.strip()
+    if tenant:
+        while name.endswith("@" + tenant):  # the session of a stored response
+            name = name.removesuffix("@" + tenant)
+    elif tenant_of(name):
+        name = _hashed(raw)
     if not name:
         return ""
-    if len(name) <= LONGEST_NAME and name.isprintable() and _CREDENTIAL.match(name) is None and name[0] != "{":
-        return name
+    if len(name) > LONGEST_NAME or not name.isprintable() or _CREDENTIAL.match(name) is not None or name[0] == "{":
+        name = _hashed(raw)
+    return session_identity(name, tenant)
+
+
+def _hashed(raw: str) -> str:
     return "hashed-" + xxhash.xxh3_128_hexdigest(raw.encode("utf-8", "surrogatepass"))
 
 

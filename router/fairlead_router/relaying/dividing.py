@@ -17,7 +17,7 @@ from fairlead_process.json_documents import nests_deeper, read_json
 from fairlead_router.protocols.body_edits import edited, without
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.peer_fields import KV_TRANSFER
-from fairlead_router.protocols.prompts import Document
+from fairlead_router.protocols.prompts import Document, truth
 from fairlead_router.relaying.calls import Call, Leg
 
 _ASKED = {
@@ -41,9 +41,10 @@ _LEFT_OUT = frozenset({"stream_options", "min_tokens"})
 token.
 """
 
-_WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
-"""Fields that prevent dividing: they ask for more sequences than the handshake has blocks for, for figures about the
-prompt's tokens, or for something that only one instance stores.
+_WHOLE = ("best_of", "prompt_logprobs", "previous_response_id")
+_WHOLE_IF_TRUE = ("use_beam_search", "echo", "background")
+"""Fields that prevent dividing, the latter unless engines read them as false: they ask for more sequences than the
+handshake has blocks for, for figures about the prompt's tokens, or for something that only one instance stores.
 """
 
 _BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
@@ -58,7 +59,11 @@ def is_divisible(document: Document) -> bool:
         return False
     prompt = document.get("prompt")
     several = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], str | list)
-    return not several and not any(document.get(field) for field in _WHOLE)
+    return (
+        not several
+        and not any(document.get(field) for field in _WHOLE)
+        and not any(truth(document.get(field)) is not False for field in _WHOLE_IF_TRUE)
+    )
 
 
 def sidecars_divide(path: str, document: Document) -> bool:

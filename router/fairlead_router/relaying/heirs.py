@@ -258,7 +258,7 @@ class Heirs:
 
     def _again(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> tuple[Call, RoutingRequest]:
         """Return the kept prompt as a new call for one token, and the request by which an heir is chosen for it."""
-        call = call_again(self._calls, prompt, self._now(), pool)
+        call = call_again(self._calls, prompt, self._now())
         request = replace(
             prompt.request,
             id=call.id,
@@ -317,7 +317,7 @@ class PrefixCopies:
             self._under_way[copy.id] = asyncio.create_task(self._copy(pool, copy, kept), name=copy.id)
 
     async def _copy(self, pool: Pool, copy: PrefixCopy, kept: KeptPrompt) -> None:
-        prompt = prompt_to_move(call_again(self._calls, kept, self._now(), pool))
+        prompt = prompt_to_move(call_again(self._calls, kept, self._now()))
         found = await self._moves.move(pool, prompt, copy.source, copy.target, copy.longest_seconds)
         tokens = min(found.tokens, copy.source_tokens - copy.target_tokens)
         size = pool.engines.kv_bytes_per_token
@@ -326,17 +326,14 @@ class PrefixCopies:
         pool.judge_handovers(copy.source)
 
 
-def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call:
+def call_again(calls: Calls, prompt: KeptPrompt, now: float) -> Call:
     """Return a new call with the kept prompt, for one output token."""
-    document = _for_one_token(decoded(prompt.body), prompt.dialect)
-    body = encoded(document)
+    body = encoded(_for_one_token(decoded(prompt.body), prompt.dialect))
     call_id = calls.next_id()
     head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
     head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)
     call = calls.new(call_id, now, head, body, stream=False, dialect=prompt.dialect)
     call.model = prompt.model
-    if pool.divides and prompt.request.divisible:
-        call.document = document
     return call
 
 

@@ -23,6 +23,7 @@ from fairlead.reports.decisions import DecisionRecord, RequestOutcome
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.routing.contracts.requests import TraceContext
 from fairlead.routing.contracts.traces import TracedRequest
+from fairlead.session_identities import name_of
 from fairlead.tables import PoolKey
 from fairlead.targets import target_of
 from fairlead.values import value
@@ -120,7 +121,7 @@ class _Trace:
             "gen_ai.request.model": context.model or None,
             "gen_ai.request.stream": self._traced.request.streamed,
             "gen_ai.request.max_tokens": self._traced.request.max_output_tokens or None,
-            "gen_ai.conversation.id": decision.session,
+            "gen_ai.conversation.id": decision.session and name_of(decision.session),
             "gen_ai.usage.output_tokens": self._traced.output_tokens or None,
             "gen_ai.response.time_to_first_chunk": None if self._first is None else self._first - self._arrived,
             "fairlead.pool": str(decision.pool),

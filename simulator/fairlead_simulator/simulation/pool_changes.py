@@ -1,7 +1,7 @@
 """Turns events of the timeline into new routing tables, as the control API and the operator would make them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidInput
@@ -59,13 +59,20 @@ CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 class PoolChanges:
     """Applies the events of a timeline to the pool.
 
-    `draining` are the instances that are removed when their last request has ended. `cheapest_first` sorts instances by
-    the cost of removing them.
+    `draining` are the instances that are removed when their last request has ended, and when they are not among `held`
+    (any more). `cheapest_first` sorts instances by the cost of removing them.
     """
 
-    def __init__(self, spec: SimulatedPool, timeline: Sequence[TimelineEvent], cheapest_first: CheapestFirst = sorted) -> None:
+    def __init__(
+        self,
+        spec: SimulatedPool,
+        timeline: Sequence[TimelineEvent],
+        cheapest_first: CheapestFirst = sorted,
+        held: Container[str] = frozenset(),
+    ) -> None:
         self._spec = spec
         self._cheapest_first = cheapest_first
+        self._held = held
         self._timeline = tuple(sorted(timeline, key=lambda event: event.at))
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
@@ -131,9 +138,9 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """Return a change that removes the draining instances without remaining requests."""
+        """Return a change that removes the draining instances without remaining requests, except held ones."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
-        return _Departed(at=now, names=tuple(sorted(self.draining - busy)))
+        return _Departed(at=now, names=tuple(sorted(name for name in self.draining - busy if name not in self._held)))
 
     def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:
         """Return the instances that have the role, or will have it after draining."""
@@ -144,7 +151,8 @@ class PoolChanges:
             and (self._flipping.get(entry.id) is role if entry.id in self.draining else entry.role is role)
         ]
 
-    def _drain(self, names: Sequence[str], table: RoutingTable) -> PoolChange:
+    def drain(self, names: Sequence[str], table: RoutingTable) -> PoolChange:
+        """Drain these instances of the routing table in use."""
         self.draining.update(names)
         entries = (with_state(entry, InstanceState.DRAINING) if entry.id in names else entry for entry in table.instances)
         return PoolChange(table=next_table(table, entries))
@@ -155,7 +163,7 @@ class PoolChanges:
             return PoolChange()
         victim = self._cheapest_first(serving)[0]
         self._flipping[victim] = event.target
-        return self._drain([victim], table)
+        return self.drain([victim], table)
 
     def _in_role(self, entry: InstanceEntry, role: Role) -> InstanceEntry:
         return replace(entry, role=role, state=InstanceState.SERVING, anchors=0 if role is Role.DECODE else self._spec.anchors)
@@ -169,7 +177,7 @@ class PoolChanges:
         if missing < 0:
             there = [entry.id for entry in staying if entry.id not in self.draining]
             leaving = there[missing:] if event.victims == "newest" else self._cheapest_first(there)[:-missing]
-            return self._drain(leaving, table)
+            return self.drain(leaving, table)
         return self._start(missing, event, table)
 
     def _start(self, number: int, event: ScaleTo | Drain, table: RoutingTable) -> PoolChange:
@@ -197,7 +205,7 @@ class PoolChanges:
         if not serving:
             return PoolChange()
         victim = self._cheapest_first(serving)[min(event.place, len(serving) - 1)]
-        drained = self._drain([victim], table)
+        drained = self.drain([victim], table)
         if not event.is_replaced or drained.table is None:
             return drained
         return self._start(1, event, drained.table)

@@ -4,7 +4,7 @@ Everything happens in order of time and, at equal times, in the order of plannin
 An engine begins its next step before the router reacts to the results of the last step, as over a network.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -37,7 +37,7 @@ class Simulation:
     `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` is called with
     the simulation and the time at every sample (every `metrics_seconds`). With `scaling` the pool is scaled by these
     rules, and `autoscaler` has the history. With `keep_loads` the result has the load of every instance at every
-    sample.
+    sample. Drained instances stay while they are among `held`, as when sessions still fetch blocks from them.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Simulation:
         probe: "Callable[[Simulation, float], None] | None" = None,
         scaling: SimulatedScaling | None = None,
         keep_loads: bool = False,
+        held: Container[str] = frozenset(),
     ) -> None:
         self.spec = spec
         self.quality = quality or ObservationQuality()
@@ -66,7 +67,7 @@ class Simulation:
         self.fleet = Fleet(spec.preset_of, (entry.id for entry in table.instances), self._events, self._step_ended, self._delivery)
         self._transfers = Transfers(spec.preset.transfer, self.fleet, self._events, self.routers, self._lost)
         self._recorder = RunRecorder(self.routers, self.result, keep_loads=keep_loads)
-        self._changes = PoolChanges(spec, timeline, self._cheapest_first)
+        self._changes = PoolChanges(spec, timeline, self._cheapest_first, held)
         self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
         self._meter = None if self.autoscaler is None else self.autoscaler.meter
         self._kept = KeptTurns() if spec.copying else None

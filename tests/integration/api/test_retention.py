@@ -8,9 +8,12 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.reports.objectives import SloSample
+from fairlead_api.infra.database import Database
 from fairlead_api.settings import Retention, read_settings
-from fairlead_api.upkeep.store import SWEEPS
+from fairlead_api.upkeep.store import SWEEPS, Sweep, sweep
+from fairlead_cli.verify import collect
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest
+from fairlead_client.verifying import Verifier
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 
@@ -85,6 +88,44 @@ async def test_history_goes_with_its_bindings_and_what_is_held_stays(database_ur
         assert rows(database_url, "SELECT session FROM migrations ORDER BY 1") == ["moved", "recent"]  # and with it how it came
         detail = await api.viewer.session(CHAT, "moved")
         assert [holder.version for holder in detail.history] == [2]
+
+
+async def test_no_history_contradicts_itself_while_it_is_deleted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+
+    async def looked_at(database: Database, one: Sweep, before: datetime) -> int:
+        deleted = await sweep(database, one, before)
+        seen.update((await collect(api.viewer, None, 0, 100, 100)).found)
+        return deleted
+
+    monkeypatch.setattr("fairlead_api.upkeep.store.BATCH", 2)
+    monkeypatch.setattr("fairlead_api.upkeep.store.sweep", looked_at)
+    async with running_api(database_url, retention=Retention(history_days=30)) as api:
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+        for number in range(6):
+            home, left = ("b", "a") if number % 2 else ("a", "b")
+            changes = (a_binding(name, home, previous=left if number else None, based_on=number) for name in ("s", "t"))
+            await api.router.post_report(a_report(f"r{number}", bindings=tuple(changes)))
+        age(
+            database_url,
+            "UPDATE bindings SET bound_at = bound_at - interval '40 days', released_at = released_at - interval '40 days'",
+            "UPDATE migrations SET at = at - interval '40 days'",
+            # the newest rows are found first, as after many updates of a table
+            "CREATE TABLE turned AS SELECT * FROM bindings ORDER BY session, version DESC",
+            "TRUNCATE bindings",
+            "INSERT INTO bindings SELECT * FROM turned",
+            "DROP TABLE turned",
+        )
+        listed = (await api.viewer.migrations()).items
+        assert len(listed) == 10
+        before = set((await collect(api.viewer, None, 0, 100, 100)).found)  # these reports have no figures
+        await api.app.state.upkeep.keep_days(api.clock())
+        assert seen <= before
+        late = Verifier()
+        for migration in listed:
+            await late.migration(migration, api.viewer)
+        assert set(late.found) <= before, "a migration that was listed before retention deleted it is no contradiction"
+        assert rows(database_url, "SELECT session || version FROM bindings ORDER BY 1") == ["s6", "t6"]
 
 
 async def test_the_table_in_force_and_instances_that_hold_sessions_stay(database_url: str) -> None:

@@ -165,6 +165,7 @@ def test_who_migrates_waits_for_the_one_who_does_already(postgres_url: str) -> N
 
 def test_who_waited_for_a_newer_versions_migration_leaves_the_database_to_it(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
     with fresh_database(postgres_url) as url, psycopg.connect(plain(url), autocommit=True) as newer:
+        newer.execute("UPDATE alembic_version SET version_num = %s", (BASELINE,))
         newer.execute("SELECT pg_advisory_lock(x'66616972'::bigint)")
         waiting = threading.Thread(target=upgrade, args=(url,))
         waiting.start()
@@ -192,6 +193,13 @@ async def test_a_process_starts_on_a_database_that_a_newer_version_migrated_and_
         ] == [("9999_future", heads())]
         async with running_api(url) as api:
             assert (await api.viewer.pools()).items == []
+
+
+def test_a_process_whose_database_is_migrated_loads_no_alembic(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fresh_database(postgres_url) as url:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
+            monkeypatch.setitem(sys.modules, name, None)
+        upgrade(url)
 
 
 def test_a_column_of_the_release_before_is_no_difference_once_it_is_retired(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,9 @@ async def with_targets(api: ApiInstance, *targets: dict[str, Any], version: int 
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), version=version, generation=version, spec=spec))
 
 
-def run(url: str, statement: str, *values: Any) -> list[Any]:
+def run(url: str, statement: str, *values: Any, **named: Any) -> list[Any]:
     with psycopg.connect(plain(url)) as connection:
-        found = connection.execute(statement.encode(), values)
+        found = connection.execute(statement.encode(), named or values)
         return found.fetchall() if found.description else []
 
 
@@ -169,6 +169,24 @@ async def test_a_task_that_goes_on_leaves_its_hour_until_it_is_over_again(api: A
     assert run(database_url, "SELECT extract(epoch FROM bucket)::int, tasks, in_time, turns FROM task_rollups_1h") == [
         (int(hour) + 3600, 1, 0, 2)
     ]
+
+
+async def test_a_late_turn_that_a_process_of_an_older_version_stores_is_counted(api: ApiInstance, database_url: str) -> None:
+    await with_targets(api, TARGETS[0])
+    hour = an_hour(api, database_url)
+    await api.router.post_report(a_report("r1", traffic=(lasting("s", 4, hour, priority_class="agents"),)))
+    await look(api, hour + 120)
+    assert run(database_url, "SELECT turns FROM task_rollups_1h") == [(1,)]
+    run(  # as a version did that did not know count_at
+        database_url,
+        "INSERT INTO task_turns (pool_id, session, task, first_at, ended_at, turns) SELECT pool_id, session, task, %(at)s, %(at)s, 1 "
+        "FROM task_turns ON CONFLICT (pool_id, session, task) DO UPDATE SET turns = task_turns.turns + excluded.turns, "
+        "first_at = least(task_turns.first_at, excluded.first_at), ended_at = greatest(task_turns.ended_at, excluded.ended_at)",
+        at=datetime.fromtimestamp(hour + 200, UTC),
+    )
+    await look(api, hour + 600)
+    assert run(database_url, "SELECT turns FROM task_rollups_1h") == [(2,)]
+    assert run(database_url, "SELECT count(*) FROM task_turns WHERE count_at IS NOT NULL") == [(0,)], "and nothing is looked at again"
 
 
 async def test_tasks_whose_sum_no_column_can_hold_keep_no_others_from_being_counted(

@@ -32,10 +32,10 @@ def shows(name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret(name)}"}
 
 
-async def guarded(world: World, *keys: GatewayKeyFacts) -> RunningRouter:
+async def guarded(world: World, *keys: GatewayKeyFacts, policy: str = "round-robin") -> RunningRouter:
     await world.start_engines(2)
     world.api.state.set_gateway_keys(*keys)
-    world.api.state.set_table(world.table())
+    world.api.state.set_table(world.table(policy=policy))
     running = await world.start_router(gateway_keys_required=True)
     await until(lambda: running.router.informing.synced)
     return running
@@ -99,6 +99,23 @@ async def test_a_key_sees_and_uses_only_what_it_opens(world: World) -> None:
     assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}
     assert (await running.ask(headers=shows("narrow"), model="nowhere")).status_code == 404
     assert running.router.metrics.key_refusals == {"key-out-of-scope": 4}, "what nobody serves is not the key's fault"
+
+
+async def test_two_keys_whose_clients_send_one_name_have_a_session_each(world: World) -> None:
+    one, other = "1f2e3d4c5b6a7988", "8897a6b5c4d3e2f1"
+    running = await guarded(world, key(one), key(other), policy="ear")
+    for name in (one, other, one):
+        sent = {"x-session-id": "chat-1", "x-fairlead-parent": "main", "x-fairlead-task": "fix"}
+        assert (await running.ask(headers=shows(name) | sent, text=f"I am {name}")).status_code == 200
+    sessions = {f"chat-1@{one}", f"chat-1@{other}"}
+    reported = world.api.state
+    await until(lambda: sum(used.requests for used in reported.stored("usage")) == 3)
+    assert {change.session for change in reported.stored("bindings")} == sessions
+    assert {used.session: used.key for used in reported.stored("usage")} == {f"chat-1@{one}": one, f"chat-1@{other}": other}
+    turns = reported.stored("traffic")
+    assert {(turn.name, turn.parent, turn.task) for turn in turns} == {
+        (f"chat-1@{name}", f"main@{name}", f"fix@{name}") for name in (one, other)
+    }
 
 
 async def test_a_keys_priority_class_is_the_most_that_its_requests_may_claim(world: World) -> None:

@@ -213,7 +213,7 @@ async def test_a_session_whose_answer_went_on_elsewhere_has_its_prompt_kept_as_i
     (kept,) = site.running.router.heirs._prompts.of(site.running.pool.key)
     assert kept.instance != answer.headers["x-fairlead-instance"], "the next turn begins where the answer ended"
     assert json.loads(kept.body)["messages"] == asked
-    again = call_again(site.running.router.calls, kept, 0.0, site.running.pool)
+    again = call_again(site.running.router.calls, kept, 0.0)
     assert again.head.startswith(b"POST /v1/chat/completions ")
     assert b"content-length: %d\r\n" % len(again.body) in again.head
 

@@ -85,6 +85,13 @@ def test_what_a_router_saw_long_before_the_others_has_no_say(figures: list[Figur
     assert agreed([*figures, old]) == agreed(figures) == agreed([old, *figures])
 
 
+@given(st.lists(SEEN, min_size=1), SEEN)
+def test_a_router_that_does_not_say_when_it_saw_something_has_no_say_beside_those_that_do(figures: list[Figure], unaged: Figure) -> None:
+    unaged = replace(unaged, age_seconds=None)
+    assert agreed([*figures, unaged]) == agreed(figures) == agreed([unaged, *figures])
+    assert agreed([unaged, UNKNOWN]).value == pytest.approx(unaged.value)
+
+
 def test_a_router_that_measured_nothing_has_no_say() -> None:
     seen = Figure(value=9000.0, source=Source.MEASURED, samples=7, age_seconds=3.0)
     assert agreed([UNKNOWN, seen, declared(6250.0)]) == seen

@@ -227,17 +227,31 @@ def test_what_only_the_command_can_judge_is_told_alike(command: Command, words: 
     assert told in err
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["router", "--port", "70000"], "--port"),
+        (["api", "--wait-for-database", "nan"], "--wait-for-database"),
+        (["serve", "--engine", "http://h:99999"], "--engine"),
+        (["serve", "--engine", ""], "--engine"),
+    ],
+)
+def test_an_option_of_a_process_that_cannot_be_used_is_told_in_one_line(
+    words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1), err
+    assert named in err and "; " in err
+
+
 PROCESSES = [
     (["fairlead_cli.main", "router"], {"FAIRLEAD_API_URL": f"http://me:{SECRET}@h:99999"}, "FAIRLEAD_API_URL"),
-    (["fairlead_cli.main", "router", "--port", "70000"], {}, "--port"),
     (["fairlead_cli.main", "api"], {"FAIRLEAD_DATABASE_URL": f"mysql://me:{SECRET}@h/d"}, "FAIRLEAD_DATABASE_URL"),
-    (["fairlead_cli.main", "api", "--wait-for-database", "nan"], {}, "--wait-for-database"),
     (["fairlead_cli.main", "operator"], {"KUBECONFIG": "/no/such/file"}, "KUBECONFIG"),
     (["fairlead_cli.main", "operator"], {"KUBECONFIG": __file__}, "KUBECONFIG"),
     (["fairlead_cli.main", "operator"], {}, "KUBECONFIG"),
     (["fairlead_cli.main", "serve", "--engine", f"http://me:{SECRET}@h:1"], {}, "--engine"),
-    (["fairlead_cli.main", "serve", "--engine", "http://h:99999"], {}, "--engine"),
-    (["fairlead_cli.main", "serve", "--engine", ""], {}, "--engine"),
     (["fairlead_cli.main", "engine"], {}, "--model"),
     (["fairlead_cli.main", "up", "--routers", "0"], {}, "--routers"),
     (["fairlead_cli.main", "pools", "list"], {"FAIRLEAD_URL": "http://h:99999"}, "FAIRLEAD_URL"),

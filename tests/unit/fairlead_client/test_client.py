@@ -8,7 +8,7 @@ import pytest
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
 from fairlead_client.live import LiveEvent
-from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable
+from fairlead_client.problems import ApiLate, ApiProblem, ApiUnreachable, ClientBusy
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> ControlApi:
@@ -39,13 +39,22 @@ async def test_a_refused_connection_is_unreachable_in_one_line() -> None:
         await client(refuse).whoami()
 
 
-@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout])
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteTimeout])
 async def test_an_api_that_took_a_request_and_is_late_is_told_apart_from_one_that_is_not_there(error: type[httpx.TimeoutException]) -> None:
     def late(request: httpx.Request) -> httpx.Response:
         raise error("", request=request)
 
     with pytest.raises(ApiLate, match="took too long to answer"):
         await client(late).whoami()
+
+
+async def test_a_request_that_found_no_free_connection_of_its_own_process_says_nothing_of_the_api() -> None:
+    def full(request: httpx.Request) -> httpx.Response:
+        raise httpx.PoolTimeout("", request=request)
+
+    with pytest.raises(ClientBusy, match="all of this process's connections to the control API are in use") as raised:
+        await client(full).whoami()
+    assert not isinstance(raised.value, ApiLate)
 
 
 async def test_names_are_quoted_into_paths_and_the_bearer_is_sent() -> None:

@@ -69,3 +69,7 @@ def test_no_string_names_a_module_that_its_package_must_not_import() -> None:
         if named in floor and named != package and floor[named] >= number
     ]
     assert hidden == []
+
+
+def test_the_control_api_is_imported_without_alembic() -> None:
+    assert not {name for name in modules_after("import fairlead_api.app") if name.partition(".")[0] == "alembic"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
+from fairlead_api.infra import upgrading
 from fairlead_api.tables import PARTITIONED, RETIRED, metadata
 from fairlead_testing.builders import database_shape
 from fairlead_testing.builders.database_shape import Shape, breaking, recorded, shape
@@ -40,6 +41,7 @@ def test_a_migrations_file_number_and_revision_are_its_place_in_the_chain() -> N
         assert re.fullmatch(rf"20\d{{6}}_{re.escape(revision)}\.py", path.name), path.name
         assert revision.startswith(f"{number:04d}_"), f"{path.name} is number {number}"
         assert len(revision) <= 32, f"{revision}: alembic_version takes 32 characters"
+    assert upgrading.revisions() == tuple(revisions)
     assert [path.name for path in chain()] == sorted(path.name for path in chain())
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.session_identities import name_of
 from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
@@ -110,6 +111,13 @@ class SessionBindings:
         """Return the session's binding; None if it has none."""
         known = self._known.get(session)
         return None if known is None else known.binding
+
+    def before_tenants(self, session: str) -> Binding | None:
+        """Return the binding of a tenant's session under its name alone, as older routers stored it. None if the
+        session has a binding of its own, or if a client without a tenant used the name at this router.
+        """
+        old = None if session in self._known else self._known.get(name_of(session))
+        return old.binding if old is not None and old.group == ELSEWHERE and old.binding.instance in self._loads else None
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
         """Set which instances have several data-parallel ranks, each of which is a target; every other instance is one

@@ -26,6 +26,7 @@ from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Limit, PolicyTerms, Term, Unit
 from fairlead.schemas.shapes import number, truth, whole
+from fairlead.session_identities import session_identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,10 +255,10 @@ def session_of(request: RoutingRequest) -> str | None:
 
 def prefix_session(request: RoutingRequest) -> str:
     """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt
-    if it is shorter.
+    if it is shorter, for its tenant.
     """
     known = request.blocks[:2]
-    return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
+    return session_identity(f"prefix:{known[-1] if known else request.first_bytes_hash:016x}", request.owner)
 
 
 NEW_TIES = "to the instance with the fewest new sessions since instances joined or left, then the fewest in total, then by id"

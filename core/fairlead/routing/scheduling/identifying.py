@@ -6,10 +6,12 @@ names that the client gives. If that is shared too, the request belongs to no se
 
 from dataclasses import replace
 
+from fairlead.reports.bindings import BindingReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.shared_names import Hold
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.session_identities import session_identity
 
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
@@ -31,6 +33,8 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
         if not was_shared and state.policy.keeps_homes:
             _report(state, name, now)
     tracked.holds = tuple(holds)
+    if chosen is not None and request.owner and state.policy.keeps_homes:
+        _inherit(state, chosen, request.owner, now)
     if chosen != names[0]:
         tracked.request = replace(request, session=chosen, named=request.named or request.session)
 
@@ -51,11 +55,21 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)
     if request.beginning:
-        own = f"conversation:{request.beginning:016x}"
+        own = session_identity(f"conversation:{request.beginning:016x}", request.owner)
         if given:
             return (*given, own)
         return () if binds is None else (binds.prefix_session(request), own)
     return (*given, binds.prefix_session(request)) if given and binds is not None else given
+
+
+def _inherit(state: SchedulerState, session: str, owner: str, now: float) -> None:
+    """Give a tenant's new session the home that older routers bound to its name alone."""
+    old = state.bindings.before_tenants(session)
+    if old is not None and old.instance is not None:
+        change = state.recorder.new_change_id()
+        made = state.bindings.bind(session, old.instance, BindingReason.COLD, now, old.context_tokens, change, owner)
+        if not state.bindings.is_held_back(session):
+            state.recorder.bound(made)
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:

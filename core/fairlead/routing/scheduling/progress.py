@@ -102,7 +102,7 @@ class Progress:
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
         begun = tracked.request.by_sidecar or tracked.resuming_since is not None  # what has begun is not refused
-        kept = decode is None or state.is_front or begun or tracked.continues or tracked.request.warms
+        kept = decode is None or state.is_front or begun or tracked.continues
         refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)

@@ -68,6 +68,26 @@ def test_a_session_that_begins_with_what_another_said_is_its_fork_in_one_report_
     assert together.place("b") == apart.place("b") == ("a", "a", Link.FORK, Evidence.PREFIX)
 
 
+def test_sessions_of_several_tenants_are_in_one_tree_only_if_the_tenant_is_the_same() -> None:
+    one, other = "1f2e3d4c5b6a7988", "8897a6b5c4d3e2f1"
+    turns = [
+        turn
+        for place, tenant in enumerate((f"@{one}", f"@{other}", ""))
+        for turn in (a_turn(f"a{tenant}", 1, at=AT + place), a_turn(f"a{tenant}", 1, 2, 3, at=AT + 9 + place))
+    ]
+    forks = [a_turn(f"b{tenant}", 1, 2, 3, 4, at=AT + 20) for tenant in (f"@{one}", f"@{other}", "")]
+    together, apart = Stored(), Stored()
+    together.report(*turns, *forks)
+    apart.report(*turns)
+    apart.report(*forks)
+    for stored in (together, apart):
+        assert {name: place.root for name, place in stored.sessions.items() if name[0] == "b"} == {
+            f"b@{one}": f"a@{one}",
+            f"b@{other}": f"a@{other}",
+            "b": "a",
+        }
+
+
 def test_sessions_with_one_scaffold_stay_apart_however_often_they_came() -> None:
     stored = Stored()
     for number in range(20):

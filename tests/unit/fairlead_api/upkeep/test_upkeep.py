@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.range_steps import covered
 from fairlead_api.infra.errors import StoreBusy, StoreUnavailable
+from fairlead_api.series.grids import MOST_STEPS, steps
 from fairlead_api.upkeep.upkeep import Keep, Upkeep
 
 NOW = datetime(2026, 11, 26, 3, tzinfo=UTC)
@@ -20,6 +22,7 @@ class OneTableIsRead:
 
     def __init__(self, ahead: timedelta) -> None:
         self.cleared: list[str] = []
+        self.before: dict[str, datetime] = {}
         self.ahead = ahead
 
     async def alone(self, _job: str, work: Callable[[], Awaitable[None]]) -> bool:
@@ -38,8 +41,9 @@ class OneTableIsRead:
         self.cleared.append(table)
         return []
 
-    async def delete_before(self, setting: str, _before: datetime) -> int:
+    async def delete_before(self, setting: str, before: datetime) -> int:
         self.cleared.append(setting)
+        self.before[setting] = before
         return 0
 
     async def end_sessions(self, _now: datetime) -> int:
@@ -52,6 +56,20 @@ async def test_a_table_that_somebody_reads_for_long_keeps_no_other_from_being_cl
     with pytest.raises(StoreBusy, match="locked"):
         await upkeep.keep_days(NOW)
     assert store.cleared == ["2026-11-25 to 2026-11-28", "rejections", "events_days"]
+
+
+@pytest.mark.parametrize("days", [1, 2, 7])
+@pytest.mark.parametrize("length", [timedelta(minutes=1), timedelta(hours=1), timedelta(hours=6)])
+async def test_no_row_is_deleted_that_a_range_of_minutes_still_reads(days: int, length: timedelta) -> None:
+    store: Any = OneTableIsRead(timedelta(0))
+    keep = Keep(partitioned={}, plain={"rollups_10s_days": days, "events_days": 1})
+    await Upkeep(store, store, keep, store.end_sessions).keep_days(NOW)
+    for minutes in range(25 * 60):
+        start = NOW - timedelta(minutes=minutes, seconds=59)
+        read = covered(start, start + length, NOW)
+        assert read.by_hours or read.start >= store.before["rollups_10s_days"]
+        assert steps(start, start + length, MOST_STEPS, NOW).start >= store.before["rollups_10s_days"]
+    assert store.before["events_days"] == NOW - timedelta(days=1)
 
 
 @pytest.mark.parametrize("days", [1.1, 4_000, -1.1, -4_000])

@@ -17,7 +17,29 @@ from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.protocols.requests import parse_request
 
 
-@pytest.mark.parametrize(("background", "follows"), [(True, True), (1, True), ("true", True), (False, False), (None, False), (0, False)])
+@pytest.mark.parametrize(
+    ("background", "follows"),
+    [
+        (True, True),
+        (1, True),
+        (1.0, True),
+        ("true", True),
+        ("Yes", True),
+        ("on", True),
+        ("1", True),
+        (False, False),
+        (None, False),
+        (0, False),
+        ("false", False),
+        ("off", False),
+        ("No", False),
+        ("0", False),
+        ("maybe", False),
+        ([], False),
+        ({"on": True}, False),
+        (2, False),
+    ],
+)
 def test_an_answer_in_the_background_is_known_however_its_client_asks_for_it(background: object, *, follows: bool) -> None:
     endpoint = paths.find(b"/v1/responses")
     assert endpoint is not None

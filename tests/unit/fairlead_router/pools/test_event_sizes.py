@@ -58,6 +58,21 @@ def test_events_after_the_newest_count_are_estimated_and_those_before_it_are_not
     assert (reader.generated_tokens, reader.estimated_tokens(10.0)) == (201, 210)
 
 
+@pytest.mark.parametrize("period", [2, 4, 8])
+def test_streams_are_observed_whatever_the_period_with_which_they_come(period: int) -> None:
+    for phase in range(period):
+        settling = Settling(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))
+        for number in range(100 * period):
+            ticket = Ticket(replace(REQUEST, id=f"router-0-{number:x}"))
+            ticket.stream = stream(20, 200 if number % period == phase else 20)
+            settling.end(ticket, Ending.SERVED, 1.0)
+        left = Ticket(REQUEST)
+        left.stream = stream(100, None)
+        usage = settling.part(left)
+        assert usage is not None
+        assert usage.output_tokens > 105, "those with ten tokens an event count among those with one"
+
+
 @pytest.mark.parametrize(("events", "limit", "tokens"), [(5, 0, 50), (5, 100, 50), (5, 12, 12), (5, 3, 5)])
 def test_an_estimate_stays_within_the_limit_that_the_request_sets(events: int, limit: int, tokens: int) -> None:
     settling = Settling(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))

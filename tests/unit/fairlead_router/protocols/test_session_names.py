@@ -181,3 +181,29 @@ def test_the_same_question_in_any_protocol_begins_alike_whatever_the_system_text
     assert len({beginning(one, 3) for one in (chat, messages, responses, {"input": "hi"})}) == 1
     assert beginning({"input": "hi"}, 3) != beginning({"input": "hi"}, 4) != beginning({"input": "ho"}, 4)
     assert beginning({"prompt": "hi"}, 3) == beginning({"input": "hi", "previous_response_id": "r"}, 3) == 0
+
+
+TENANTS = ("", "1f2e3d4c5b6a7988", "8897a6b5c4d3e2f1")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["chat-1", "a@b.example", "{}", "sk-1", "ü" * 300]), st.sampled_from(TENANTS)), max_size=3),
+    st.sampled_from(TENANTS),
+    st.sampled_from(TENANTS),
+)
+def test_no_tenant_can_name_the_session_of_another(parts: list[tuple[str, str]], one: str, other: str) -> None:
+    raw = "chat-1" + "".join(f"@{tenant or word}" for word, tenant in parts)
+    mine = session_name(raw, one)
+    assert session_name(mine, one) == mine, "the session of a stored response is the tenant's own"
+    if one != other:
+        assert mine != session_name(raw, other)
+        assert session_name(mine, other) != mine, "also if the tenant read the other's identity somewhere"
+
+
+def test_a_session_is_shown_by_the_name_that_its_client_sends_and_the_tenant() -> None:
+    tenant = TENANTS[1]
+    assert session_name("chat-1") == "chat-1"
+    assert session_name("chat-1", tenant) == f"chat-1@{tenant}"
+    assert session_names({POOL_HEADER: b"a"}, POOL_HEADER, {"user": "u"}, None, tenant) == (f"a@{tenant}", f"u@{tenant}")
+    assert session_name(f"chat-1@{tenant}").startswith("hashed-"), "nobody without a key sends a tenant's session"
+    assert session_name("somebody@example.com") == "somebody@example.com"
