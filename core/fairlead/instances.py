@@ -50,6 +50,9 @@ NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
 needed.
 """
 
+ENGINE_RESTARTED = "EngineRestarted"
+"""The reason of a state: the engine served, ended, and was started again in the same pod; its cache is lost."""
+
 MAX_REPLICAS = 4096
 """Maximum number of instances of a role; bounds every number of instances in a pool's spec."""
 

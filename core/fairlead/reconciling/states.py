@@ -1,6 +1,6 @@
 """Computes an instance's state from the state recorded last and from its pod's present status."""
 
-from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.instances import ACCEPTING, ENGINE_RESTARTED, InstanceState
 from fairlead.reconciling.observed import EngineSleep, ObservedInstance, PodHealth
 
 BACK_WHILE_DRAINING = "BackWhileDraining"
@@ -55,7 +55,8 @@ def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceStat
     if recorded is InstanceState.CORDONED:
         return InstanceState.SERVING, "Uncordoned"
     if recorded in _ON_THE_WAY:
-        return InstanceState.WARMING, "EngineReady" if not instance.is_warm else "ReadyAgain"
+        served = ENGINE_RESTARTED if instance.warmed_restarts is not None else "EngineReady"
+        return InstanceState.WARMING, "ReadyAgain" if instance.is_warm else served
     if recorded is InstanceState.WARMING and serves:
         return InstanceState.SERVING, "TableAcknowledged"
     return recorded, "Unchanged"

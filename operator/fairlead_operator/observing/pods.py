@@ -68,6 +68,11 @@ _ENDED = frozenset({"Failed", "Succeeded"})
 _RECORDED = frozenset(InstanceState) - {InstanceState.GONE}
 """The states that a pod can have: a pod that exists is not gone."""
 _MOST_DIGITS = 9
+_SAYS_NOTHING = frozenset({"", "Error", "Completed"})
+"""Kubernetes' reasons for the end of a container that only repeat whether its exit code is 0."""
+_SIGKILL = 9
+_KILLED = 128 + _SIGKILL
+"""The exit code of a process that SIGKILL ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +176,10 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     state = InstanceState(recorded) if recorded in _RECORDED else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
-    restarts = int(_engine_status(document).get("restartCount") or 0)  # a side-car's restart loses no cache
+    engine = _engine_status(document)
+    restarts = int(engine.get("restartCount") or 0)  # a side-car's restart loses no cache
+    warmed = _count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None
+    deleted = bool(metadata.get("deletionTimestamp"))
     instance = ObservedInstance(
         id=metadata["name"],
         role=Role(role) if role in set(Role) else Role.BOTH,
@@ -180,7 +188,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         state_since=parse_time(annotations.get(STATE_SINCE_ANNOTATION)) or created_at,
         spec_hash=annotations.get(HASH_ANNOTATION, ""),
         created_at=created_at,
-        terminating=bool(metadata.get("deletionTimestamp")),
+        terminating=deleted,
         draining_since=parse_time(annotations.get(DRAINING_ANNOTATION)),
         flip_to=Role(flip_to) if flip_to in set(Role) else None,
         cordoned=annotations.get(CORDONED_ANNOTATION) == "true",
@@ -190,8 +198,8 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
         restarts=restarts,
-        warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
-        health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
+        warmed_restarts=warmed,
+        health_reason=health_reason(status, is_deleted=deleted) or ("" if deleted else end_of_engine(engine, warmed)),
         group=group_of(document),
         claim=shared_claim(document.get("spec") or {}),
         waking=annotations.get(STATE_ANNOTATION) == InstanceState.STARTING and annotations.get(STATE_REASON_ANNOTATION) == WAKING,
@@ -271,6 +279,23 @@ def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str
             if ended.get("reason") and (ended.get("exitCode") or status["phase"] == "Succeeded"):
                 return str(ended["reason"])
     return ""
+
+
+def end_of_engine(container: Mapping[str, Any], warmed_restarts: int | None) -> str:
+    """Return one word for how the engine ended that served in this container and does not serve again yet: Kubernetes'
+    reason, such as `OOMKilled`; `EngineKilled` (SIGKILL), `EngineFailed` or `EngineEnded` where it gives none. Empty if
+    the engine has not ended since it served: `warmed_restarts` is the number of restarts at that time.
+    """
+    now = (container.get("state") or {}).get("terminated")
+    before = (container.get("lastState") or {}).get("terminated")
+    restarted = warmed_restarts is not None and int(container.get("restartCount") or 0) > warmed_restarts
+    ended = now or (before if restarted else None)
+    if not ended or container.get("ready"):
+        return ""
+    reason, code = str(ended.get("reason") or ""), int(ended.get("exitCode") or 0)
+    if reason not in _SAYS_NOTHING:
+        return reason
+    return "EngineKilled" if code == _KILLED or ended.get("signal") == _SIGKILL else "EngineFailed" if code else "EngineEnded"
 
 
 def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:

@@ -149,6 +149,22 @@ def test_no_text_is_cut_at_any_width(path: str, page: Page, long_site: RunningSi
         page.wait_for_selector("[data-heatmap][data-ready]")
         page.wait_for_selector("#explanation .why-figures")
     page.evaluate(SIX_DIGITS)
+    assert_whole(page)
+
+
+@pytest.mark.parametrize("path", ["/", f"/pools/{POOL}", f"/pools/{POOL}/slo", f"/pools/{POOL}/instances/{NAMES[1]}"])
+def test_no_text_is_cut_while_figures_are_behind(path: str, page: Page, long_site: RunningSite) -> None:
+    """Then each number over a range says until when it is counted."""
+    long_site.fake.world.behind = dict.fromkeys(INSTANCES, 75.0)
+    try:
+        page.goto(long_site.url + path)
+        page.get_by_text("counted until").first.wait_for()
+        assert_whole(page)
+    finally:
+        long_site.fake.world.behind = {}
+
+
+def assert_whole(page: Page) -> None:
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         wait_until(page, f"innerWidth === {width}")

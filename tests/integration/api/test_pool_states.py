@@ -397,3 +397,27 @@ async def test_states_of_many_pools_at_once_keep_the_audit_chain(api: ApiInstanc
     assert (len(page.items), page.total) == (5, 12)
     rest = await api.viewer.pools(cursor=page.next_cursor, limit=100)
     assert len({item.name for item in (*page.items, *rest.items)}) == 12
+
+
+@pytest.mark.parametrize("back", [InstanceState.WARMING, InstanceState.SERVING])
+async def test_an_engine_that_ended_and_serves_again_between_two_states_was_lost(api: ApiInstance, back: InstanceState) -> None:
+    """The loss of seconds that no state showed, as the API did not answer then, is an event, a mark and a notice."""
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    again = replace(an_instance("a", back), restarts=1)
+    for version in (2, 3):
+        await api.pool_operator.put_pool_state(CHAT, a_state(again, an_instance("b"), version=version))
+    changes = (await api.viewer.instance(CHAT, "a")).transitions
+    assert [(one.before, one.after, one.reason) for one in changes[:2]] == [
+        ("Lost", back.value, "EngineRestarted"),
+        ("Serving", "Lost", "EngineRestarted"),
+    ]
+    assert len(changes) == 3
+
+
+async def test_a_loss_that_a_state_showed_counts_once(api: ApiInstance) -> None:
+    lost = an_instance("a", InstanceState.LOST, reason="EngineKilled")
+    back = replace(an_instance("a", InstanceState.WARMING, reason="EngineRestarted"), restarts=1)
+    for version, one in enumerate((an_instance("a"), lost, back, replace(back, state=InstanceState.SERVING)), 1):
+        await api.pool_operator.put_pool_state(CHAT, a_state(one, version=version))
+    changes = (await api.viewer.instance(CHAT, "a")).transitions
+    assert [one.after for one in changes] == ["Serving", "Warming", "Lost", "Serving"]

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTAN
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.text.addresses import session_path, tree_path
 
+ROOT = Path(__file__).parents[3]
 INSTANCE = INSTANCES[CHAT][2]
 PAGES = (
     "/",
@@ -158,7 +160,9 @@ def told(found: dict[str, str]) -> dict[str, str]:
 async def test_empty_lists_say_why() -> None:
     async with visitor() as operator:
         operator.fake.world.pools_known = []
-        assert "kubectl apply -f examples/" in (await operator.http.get("/")).text
+        for path in ("/", "/pools", "/slo", "/simulator"):
+            offered = re.search(r"kubectl apply -f (\S+?)<", (await operator.http.get(path)).text)
+            assert offered is not None and (ROOT / offered[1]).is_file(), f"{path} offers no example that there is"
         assert "Nothing matches these filters" in (await operator.http.get("/migrations?pool=a/b")).text
         assert "No session matches" in (await operator.http.get("/sessions?q=zzz")).text
         assert "No decisions" in (await operator.http.get("/decisions?session=zzz")).text

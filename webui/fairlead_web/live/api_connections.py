@@ -55,7 +55,8 @@ class _Exchange(httpx.AsyncByteStream):
         if self._gone.is_set():
             return
         if message["type"] == "http.response.start":
-            self.started.set_result((message["status"], list(message.get("headers", []))))
+            if not self.started.done():  # a caller that was cancelled has not closed the exchange yet
+                self.started.set_result((message["status"], list(message.get("headers", []))))
         elif message["type"] == "http.response.body":
             if chunk := message.get("body", b""):
                 await self._offer(chunk)

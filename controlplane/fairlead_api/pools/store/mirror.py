@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import ENGINE_RESTARTED, REACHABLE, InstanceState, Role
 from fairlead.pool_states import EndedInstance, InstanceReport, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
@@ -297,6 +297,19 @@ async def _save_pool(
     await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))
 
 
+def _changes_of_state(before: Any, report: InstanceReport) -> list[tuple[str | None, str, str]]:
+    """Return the changes of state since the stored row `before` (None = a new instance): the state before, the state
+    after, and the reason. An engine that was started again between two reports, as the API did not answer or the loss
+    was short, was lost and is back.
+    """
+    lost, now = InstanceState.LOST.value, report.state.value
+    if before is not None and report.restarts > before.restarts and before.state in REACHABLE and report.state in REACHABLE:
+        return [(before.state, lost, ENGINE_RESTARTED), (lost, now, ENGINE_RESTARTED)]
+    if before is None or before.state != now:
+        return [(before.state if before else None, now, report.reason)]
+    return []
+
+
 async def note_instances(
     connection: AsyncConnection,
     pool_id: int,
@@ -307,7 +320,8 @@ async def note_instances(
     """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
     become Gone.
 
-    Returns the instances that became Gone, with their state before that, and the instances that became Lost.
+    Returns the instances that became Gone, with their state before that, and the instances that became Lost, also those
+    that came back before a report said so.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
@@ -332,20 +346,18 @@ async def note_instances(
             "restarts": report.restarts,
             "created_at": moment(report.created_at),
         }
-        moved = before is None or before.state != report.state.value
         if gone and before is None:
             continue
         if gone and before is not None:
             ended.append(EndedInstance(id=report.id, role=report.role, state=InstanceState(before.state)))
-        if moved and report.state is InstanceState.LOST:
-            lost.append(report)
-        if moved:
-            was = before.state if before else None
-            transitions.append(
-                {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": report.state.value, "reason": report.reason}
-            )
-        if moved or any(getattr(before, name) != value for name, value in values.items()):
-            since = now if moved or before is None else before.state_since
+        changes = _changes_of_state(before, report)
+        lost += [replace(report, state=InstanceState.LOST, reason=why) for _, after, why in changes if after == InstanceState.LOST.value]
+        transitions += [
+            {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": after, "reason": why}
+            for was, after, why in changes
+        ]
+        if changes or any(getattr(before, name) != value for name, value in values.items()):
+            since = now if changes or before is None else before.state_since
             changed.append({**values, "state_since": since, "gone_at": now if gone else None})
     ended.extend(EndedInstance(id=one.id, role=Role(one.role), state=InstanceState(one.state)) for one in stored.values())
     gone_now = InstanceState.GONE.value

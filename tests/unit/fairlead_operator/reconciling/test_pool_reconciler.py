@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.tables import PoolKey
@@ -582,4 +583,46 @@ async def test_a_gap_in_readiness_costs_warming_only_if_the_engine_was_restarted
         stage.now += 1
         await stage.round()
     told = {item.id: (item.weight, item.reason) for item in stage.api.states[-1].instances}
-    assert told[name] == ((1.0, "TableAcknowledged") if restarts == 0 else (0.25, "EngineReady"))
+    assert told[name] == ((1.0, "TableAcknowledged") if restarts == 0 else (0.25, "EngineRestarted"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        ({"reason": "Error", "exitCode": 137, "signal": 9}, "EngineKilled"),
+        ({"reason": "OOMKilled", "exitCode": 137}, "OOMKilled"),
+        ({"reason": "Error", "exitCode": 1}, "EngineFailed"),
+        ({"reason": "Completed", "exitCode": 0}, "EngineEnded"),
+    ],
+)
+@pytest.mark.parametrize("started_again", [False, True])
+async def test_a_loss_names_how_the_engine_ended_until_it_serves_again(ended: dict[str, Any], reason: str, started_again: bool) -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3)
+    await stage.settle()
+    pod = stage.pods()[0]
+    name, unready = pod["metadata"]["name"], [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]
+    now, restarts = ("lastState", 1) if started_again else ("state", 0)
+    container = {"name": "engine", "ready": False, "restartCount": restarts, now: {"terminated": ended}}
+    pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": unready, "containerStatuses": [container]}
+    for _ in range(2):
+        stage.now += 1
+        await stage.round()
+    states = {item.id: (item.state, item.reason) for item in stage.api.states[-1].instances}
+    assert states[name] == (InstanceState.LOST, reason)
+    assert ("Warning", "InstanceLost", f"{name} is lost ({reason})") in stage.events
+
+
+async def test_an_engine_that_ended_before_it_served_last_is_no_reason_for_a_loss() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3)
+    await stage.settle()
+    pod = stage.pods()[0]
+    pod["metadata"]["annotations"]["fairlead.dev/warmed-restarts"] = "1"
+    unready = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]
+    before = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    container = {"name": "engine", "ready": False, "restartCount": 1, "lastState": before}
+    pod["status"] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": unready, "containerStatuses": [container]}
+    stage.now += 1
+    await stage.round()
+    assert stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/state-reason"] == "NotReady"

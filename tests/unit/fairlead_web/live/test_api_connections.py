@@ -64,6 +64,31 @@ async def test_an_app_learns_that_its_client_has_gone() -> None:
         assert await asyncio.wait_for(told, PATIENCE_SECONDS) == "http.disconnect"
 
 
+async def test_an_app_may_answer_a_client_that_has_stopped_waiting() -> None:
+    """A page's request is cancelled when its time is up; the app's answer may begin at that moment."""
+    asked, answers, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    failures: list[Exception] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.set()
+        await answers.wait()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        except asyncio.InvalidStateError as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    async with client(app) as http:
+        waiting = asyncio.create_task(http.get("/"))
+        await asked.wait()
+        answers.set()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
+    assert failures == []
+
+
 async def test_the_body_reaches_the_app_whole() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         body = (await receive())["body"]

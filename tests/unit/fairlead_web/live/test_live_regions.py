@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from html import unescape
 
 import pytest
 
@@ -30,6 +32,20 @@ async def test_a_shared_region_is_for_people_with_a_session_only() -> None:
         refused = await operator.http.get("/", headers={"fairlead-regions": "totals", "hx-request": "true"})
         assert refused.status_code == 401
         assert "stat" not in refused.text
+
+
+async def test_an_open_page_keeps_its_range_while_its_pool_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a young pool shows its life so far; parts that come later are of the range that its charts have."""
+    async with visitor() as operator:
+        known, ages = operator.fake.world.pool, [10]
+        monkeypatch.setattr(operator.fake.world, "pool", lambda pool: replace(known(pool), created_at=NOW - timedelta(minutes=ages[-1])))
+        page = (await operator.http.get(f"/pools/{CHAT}")).text
+        ages.append(40)
+        live = re.search(r'data-live-stream hidden\s+data-page="([^"]+)"', page)
+        assert live is not None
+        later = (await operator.http.get(unescape(live[1]), headers={"fairlead-regions": "status"})).text
+        assert "Last 15 min" in page
+        assert "Last 15 min" in later
 
 
 async def test_a_range_that_does_not_move_is_not_called_live() -> None:

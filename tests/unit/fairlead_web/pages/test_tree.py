@@ -39,3 +39,10 @@ async def test_where_a_session_came_from_stands_apart_from_where_it_is() -> None
     async with visitor("viewer") as viewer:
         page = (await viewer.http.get(PAGE)).text
     assert re.search(r"</a> <span class=\"muted\">from ", page)
+
+
+async def test_a_list_of_tasks_says_how_many_of_them_it_shows() -> None:
+    async with visitor("viewer") as viewer:
+        page = " ".join((await viewer.http.get("/pools/default/chat/tasks")).text.split())
+    tasks = page[page.index('id="tasks"') : page.index('id="thinking"')]
+    assert f"the {tasks.count('<tr') - 1} with the newest turns" in tasks

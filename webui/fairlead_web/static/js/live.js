@@ -138,7 +138,7 @@ function configure(event) {
   const { request } = event.detail.ctx;
   if (event.target.id === "live-regions") request.headers["Fairlead-Regions"] = event.target.dataset.names ?? "";
   else if (event.target.matches?.("[data-live-stream]")) {
-    request.headers["Fairlead-Page"] = location.pathname + location.search;
+    request.headers["Fairlead-Page"] = event.target.dataset.page;
     request.headers["Fairlead-Parts"] = parts().map((one) => `${one.id}=${one.dataset.liveRefresh.split(" ").join(",")}`).join(" ");
     const read = [...document.querySelectorAll("[data-live-reads]")].flatMap((one) => one.dataset.liveReads.split(/\s+/));
     request.headers["Fairlead-Reads"] = read.join(" ") || "nothing"; // of the events' items
