@@ -142,9 +142,9 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int, policies: P
 
 
 def _taken_by_new(pool: PoolUse, role: Role, added: int, policies: PolicyCatalogue) -> tuple[float, int, int]:
-    """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens that
-    follow; all zero unless the policy places every request by the ring. New instances have no names yet, so placeholders
-    are used: which keys move depends on the names, how many hardly does.
+    """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens
+    that follow; all zero unless the policy places every request by the ring. New instances have no names yet, so
+    placeholders are used: which keys move depends on the names, how many hardly does.
     """
     if not added or role is Role.DECODE or policies.entry(pool.facts.routing.policy).ring is not RingUse.EVERY_REQUEST:
         return 0.0, 0, 0
