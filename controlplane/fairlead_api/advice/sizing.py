@@ -64,7 +64,7 @@ class Sizing:
                 await self._queue(pool, now)
 
     async def _queue(self, pool: PoolSituation, now: datetime) -> None:
-        key, window = PoolKey.parse(pool.pool), (now - WINDOW, now)
+        key = PoolKey.parse(pool.pool)
         try:
             present = await self._store.present(key, now)
         except NotFound:
@@ -72,6 +72,7 @@ class Sizing:
         role = busiest(pool, present)
         if role is None:
             return
+        window = recorded_as_it_is(present, now)
         present = _as_measured(present, pool, role)
         asked = asked_of(pool, present, role, startup_of(present))
         asked = replace(asked, requests=await self._most(key, window))
@@ -107,12 +108,27 @@ class Sizing:
         if not self._enabled:
             return "this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0"
         if requests < LEAST:
-            return f"{requests} requests were recorded in the hour until {window[1]:%H:%M} UTC, and {LEAST} are needed"
+            return f"{requests} requests were recorded {_when(window)}, and {LEAST} are needed"
         seconds = await self._store.recorded_seconds(pool, *window, most)
         if seconds >= LEAST_SECONDS:
             return None
-        newest = f"the newest {most} requests came within" if requests == most else "requests were recorded for"
+        newest = f"the newest {most} requests came within" if requests == most else f"requests {_when(window)} were recorded for"
         return f"{newest} {seconds:.0f} s, and {LEAST_SECONDS:.0f} s are needed"
+
+
+def recorded_as_it_is(present: PoolAtPresent, now: datetime) -> tuple[datetime, datetime]:
+    """Return the ends of the time whose recorded requests show the pool as it is: the last hour, or since its spec was
+    changed. Requests of an hour in which it had four instances would be compared with a simulation of its present one.
+    """
+    start = now - WINDOW
+    return (start if present.changed_at is None else min(now, max(start, present.changed_at))), now
+
+
+def _when(window: tuple[datetime, datetime]) -> str:
+    start, end = window
+    if end - start < WINDOW:
+        return f"since the pool's spec was changed at {start:%H:%M} UTC"
+    return f"in the hour until {end:%H:%M} UTC"
 
 
 def is_due(pool: PoolSituation) -> bool:

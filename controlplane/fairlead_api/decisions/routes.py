@@ -81,6 +81,7 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
         kept: KeptFor | None = None,
         outcome: RequestOutcome | None = None,
         trace: str | None = None,
+        request: str | None = None,
         start: From = None,
         end: To = None,
     ) -> Fetch:
@@ -94,6 +95,7 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
             kept=kept,
             outcome=outcome,
             trace=trace,
+            request=request,
             start=begun,
             end=ended,
         )

@@ -47,6 +47,7 @@ class DecisionFilter:
     kept: KeptFor | None = None
     outcome: RequestOutcome | None = None
     trace: str | None = None
+    request: str | None = None
     start: datetime | None = None
     end: datetime | None = None
 
@@ -76,6 +77,7 @@ class PostgresDecisions:
             (columns.chosen, wanted.instance),
             (columns.reason, wanted.reason),
             (columns.trace, wanted.trace),
+            (columns.request, wanted.request),
         ]
         unserved = [(columns.priority_class, wanted.priority_class), (columns.outcome, wanted.outcome)]
         async with self._lists.database.reading() as connection:

@@ -289,7 +289,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             yield f"It alone was over {limit}."
     if judged and not over:
         limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
-        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} anyway."
+        yield f"What it answered in this time was within the {limits} {'limits' if len(judged) > 1 else 'limit'}."
 
 
 def _were(count: int) -> str:

@@ -102,6 +102,8 @@ class PoolAtPresent:
     """The engine model that was fitted to the pool's requests; None if there is none."""
     capability: EngineCapability = NOTHING_KNOWN
     """The measured capability of the pool's instances."""
+    changed_at: datetime | None = None
+    """When the spec was last changed: what was recorded before shows another pool. None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairlead.conditions.facts import ActionFailure, Condition, ConditionType, PoolFacts
-from fairlead.conditions.pool_conditions import pool_conditions, suspends_forecast
+from fairlead.conditions.pool_conditions import merge_conditions, pool_conditions, suspends_forecast
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
@@ -54,6 +54,7 @@ from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_forc
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
 from fairlead_operator.sleepers import Sleepers
+from fairlead_operator.times import format_second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,19 @@ class SettledPool:
         known = self.facts.observations
         same_table = answer.table_acknowledged and known is not None and answer.table_version == known.table_version
         return same_table and _essence(replace(self.facts, observations=answer)) == _essence(self.facts)
+
+    def after(self, answer: PoolObservations, now: float) -> "SettledPool":
+        """Return the settled pool with the figures of this response in the messages of its conditions."""
+        facts = replace(self.facts, observations=answer)
+        return replace(self, facts=facts, state=_judged(self.state, facts, now))
+
+
+def _judged(state: PoolState, facts: PoolFacts, now: float) -> PoolState:
+    """Return the state with the conditions of these facts. The control API dates conditions by the state that brought
+    them, so a state must not repeat messages with older figures.
+    """
+    conditions = merge_conditions(state.conditions, pool_conditions(facts), state.generation, format_second(now))
+    return replace(state, conditions=conditions)
 
 
 def is_settled(facts: PoolFacts) -> bool:
@@ -184,7 +198,7 @@ class PoolReconciler:
             return answer.retry_in
         if not settled.is_still(answer.trusted) or changes != self._changes:
             return None
-        self._settled = settled
+        self._settled = settled.after(answer.trusted, now)
         return min(self._dependencies.settings.pace.settled, max(self._dependencies.settings.pace.least, settled.until - now))
 
     async def _reconcile_whole(self) -> float:
@@ -425,8 +439,10 @@ class PoolReconciler:
             and self._recorder.is_delivered
         )
         until = now + min(pace.longest_unread, wake_in, seconds_to_replacement(written.facts, self._dependencies.settings.limits, now))
-        settled = SettledPool(state=decided.state, facts=written.facts, at=now, until=until) if is_quiet else None
-        return min(due, max(pace.least, wake_in)), settled
+        due = min(due, max(pace.least, wake_in))
+        if not is_quiet:
+            return due, None
+        return due, SettledPool(state=_judged(decided.state, written.facts, now), facts=written.facts, at=now, until=until)
 
     def _due(self, decided: PoolRound, written: Written) -> float:
         """Return the seconds until work in progress is checked again.

@@ -52,6 +52,8 @@ async def test_a_kept_decision_tells_how_its_request_went_and_is_found_by_any_of
     assert nowhere.explanation == "No instance could take the request. The request was refused: rejected-no-endpoints."
     assert [one.id for one in (await api.viewer.decisions({"trace": TRACE})).items] == ["a" * 32]
     assert (await api.viewer.decisions({"trace": "5c" * 16})).items == []
+    assert [one.id for one in (await api.viewer.decisions({"request": found.request})).items] == ["a" * 32]
+    assert (await api.viewer.decisions({"request": "router-unknown"})).items == []
     for part in ("a" * 32, "order-4711", f"router-{'a' * 32}", TRACE):
         report = await api.viewer.search(part)
         assert [hit.id for group in report.groups for hit in group.hits] == ["a" * 32]

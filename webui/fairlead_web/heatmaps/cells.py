@@ -296,7 +296,7 @@ def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
     if heatmap.limit is not None:
         breaches = sum(len(row.breaches) for row in heatmap.rows)
         text += (
-            f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of "
+            f" {breaches:,} of {sum(len(_known(row)) for row in heatmap.rows):,} cells over the limit of "
             f"{text_of(heatmap.limit, heatmap.unit)}."
         )
     return text

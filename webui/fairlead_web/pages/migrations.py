@@ -289,14 +289,15 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """Return the sampled routing decision of the request with which the move happened; it lists the compared
-    candidates. None if there is none.
+    """Return the recorded routing decision of the request with which the move happened; it lists the compared
+    candidates. None if there is none. A queued request was decided for the instance that the move left, not for its
+    target, so only the request's id finds it.
     """
     if not move.request:
         return None
     around = {"from": (move.at - AROUND).isoformat(), "to": (move.at + AROUND).isoformat()}
-    page = await visit.api.decisions({"pool": move.pool, "session": move.session, "instance": move.target, "limit": 100, **around})
-    return next((decision for decision in page.items if decision.request == move.request), None)
+    page = await visit.api.decisions({"pool": move.pool, "request": move.request, "limit": 1, **around})
+    return next(iter(page.items), None)
 
 
 async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHistoryItem] | None:

@@ -47,6 +47,8 @@ class PoolSloPage(Context):
     tasks: SloTasks | None
     task_burn: SloTaskBurn | None
     burn: SloBurn
+    burning: list[str]
+    """The alerts that are on, in words."""
     task_windows: list[str]
     classes: list[str]
     windows: list[tuple[str, list[BurnWindow | None]]]
@@ -80,6 +82,7 @@ async def show(visit: Visit) -> Response:
     shell = await visit.shell(
         f"Objectives of {name}", "pools", crumbs=crumbs_below(name, Crumb(words="SLO")), pool=name, tab="slo", ranged=True
     )
+    age_seconds = (visit.now - detail.pool.created_at).total_seconds()
     classes = sorted({one.priority_class for one in burn.windows if one.priority_class is not None})
     return visit.page(
         PoolSloPage(
@@ -91,7 +94,8 @@ async def show(visit: Visit) -> Response:
             task_windows=list(dict.fromkeys(one.window for one in task_burn.windows)) if task_burn else [],
             burn=burn,
             classes=classes,
-            windows=windows(burn, classes, (visit.now - detail.pool.created_at).total_seconds()),
+            windows=windows(burn, classes, age_seconds),
+            burning=burning(burn, age_seconds),
             versions=[
                 VersionRow(version=one, changes=changes(before, one)) for one, before in zip(versions, [*versions[1:], None], strict=False)
             ],
@@ -126,9 +130,28 @@ def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[t
     that covers the pool's whole age, windows are left out, because they would have the same numbers.
     """
     found = {(one.window, one.priority_class): one for one in burn.windows}
-    covering = min((one.seconds for one in burn.windows if one.seconds >= age_seconds), default=inf)
+    covering = _covering(burn, age_seconds)
     names = dict.fromkeys(one.window for one in burn.windows if one.seconds <= covering)
     return [(name, [found.get((name, each)) for each in (None, *classes)]) for name in names]
+
+
+def _covering(burn: SloBurn, age_seconds: float) -> float:
+    """Return the seconds of the first window that covers the pool's whole age; infinity if none does."""
+    return min((one.seconds for one in burn.windows if one.seconds >= age_seconds), default=inf)
+
+
+def burning(burn: SloBurn, age_seconds: float) -> list[str]:
+    """Describe the alerts that are on. An alert over more time than the pool is old has only the pool's age behind it,
+    which the last listed window covers.
+    """
+    covering, lengths = _covering(burn, age_seconds), {one.window: one.seconds for one in burn.windows}
+    last = next((name for name, seconds in lengths.items() if seconds == covering), None)
+    return [
+        f"burns {one.name}: above {formats.percentile(one.threshold)} over "
+        f"{last if last is not None and lengths.get(one.long, 0.0) > covering else one.long}"
+        for one in burn.alerts
+        if one.burning
+    ]
 
 
 def changes(before: SloVersion | None, after: SloVersion) -> str:

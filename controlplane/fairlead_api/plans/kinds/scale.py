@@ -1,13 +1,15 @@
 """Changes the number of instances of a role."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, MAX_REPLICAS, NOT_COUNTED, InstanceState, Role
 from fairlead.pools import parse_spec
-from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
+from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_shares
+from fairlead.routing.knowledge.rings import key_shares
 from fairlead.scaling.specs import ScalingMode
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked, replicas_of
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
@@ -28,7 +30,7 @@ class ScaleQuestion:
     after: int
 
     async def effect(self, known: Known) -> PlanEffect:
-        return scale_effect(known.use, self.role, self.before, self.after)
+        return scale_effect(known.use, self.role, self.before, self.after, known.policies)
 
     def tried(self, present: Present) -> Tried:
         if not self.after:
@@ -110,30 +112,54 @@ def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     return spec.get("replicas"), [[role.get(name) for name in names] for role in spec.get("roles") or ()]
 
 
-def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
+def scale_effect(pool: PoolUse, role: Role, before: int, after: int, policies: PolicyCatalogue) -> PlanEffect:
     """Return the effect of scaling a role from `before` to `after` instances.
 
     The instances that are removed are those that the operator would choose: first instances that do not serve yet, then
-    the instances with the smallest product of bound sessions and cached tokens.
+    the instances with the smallest product of bound sessions and cached tokens. Instances that are added take keys, and
+    sessions follow them if the policy places every request by the ring.
     """
     present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
     ranked = sorted(present, key=_worth)
     victims = ranked[: max(0, min(len(ranked), before - after))]
     affected = sum(use.bound_sessions for use in victims)
     homeless = after == 0 or len(victims) == len(present)
+    keys, following, cached = _taken_by_new(pool, role, max(0, after - before), policies)
     return PlanEffect(
         instances_added=max(0, after - before),
         instances_removed=max(0, before - after),
         victims=[use.id for use in victims],
-        sessions_moved=0 if homeless else affected,
+        key_share_moved=keys,
+        sessions_moved=following or (0 if homeless else affected),
         sessions_lost=affected if homeless else 0,
-        cache_tokens_lost=sum(use.cache_tokens for use in victims),
+        cache_tokens_lost=cached + sum(use.cache_tokens for use in victims),
         requests_in_flight=sum(use.in_flight for use in victims),
         notes=_not_ready(pool) if after > before else [],
-        warnings=_warnings(pool, role, before, after, affected),
+        warnings=[*_warnings(pool, role, before, after, affected), *_following(following, pool.sessions)],
         heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
         hand_over=forecast(pool, victims, replaced=False),
     )
+
+
+def _taken_by_new(pool: PoolUse, role: Role, added: int, policies: PolicyCatalogue) -> tuple[float, int, int]:
+    """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens
+    that follow; all zero unless the policy places every request by the ring. New instances have no names yet, so
+    placeholders are used: which keys move depends on the names, how many hardly does.
+    """
+    if not added or role is Role.DECODE or policies.entry(pool.facts.routing.policy).ring is not RingUse.EVERY_REQUEST:
+        return 0.0, 0, 0
+    anchors = pool.facts.anchors_per_instance
+    before = [use.entry(anchors) for use in pool.instances]
+    empty = InstanceUse(id="", role=role, state=InstanceState.SERVING, bound_sessions=0, cache_tokens=0, in_flight=0)
+    new = [replace(empty, id=f"new-{number}").entry(anchors) for number in range(added)]
+    moves, shares = moved_shares(before, [*before, *new]), key_shares(before)
+    sessions = expected_sessions(moves, shares, {use.id: use.bound_sessions for use in pool.instances})
+    tokens = expected_sessions(moves, shares, {use.id: use.cache_tokens for use in pool.instances})
+    return sum(moves.values()), round(sessions), round(tokens)
+
+
+def _following(sessions: int, of: int) -> list[str]:
+    return [f"About {sessions:,} of {of:,} sessions follow their keys to new instances, and lose their cache."] if sessions else []
 
 
 def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:

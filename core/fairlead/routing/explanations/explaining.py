@@ -239,7 +239,8 @@ def in_words(value: float, unit: Unit, digits: int = 2) -> str:
         return f"{value:.{max(0, digits - 2)}%}"
     if unit is Unit.SCORE:
         return f"{value:,.{digits + 1}f}"
-    number = f"{value:,.0f}" if value == round(value) else f"{value:,.{digits - 1}f}"
+    is_whole = value == round(value) or (unit is Unit.TOKENS and digits == 2 and abs(value) >= 10)
+    number = f"{value:,.0f}" if is_whole else f"{value:,.{digits - 1}f}"
     return f"{number} {unit.value.removesuffix('s') if number == '1' else unit.value}"
 
 

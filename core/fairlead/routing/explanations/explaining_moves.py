@@ -51,7 +51,7 @@ _NUMBERS = {
     BindingReason.SLO: "{0} to the first token; the target is {1}",
     BindingReason.PREFIX_AFFINITY: "{0} against {1}",
     BindingReason.BEST_SCORE: "{0} against {1}",
-    BindingReason.HOTSPOT: "{0}; the limit is {1}",
+    BindingReason.HOTSPOT: "{0} were predicted to the first token of the last request in it; the limit is {1}",
     BindingReason.QUEUE_FULL: "{0} waited, and the limit is {1}",
     BindingReason.PREFIX_COPIED: "{0} of computing were expected to be saved; the transfer and the least gain were {1}",
 }

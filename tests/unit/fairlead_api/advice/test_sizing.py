@@ -1,7 +1,7 @@
 """Which pools are simulated for advice, and when."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -53,9 +53,15 @@ class Seen:
 
 
 async def looked(
-    *pools: PoolSituation, requests: int = 3000, rate: float = 1.0, enabled: bool = True, capability: EngineCapability = NOTHING_KNOWN
+    *pools: PoolSituation,
+    requests: int = 3000,
+    rate: float = 1.0,
+    enabled: bool = True,
+    capability: EngineCapability = NOTHING_KNOWN,
+    changed_at: datetime | None = None,
 ) -> list[SizingTrial]:
     store, numbers = Store(requests, rate, capability), iter(range(100))
+    store.pool = replace(store.pool, changed_at=changed_at)
     await Sizing(Seen(*pools), store, lambda: str(next(numbers)), enabled=enabled).look(NOW)
     return store.added
 
@@ -90,6 +96,24 @@ async def test_why_nothing_is_simulated_is_kept_with_the_estimate_of_that_moment
     (trial,) = await looked(REFUSING, requests=requests, enabled=enabled)
     assert words in str(trial.refusal)
     assert trial.asked.estimate == 7
+
+
+@pytest.mark.parametrize(
+    ("minutes", "requests", "refusal"),
+    [
+        (None, 3000, None),
+        (90, 3000, None),
+        (7, 3000, None),
+        (7, 12, "12 requests were recorded since the pool's spec was changed at 23:53 UTC, and 200 are needed"),
+    ],
+)
+async def test_requests_from_before_the_last_change_of_the_spec_are_not_taken_for_those_of_the_pool_as_it_is(
+    minutes: int | None, requests: int, refusal: str | None
+) -> None:
+    changed_at = None if minutes is None else NOW - timedelta(minutes=minutes)
+    (trial,) = await looked(REFUSING, requests=requests, changed_at=changed_at)
+    assert trial.window == (NOW - timedelta(minutes=min(minutes or 60, 60)), NOW)
+    assert trial.refusal == refusal
 
 
 def test_a_pool_is_simulated_again_after_some_minutes_and_not_before() -> None:

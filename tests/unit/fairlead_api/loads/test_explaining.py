@@ -219,7 +219,7 @@ def test_more_to_compute_than_elsewhere_is_no_cause_of_its_own_where_the_pool_wa
         "Both were over the TTFT limit of 5.00 s: the pool was short.",
     ]
     in_time = explained({"a": loaded(19_286, 3.26), "b": loaded(12_421, 2.82)}, metric="pending_prefill_tokens")
-    assert in_time.causes[1] == "It was within the TTFT limit anyway."
+    assert in_time.causes[1] == "What it answered in this time was within the TTFT limit."
 
 
 def test_what_changed_minutes_before_is_no_cause() -> None:

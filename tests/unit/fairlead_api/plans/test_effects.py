@@ -50,28 +50,41 @@ def a_use(*uses: tuple[str, str, int, int], rps: float | None = None) -> PoolUse
 
 def test_victims_are_the_cheapest_and_heaviness_counts_their_sessions() -> None:
     pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 1, 900), ("c", "Serving", 30, 10), ("d", "Starting", 0, 0))
-    assert scale_effect(pool, Role.BOTH, 4, 2).victims == ["d", "c"]
-    assert scale_effect(pool, Role.BOTH, 4, 3).victims == ["d"]
+    assert scale_effect(pool, Role.BOTH, 4, 2, BUILT_IN).victims == ["d", "c"]
+    assert scale_effect(pool, Role.BOTH, 4, 3, BUILT_IN).victims == ["d"]
     assert (
-        scale_effect(pool, Role.BOTH, 4, 3).heavy,
-        scale_effect(pool, Role.BOTH, 4, 2).heavy,
-        scale_effect(pool, Role.BOTH, 4, 0).heavy,
+        scale_effect(pool, Role.BOTH, 4, 3, BUILT_IN).heavy,
+        scale_effect(pool, Role.BOTH, 4, 2, BUILT_IN).heavy,
+        scale_effect(pool, Role.BOTH, 4, 0, BUILT_IN).heavy,
     ) == (False, True, True)
-    assert scale_effect(pool, Role.BOTH, 4, 6).instances_added == 2
-    assert scale_effect(pool, Role.BOTH, 4, 6).predicted_attainment is None
-    assert (scale_effect(pool, Role.BOTH, 4, 2).requests_in_flight, scale_effect(pool, Role.BOTH, 4, 6).requests_in_flight) == (2, 0)
+    assert scale_effect(pool, Role.BOTH, 4, 6, BUILT_IN).instances_added == 2
+    assert scale_effect(pool, Role.BOTH, 4, 6, BUILT_IN).predicted_attainment is None
+    assert (
+        scale_effect(pool, Role.BOTH, 4, 2, BUILT_IN).requests_in_flight,
+        scale_effect(pool, Role.BOTH, 4, 6, BUILT_IN).requests_in_flight,
+    ) == (2, 0)
+
+
+def test_new_instances_take_keys_and_the_sessions_that_every_request_places_by_them() -> None:
+    pool = a_use(("a", "Serving", 100, 5000))
+    effect = scale_effect(pool, Role.BOTH, 1, 4, BUILT_IN)
+    assert 0.6 < effect.key_share_moved < 0.9
+    assert (effect.sessions_moved, effect.heavy) == (round(100 * effect.key_share_moved), False)
+    assert effect.warnings == [f"About {effect.sessions_moved} of 100 sessions follow their keys to new instances, and lose their cache."]
+    bound = scale_effect(replace(pool, facts=facts(policy="fairlead")), Role.BOTH, 1, 4, BUILT_IN)
+    assert (bound.key_share_moved, bound.sessions_moved, bound.warnings) == (0.0, 0, [])
 
 
 def test_sessions_move_while_somebody_is_left_to_take_them_and_are_lost_otherwise() -> None:
     pool = a_use(("a", "Serving", 10, 500), ("b", "Serving", 4, 900))
-    half, none = scale_effect(pool, Role.BOTH, 2, 1), scale_effect(pool, Role.BOTH, 2, 0)
+    half, none = scale_effect(pool, Role.BOTH, 2, 1, BUILT_IN), scale_effect(pool, Role.BOTH, 2, 0, BUILT_IN)
     assert (half.sessions_moved, half.sessions_lost) == (4, 0)
     assert (none.sessions_moved, none.sessions_lost) == (0, 14)
     assert any("14 of 14 sessions are lost" in warning for warning in none.warnings)
 
 
 def test_what_requests_would_get_is_left_to_the_simulation() -> None:
-    effect = scale_effect(a_use(("a", "Serving", 1, 1), rps=12), Role.BOTH, 4, 3)
+    effect = scale_effect(a_use(("a", "Serving", 1, 1), rps=12), Role.BOTH, 4, 3, BUILT_IN)
     assert (effect.predicted_attainment, effect.prediction_basis) == (None, None)
 
 
@@ -79,9 +92,9 @@ def test_too_few_instances_are_warned_of_by_the_speed_that_was_seen_and_never_by
     declared = a_use(("a", "Serving", 1, 1), rps=12)
     assert declared.miss_tokens_per_second is not None
     seen = replace(declared, prefill_tokens_per_second=declared.miss_tokens_per_second / 2.5)
-    assert "faster than" in scale_effect(seen, Role.BOTH, 4, 2).warnings[0]
-    assert not any("faster than" in one for one in scale_effect(seen, Role.BOTH, 4, 3).warnings)
-    assert not any("faster than" in one for one in scale_effect(declared, Role.BOTH, 4, 1).warnings)
+    assert "faster than" in scale_effect(seen, Role.BOTH, 4, 2, BUILT_IN).warnings[0]
+    assert not any("faster than" in one for one in scale_effect(seen, Role.BOTH, 4, 3, BUILT_IN).warnings)
+    assert not any("faster than" in one for one in scale_effect(declared, Role.BOTH, 4, 1, BUILT_IN).warnings)
 
 
 def test_a_policy_that_keeps_homes_moves_nobody_and_one_that_does_not_moves_all() -> None:
@@ -210,5 +223,5 @@ def test_a_role_is_scaled_by_itself_and_decoding_promises_no_first_token() -> No
         for name, role, bound in (("p1", Role.PREFILL, 5), ("p2", Role.PREFILL, 6), ("d1", Role.DECODE, 0), ("d2", Role.DECODE, 0))
     ]
     pool = replace(a_use(rps=12), instances=uses)
-    assert scale_effect(pool, Role.PREFILL, 2, 1).victims == ["p1"]
-    assert scale_effect(pool, Role.DECODE, 2, 1).victims == ["d1"]
+    assert scale_effect(pool, Role.PREFILL, 2, 1, BUILT_IN).victims == ["p1"]
+    assert scale_effect(pool, Role.DECODE, 2, 1, BUILT_IN).victims == ["d1"]

@@ -7,6 +7,7 @@ import pytest
 from fairlead.hand_overs import FETCHES_AT_ONCE, Transfers
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
+from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
 from fairlead_api.plans.hand_overs import forecast, least_kept
 from fairlead_api.plans.kinds.drain import drain_effect
@@ -50,9 +51,9 @@ def test_drains_scale_ins_and_rollbacks_say_what_is_kept() -> None:
     assert one.hits_kept == pytest.approx(1.0) and one.seconds_longer == pytest.approx(10 * 0.4 / (2 * FETCHES_AT_ONCE))
     computed = drain_effect(pool(moves=False), "a").hand_over
     assert computed is not None and computed.hits_kept is not None and 0.75 < computed.hits_kept < 1 and computed.more_work
-    two = scale_effect(pool(moves=False), Role.BOTH, 4, 2).hand_over
+    two = scale_effect(pool(moves=False), Role.BOTH, 4, 2, BUILT_IN).hand_over
     assert two is not None and two.hits_kept is not None and two.hits_kept < computed.hits_kept
-    assert scale_effect(pool(), Role.BOTH, 4, 6).hand_over is None, "nobody leaves"
+    assert scale_effect(pool(), Role.BOTH, 4, 6, BUILT_IN).hand_over is None, "nobody leaves"
     back = rollback_effect(pool(), Rollback(roles=(Role.BOTH,), updated={}, paused=False)).hand_over
     assert back is not None and back.seconds_longer == pytest.approx(4 * one.seconds_longer), "one after another"
     assert rollback_effect(pool(), Rollback(roles=(Role.BOTH,), updated={}, paused=True)).hand_over is None

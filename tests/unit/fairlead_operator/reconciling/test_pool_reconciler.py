@@ -46,6 +46,20 @@ async def test_a_settled_pool_is_told_to_the_control_api_with_the_time_of_each_r
         assert schedules.at.timestamp() == stage.now
 
 
+async def test_the_control_api_never_gets_figures_of_a_settled_pool_that_are_older_than_its_last_answer() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=2, slo={"ttft": "1s", "percentile": 90})
+    stage.api.slo_attainment = 0.91
+    await stage.settle()
+    for attained in (0.92, 0.95, 0.97, 0.99):
+        last, stage.api.slo_attainment = stage.api.slo_attainment, attained
+        stage.now += 10
+        await stage.round()
+        told = next(one for one in stage.api.states[-1].conditions if one["type"] == "SLOMet")
+        assert told["message"].startswith(f"{last:.0%} of the requests")
+        assert told["lastTransitionTime"] == stage.condition("SLOMet")["lastTransitionTime"]
+
+
 def status_writes(stage: VirtualStage) -> int:
     return stage.cluster.calls.count(("merge", Resource.POOLS, "chat"))
 

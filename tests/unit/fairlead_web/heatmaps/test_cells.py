@@ -169,7 +169,7 @@ def test_the_peak_is_the_newest_of_the_worst_cells_and_the_summary_names_it(rows
 def test_the_summary_names_the_peak_and_counts_the_breaches() -> None:
     shown = heatmap([[1.0, None], [2.0, 9.5]], limit=5.0)
     text = summary(shown, extremes_of(shown))
-    assert text == "Highest: 9.50 s on chat-b1 at 2026-11-21 10:00:30 UTC. 1 of 4 cells over the limit of 5.00 s."
+    assert text == "Highest: 9.50 s on chat-b1 at 2026-11-21 10:00:30 UTC. 1 of 3 cells over the limit of 5.00 s."
     assert summary(heatmap([[None]]), []) == "No load was recorded in this range."
 
 

@@ -11,7 +11,7 @@ from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import NOW as NOW_OF_VISITS
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.pages.pool_slo import changes, windows
+from fairlead_web.pages.pool_slo import burning, changes, windows
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 PAGE = "/pools/default/chat/slo"
@@ -22,7 +22,7 @@ async def test_each_class_has_its_line_its_row_and_its_budget() -> None:
         page = (await viewer.http.get(PAGE)).text
         assert 'data-metrics="attainment goal" data-labels="all:|goal"' in " ".join(page.split())
         assert 'data-src="/pools/default/chat/series.json?from=now-24h&amp;to=now"' in page
-        assert "burns lasting: above 1 for 3d" in page
+        assert "burns lasting: above 1 over 3d" in page
         assert "classes none → batch (-10, 60.0 %)" in page
 
 
@@ -123,6 +123,16 @@ def test_a_young_pools_budget_has_no_window_that_repeats_the_one_before() -> Non
     names = [name for name, _ in windows(burn, [], 20 * 60)]
     assert names == ["5m", "30m"]
     assert [name for name, _ in windows(burn, [], 80 * 86_400)] == list(dict.fromkeys(one.window for one in burn.windows))
+
+
+@pytest.mark.parametrize("minutes", [3, 20, 50, 300, 80 * 1440])
+def test_an_alert_names_no_time_that_the_table_beside_it_does_not_have(minutes: int) -> None:
+    burn = objectives.burn(NOW, CHAT)
+    burn = replace(burn, alerts=[replace(one, burning=True) for one in burn.alerts])
+    listed = [name for name, _ in windows(burn, [], minutes * 60.0)]
+    told = burning(burn, minutes * 60.0)
+    assert len(told) == len(burn.alerts)
+    assert all(words.rsplit(" over ")[1] in listed for words in told)
 
 
 async def test_the_targets_of_a_young_pool_are_drawn_over_its_life(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Pages that answer why: of a decision, a migration, a session and an instance."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
@@ -58,6 +59,26 @@ async def test_a_decision_leads_to_the_move_that_its_request_carried_and_back() 
         assert '<a href="/migrations/m-mine">' in page
         back = (await one.http.get("/migrations/m-mine")).text
         assert f'<a href="/decisions/{decision.id}">' in back
+
+
+async def test_a_move_of_a_queued_request_leads_to_the_decision_for_the_instance_that_it_left() -> None:
+    async with visitor() as one:
+        decision = one.fake.world.decisions()[0]
+        move = one.fake.world.migrations()[1]
+        carried = replace(
+            move,
+            id="m-queued",
+            pool=decision.pool,
+            session=decision.session or "",
+            request=decision.request,
+            source=decision.chosen,
+            target=decision.runner_up or "",
+            at=decision.at + timedelta(seconds=2),
+        )
+        one.fake.world.extra_migrations.append(carried)
+        page = flat((await one.http.get("/migrations/m-queued")).text)
+        assert f'<a href="/decisions/{decision.id}">' in page
+        assert "not in the recorded sample" not in page
 
 
 async def test_a_migration_has_its_net_effect_and_its_steps_and_a_re_route_has_none() -> None:

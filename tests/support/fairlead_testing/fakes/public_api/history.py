@@ -120,7 +120,7 @@ class History:
         return _flows(self._moves(request, self._world.reroutes()))
 
     def _decisions(self, request: Request) -> list[Any]:
-        names = ("pool", "session", "reason", "kept", "outcome", "priority_class", "trace")
+        names = ("pool", "session", "reason", "kept", "outcome", "priority_class", "trace", "request")
         found = self._in_range(request, _filtered(request, self._world.decisions(), names))
         wanted = request.query_params.get("instance")
         return [one for one in found if wanted in (None, one.chosen)]

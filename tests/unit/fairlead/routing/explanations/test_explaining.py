@@ -160,6 +160,8 @@ def test_values_that_differ_are_written_so_that_one_sees_it() -> None:
     assert pair_in_words(6.90001, 6.90002, Unit.SECONDS) == ("6.900010 s", "6.900020 s")
     assert [in_words(1, Unit.REQUESTS), in_words(2, Unit.REQUESTS), in_words(0.5, Unit.SHARE)] == ["1 request", "2 requests", "50%"]
     assert in_words(-202_469, Unit.TOKENS) == "over-committed by 202,469 tokens"
+    assert in_words(61_713.8, Unit.TOKENS) == "61,714 tokens", "nobody asks for a tenth of a token"
+    assert pair_in_words(61_713.8, 61_714.2, Unit.TOKENS) == ("61,713.800 tokens", "61,714.200 tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +234,11 @@ def test_a_session_that_a_router_handed_over_says_so_before_what_became_of_its_c
             AMove(trigger="prefix-equal", crossed=900.0, threshold=300.0, crossed_unit="tokens"),
             "both instances held as much of its prompt, and the new one had less to do (900 tokens waited at the "
             "old instance, 300 tokens at the new one).",
+        ),
+        (
+            AMove(trigger="hotspot", crossed=6.05, threshold=5.0, crossed_unit="seconds"),
+            "the queue it waited in was overloaded (6.05 s were predicted to the first token of the last request in it; the limit is "
+            "5.00 s).",
         ),
         (AMove(trigger="drain"), "its instance drained."),
         (AMove(trigger="from-the-future"), "from-the-future."),
