@@ -48,8 +48,8 @@ MAX_NAME = 52
 """Maximum length of a pool's name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_NAME_OF_GROUPS = 43
-"""Maximum length of the name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods
-have as a label, adds 20 characters to it.
+"""Maximum length of the name of a pool whose instances span several nodes. The pods have the revision of a StatefulSet
+as a label, and the revision is 20 characters longer than the pool's name.
 """
 
 
@@ -172,7 +172,9 @@ class PoolSpec:
         return micros_of("spec.cost.perInstanceHour", written), self.cost.currency
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
-        """Yield the `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
+        """Yield the path and content of each `ratio` section: the pool's own section, and the section of each schedule
+        that has one.
+        """
         yield "ratio", self.ratio
         for place, schedule in enumerate(self.scaling.schedules):
             if schedule.ratio is not None:
@@ -216,8 +218,8 @@ def _part(of: type[Facts], section: object, **others: Any) -> Facts:
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """Read the `spec` of an InferencePool (the part under `spec:`), with all defaults.
 
-    Raises InvalidInput naming `spec.…`, the value and the remedy. It makes every check that the CRD
-    makes except transition rules, so a caller needs no other check. Policies are checked by the caller
-    that has the catalogue of them.
+    Raises InvalidInput naming `spec.…`, the value and the remedy. It makes every check of the CRD except transition
+    rules, so a caller needs no other check of the spec. The names and parameters of policies are checked by callers
+    that have the catalogue of policies.
     """
     return read(PoolSpec, document, "spec")

@@ -19,7 +19,9 @@ MOST = 3
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield findings for the hot instances, those with the most late first tokens first, at most MOST."""
+    """Yield at most MOST findings about hot instances, in the order of their numbers of late first tokens, the largest
+    number first.
+    """
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))

@@ -66,8 +66,8 @@ class HeldDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """This router's current use of a pool: the requests it holds, and the seconds since the pool last had a request
-    here (0 while it has one).
+    """This router's current use of a pool: the number of requests that it holds, and the seconds since the pool's last
+    request at this router ended (0 while it has requests).
     """
 
     pool: PoolKey

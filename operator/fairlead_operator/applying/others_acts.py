@@ -66,7 +66,8 @@ class OthersActs:
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Record instances that ended without an event. Return whether one of them still exists and was repaired.
+        """Record each ended instance for which no event was recorded. Return True if at least one of these instances
+        still exists and was repaired.
 
         Raises ClusterError.
         """
@@ -90,8 +91,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces. If the plan creates no instance, forget all of them, because then
-        no instance is missing.
+        """Forget the instances that a plan replaces: for them, no "missing instance" is reported. If the plan creates
+        no instance, forget all instances, because then no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:

@@ -126,11 +126,11 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerPlan:
-    """How Fairlead carries out a configuration file."""
+    """Fairlead's plan for carrying out a configuration file."""
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin needs to know the session's home instance from before the request."""
+    """Whether a plugin needs the session's instance of earlier requests."""
     expected_seconds: float
     """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = they are not
     assumed.
@@ -254,8 +254,8 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """Return the picker that the profile names; else the only picker in the file, as llm-d does; else a max-score
-    picker.
+    """Return the picker that the profile names. Without one, return the only picker in the file, as llm-d does, or a
+    max-score picker.
     """
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:

@@ -1,4 +1,5 @@
-"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents in Fairlead.
+"""The plugins that an `EndpointPickerConfig` may name, with llm-d's names of their types, and their equivalents in
+Fairlead.
 
 Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
 in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading
@@ -71,8 +72,8 @@ class PluginType:
 
     `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from those
     parameters and the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d
-    that Fairlead refuses to an explanation: where to set the same, or why it is impossible. `unneeded` maps each
-    parameter that only describes how llm-d works to how Fairlead does the same.
+    that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded` maps
+    each parameter that only concerns llm-d's implementation to a description of Fairlead's.
     """
 
     part: Part

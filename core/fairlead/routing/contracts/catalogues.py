@@ -23,7 +23,7 @@ POLICY_FIELD = "spec.routing.policy"
 
 
 class RingUse(StrEnum):
-    """How a policy uses the hash ring; it determines what moves when the ring changes.
+    """A policy's use of the hash ring, which determines which requests and sessions move when the ring changes.
 
     `none`: the policy does not use the ring · `new-sessions`: the ring places only a session's first request ·
     `every-request`: the ring places every request, so a bound session follows its key to another instance.

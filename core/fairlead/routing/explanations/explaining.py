@@ -155,7 +155,7 @@ def term_of(decision: WeighedDecision, name: str) -> Term | None:
 
 
 def value_of(one: Candidate, name: str) -> float | None:
-    """The candidate's value of a term; None if it has none."""
+    """The candidate's value of a term; None if the candidate does not have the term."""
     if name in one.terms:
         return one.terms[name]
     found = getattr(one, name, None)
@@ -214,8 +214,8 @@ def beats(decision: WeighedDecision, one: Candidate, other: Candidate) -> bool:
 
 
 def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
-    """Return the second best candidate: the best by the rule's order of terms, without the chosen one; None if there is
-    no other.
+    """Return the second best candidate: the best candidate by the rule's order of terms, without the chosen candidate;
+    None if there is no other candidate.
     """
     best: Candidate | None = None
     for one in eligible(decision):

@@ -1,5 +1,5 @@
-"""Estimates which sessions are worth copying to another cache before their instance is removed: from the pauses between
-turns, how likely a next turn is, and how many tokens it would have to compute again.
+"""Estimates which sessions are worth copying to another cache before their instance is removed. From the pauses between
+turns, it estimates the probability of a next turn and the number of tokens that this turn would have to compute again.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ again.
 OVERHEAD_TOKENS = 512
 """Fixed cost of copying one session by a request, in tokens, in addition to its prompt."""
 FORGET_AT = 4096
-"""When this many pauses and ends are counted, all counts are halved, so that recent sessions weigh more."""
+"""Number of counted pauses and ends at which all counts are halved, so that recent sessions have more weight."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
 """Bounds of the classes into which pauses are sorted, in seconds: from one second to half a year."""
