@@ -76,8 +76,7 @@ class RoleSignals:
     (prefill), by the load of decodes (decode).
     """
     ttft_attainment: float | None = None
-    """Share (0-1) of the arrived requests that had their first token within `slo.ttft`; refused ones
-    count as missed.
+    """Share (0-1) of the arrived requests that got their first token within `slo.ttft`; refused requests count as late.
     """
     tpot_attainment: float | None = None
     """Share (0-1) of finished requests whose time per output token was within `slo.tpot`."""
@@ -89,8 +88,8 @@ class RoleSignals:
 
     @property
     def is_mostly_unfinished(self) -> bool:
-        """Whether few requests finished and more are running: the finished ones are then the short ones, and say little
-        about the work.
+        """Whether few requests finished and more requests are running. The finished requests are then mainly short
+        ones, and do not represent the work.
         """
         return not self.knows_work and self.in_flight > (self.finished_requests or 0)
 

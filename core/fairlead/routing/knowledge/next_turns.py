@@ -24,8 +24,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions: for each class of pauses, the number of turns that followed such a
-    pause and the number of sessions that ended after one.
+    """Pauses between turns of a pool's sessions. For each length class of pauses, it counts the turns that followed
+    such a pause and the sessions that ended after one.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """Record a turn that arrived this many seconds after its session's previous one."""
+        """Record a turn that arrived `pause_seconds` after the previous turn of its session."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
@@ -64,7 +64,7 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A session whose instance is to be removed: the tokens in its cache, and how long it has been idle."""
+    """A session whose instance is to be removed: its number of cached tokens, and the seconds since its last turn."""
 
     name: str
     tokens: int
