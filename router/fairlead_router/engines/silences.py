@@ -1,5 +1,5 @@
-"""Tracks engines that do not respond at all, or make no progress. It tells an engine that hangs from an engine that
-computes for a long time.
+"""Tracks engines that do not respond at all, or make no progress. It distinguishes an engine that hangs from an engine
+that computes for a long time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ respond.
 
 class Stall(NamedTuple):
     """A finding that an engine, or some of its data-parallel ranks, has work but makes no progress. `avoidable`:
-    whether other instances can serve the requests that wait for it.
+    whether other instances can serve the requests that wait for this engine.
     """
 
     words: str

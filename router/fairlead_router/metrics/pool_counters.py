@@ -114,7 +114,7 @@ class PoolCounters:
         """Number of responses that broke off and were not continued, by reason."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Number of sessions whose instance leaves, by whether another instance has computed their prompt in
+        """Number of sessions whose instance is leaving, by whether another instance has computed their prompts in
         advance.
         """
         self.handed_over_tokens = 0

@@ -1,11 +1,9 @@
 """The effect of each field of engines' requests on the prompt. The routing key is made by this table alone.
 
-`RENDERS`: the engine renders the field as tokens, or renders other tokens because of it; its bytes are in the canonical
-prompt at the position where templates put it.
-`ROOTS`: the field adds no tokens, but requests with different values of it share no cached block, or have entirely
-different tokens.
-`ROUTES`: the router reads the field, but not for the prompt.
-`IGNORED`: the field only affects how the answer is generated and reported.
+`RENDERS`: the engine renders the field as tokens, or renders other tokens because of the field. The field's bytes are
+in the canonical prompt, at the position where templates put the field. `ROOTS`: the field adds no tokens, but requests
+with different values of it share no cached block, or have entirely different tokens. `ROUTES`: the router reads the
+field, but not for the prompt. `IGNORED`: the field only affects how the answer is generated and reported.
 
 The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test compares the table with recorded lists of both, and the
 key with the table.

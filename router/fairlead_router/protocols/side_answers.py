@@ -26,7 +26,7 @@ class SideAnswer:
     def __init__(self, kind: bytes) -> None:
         self._events = StreamReader() if kind.startswith(EVENTS) else None
         self._document: bytearray | None = bytearray() if self._events is None else None
-        """The bytes of a document, without blanks before it; None once they cannot be an error."""
+        """The bytes of a document, without leading blanks; None when the bytes cannot be an error any more."""
         self._size = 0
 
     def feed(self, piece: bytes) -> None:

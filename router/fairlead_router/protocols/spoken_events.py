@@ -41,8 +41,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a success status is not a valid answer. `status`: the engine's own code for the failure; 0 if
-    it gives none.
+    """The reason why an answer with a success status is not a valid answer. `status`: the engine's own code for the
+    failure; 0 if it gives no code.
     """
 
     message: str
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """Return the failure that an error object, or a text in its place, describes."""
+    """Return the failure described by an error object, or by a text in place of an error object."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):

@@ -1,8 +1,9 @@
 """Gives engines the priority of a request's class, in the body's field `priority` (`spec.engine.passPriority`).
 
 vLLM 0.32 reads the field on every path that generates or pools, except in Anthropic's protocol: an integer, the lower
-first, 0 if it is missing. A class counts the other way round, as llm-d's objectives do. vLLM prefers a header to the
-field, in all protocols. What a client writes in either is replaced, because its class is what it may have.
+first, 0 if it is missing. In a class, as in llm-d's objectives, the higher number comes first. In all protocols, a
+header takes precedence over the field in vLLM. A client's values of the header and of the field are replaced, because
+only its class determines its priority.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _FIELD = "priority"
 
 
 def with_class_priority(body: bytes, parsed: ParsedRequest, endpoint: Endpoint, priority: int) -> bytes:
-    """Return the body, of which `parsed` was made, with the priority of its class. The body stays as it is if the
-    client wrote no priority, and the class has priority 0 or the protocol has no such field.
+    """Return the body of the request `parsed` with the priority of its class. The body is unchanged if the client wrote
+    no priority and either the class has priority 0 or the protocol has no such field.
     """
     document = parsed.document
     if _FIELD not in document and not (priority and endpoint.dialect is not Dialect.ANTHROPIC):

@@ -3,12 +3,13 @@ in advance, before its next turn arrives.
 
 When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
 one output token at most, through the pool's scheduler like any request. The policy chooses the heir as it chooses a
-home, so the binding and the ring agree, and the session's move is recorded as any other. The order of sessions is that
-of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses them.
+home, so the binding and the ring agree, and the session's move is recorded like any other move. The order of sessions
+is that of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses
+them.
 
-If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any
-computing, so neither the budget nor the pause applies; the draining instance is kept for it, for HOLD_SECONDS at most.
-If they cannot be fetched after all, the prompt is computed, but only as the budget allows, like that of any session.
+If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. A fetch needs almost no
+computing, so the budget and the pause do not apply; the draining instance is kept for the fetch, for HOLD_SECONDS at
+most. If the fetch fails, the prompt is computed within the budget, like the prompt of any other session.
 
 `PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, in advance of requests.
 """
@@ -89,8 +90,8 @@ class _Account:
         self.revisions: dict[str, str] = {}
         """By instance: its revision; also for instances that have left the table while kept prompts still name them."""
         self.computing: dict[str, asyncio.Task[None]] = {}
-        """By session: the hand-over in progress in which the heir computes the prompt. `fetching` has those in which
-        the heir fetches the blocks.
+        """By session: hand-overs in progress in which the heir computes the prompt. `fetching` has the hand-overs in
+        which the heir fetches the blocks.
         """
         self.fetching: dict[str, asyncio.Task[None]] = {}
         self.sources: set[str] = set()
@@ -285,9 +286,9 @@ def _warmed(pool: Pool, prompt: KeptPrompt, left: str, heir: str, computed: int)
 
 class PrefixCopies:
     """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
-    pool. The kept prompt of a session stands for the prefix: the instance that holds the prefix names the prompt's
-    blocks, and the target fetches them. No client waits for a copy, and a copy that fails is not computed instead.
-    `now` is the router's clock in Unix seconds.
+    pool. The prefix is copied by means of the kept prompt of a session: the instance that holds the prefix names the
+    prompt's blocks, and the target fetches these blocks. No client waits for a copy, and a copy that fails is not
+    computed instead. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -346,8 +347,8 @@ def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
 
 
 def _hands_on(pool: Pool, revision: str, source: str) -> bool:
-    """Return whether a leaving target of this revision is still there, and heirs can fetch blocks from it, because
-    their engines lay out KV blocks in the same way.
+    """Return whether heirs can fetch blocks from a leaving target of this revision: it still exists, and the heirs'
+    engines have the same layout of KV blocks.
     """
     if not pool.moves_caches or source not in pool.addresses:
         return False
