@@ -61,7 +61,7 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Retention settings, from the finest to the coarsest rollups. Coarser rows are computed from the next finer ones."""
+"""Retention settings, from the finest to the coarsest rollups. Coarser rows are computed from the next finer rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,8 +212,8 @@ def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 
 def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Mark bodies sent by people as refusing unknown fields (`http.bodies.known_fields`), and add examples. A body
-    whose type this API does not define may have further fields.
+    """State that bodies sent by people may have no unknown fields (`http.bodies.known_fields`), and add examples. A
+    body whose type this API does not define may have further fields.
     """
     if "$ref" not in content["schema"]:
         return

@@ -28,7 +28,7 @@ _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Pa
 
 
 class DatabaseTooOld(FairleadError):
-    """The database's migration is older than the oldest one that this version knows."""
+    """The database's migration is older than the oldest migration that this version knows."""
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ def heads() -> str:
 
 @cache
 def older() -> frozenset[str]:
-    """Return the ids of all migrations before the newest one."""
+    """Return the ids of all migrations except the newest."""
     scripts = ScriptDirectory.from_config(_config())
     return frozenset(script.revision for script in scripts.walk_revisions()) - set(scripts.get_heads())
 

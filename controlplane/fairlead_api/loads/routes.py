@@ -143,7 +143,7 @@ def load_routes(
 
 
 def kept_of(settings: Settings) -> Kept:
-    """Return how long load is kept at each resolution."""
+    """Return the time for which load is kept, at each resolution."""
     return Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
 
 

@@ -122,8 +122,8 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """Return how fast the error budget is used up, by priority class, over each window for whose whole length
-        counts are kept.
+        """Return the burn rate of the error budget, by priority class, over each window for whose whole length counts
+        are kept.
         """
         goal = await self._store.goal(pool)
         goals = by_version(await self._store.percentiles(pool))
@@ -189,8 +189,8 @@ class SloReading:
 
 
 def stretch_of(start: datetime, end: datetime, now: datetime) -> Stretch:
-    """Return the range, widened to whole minutes, or to whole hours if it begins longer ago than BY_MINUTES. The result
-    says which part is read from counts by the hour.
+    """Return the range, widened to whole minutes or, if it begins longer ago than BY_MINUTES, to whole hours. The
+    result also has the part that is read from counts by the hour.
     """
     hour = timedelta(hours=1)
     step = timedelta(minutes=1) if start >= now - BY_MINUTES else hour

@@ -24,7 +24,7 @@ class Rolled:
 
     @property
     def kept(self) -> Kept:
-        """The tasks as counts by outcome: those that broke off are the failed ones."""
+        """The tasks as counts by outcome; tasks that broke off count as failed."""
         counts = Counts(judged=self.sums["judged"], within_slo=self.sums["in_time"], failed=self.sums["broken_off"])
         return Kept(version=self.version, priority_class=self.priority_class, counts=counts, at=self.at)
 

@@ -1,6 +1,6 @@
-"""Reads how a pool changed over time: serving and desired instances, goals, recommendations, models. Also reads the
-events in a range that charts mark: changed desired numbers, changed specs, windows of schedules, lost instances,
-comments of people.
+"""Reads the history of a pool: serving and desired instances, goals, recommendations, models. Also reads the events in
+a range that charts mark: changed desired numbers, changed specs, windows of schedules, lost instances, comments of
+people.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -108,7 +108,7 @@ _MODELS = text(
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
     """Return how the number of serving instances of each role changed, computed backwards from the present. `row` is
-    the pool's row of the table pools. Nothing is known of the time before the pool existed.
+    the pool's row of the table pools. The result has no values for the time before the pool existed.
     """
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
