@@ -1,4 +1,4 @@
-"""How the public API is called: each call returns a typed response or a stream, or raises a problem."""
+"""Calls the public API: each call returns a typed response or a stream, or raises a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,8 +1,9 @@
 """Decides when the parts of open pages are rendered again. This happens in rounds; a round renders for all tabs that
 show the same page.
 
-Each tab receives every event separately, a moment before or after the others, and must not render again what another
-tab has just rendered. Therefore an event is assigned to a round of its page, regardless of which tab receives it first.
+Each tab receives every event separately, a moment before or after the other tabs, and must not repeat a rendering that
+another tab has just caused. Therefore an event is assigned to a round of its page, regardless of which tab receives it
+first.
 """
 
 import itertools

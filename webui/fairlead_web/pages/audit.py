@@ -1,5 +1,5 @@
-"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when and why, and whether the log's hash chain is intact.
-Also shows saved views, which are links with filters of this page.
+"""`/audit` and `…/{namespace}/{name}/audit`: the actors, actions, times and reasons of all changes, and whether the
+log's hash chain is intact. Also shows saved views, which are links with filters of this page.
 """
 
 import asyncio
