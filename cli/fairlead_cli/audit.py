@@ -1,4 +1,4 @@
-"""`fairlead audit` shows who did what, by saved views too, and checks that nobody changed the log."""
+"""`fairlead audit` shows the actors and their actions, also by saved views, and checks that nobody changed the log."""
 
 import sys
 from collections.abc import Callable, Sequence

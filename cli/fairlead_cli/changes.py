@@ -214,8 +214,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: str, text: str) -> Any:
-    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because nobody means
-    the default by it. Raises InvalidInput.
+    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because users would
+    not mean the default by it. Raises InvalidInput.
     """
     try:
         value = read_yaml(text)

@@ -1,4 +1,4 @@
-"""`fairlead cost` shows what instances cost, and who used them."""
+"""`fairlead cost` shows the cost of instances, and the clients that used them."""
 
 from typing import Any
 

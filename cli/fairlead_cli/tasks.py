@@ -1,4 +1,4 @@
-"""`fairlead tasks` shows what agents' tasks cost, the tree of a session, and how long sessions think."""
+"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the times for which sessions think."""
 
 from typing import Any
 

@@ -71,7 +71,7 @@ class SignalMeter:
         """Number of output tokens counted so far for each running job, by the job's index."""
         self._speed: Figure = UNKNOWN
         self._speed_at = 0.0
-        """When the prefill speed was last measured."""
+        """Time at which the prefill speed was last measured."""
         self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:

@@ -32,7 +32,7 @@ class TraceRow:
     output_length: int
     hash_ids: tuple[int, ...]
     session: str | None = None
-    """The row's `session_id`; None if it has none."""
+    """The row's `session_id`; None if the row has none."""
     pause_ms: float | None = None
     """The row's `delay` in milliseconds, from the end of the session's previous turn to this turn's arrival; None if it
     has none.
@@ -40,7 +40,7 @@ class TraceRow:
 
     @property
     def full_blocks(self) -> int:
-        """Number of ids that stand for whole blocks, the only blocks that an engine can reuse."""
+        """Number of ids of whole blocks; engines can reuse only whole blocks."""
         return self.input_length // BLOCK_TOKENS
 
 
