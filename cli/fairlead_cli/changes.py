@@ -176,8 +176,8 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """Return the error for a change of several pools that stopped at an unanswered question. It lists the pools that
-    were changed, and those that were not.
+    """Return the error for a change of several pools that stopped at an unanswered question. It lists the changed pools
+    and the unchanged pools.
     """
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):

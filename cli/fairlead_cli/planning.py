@@ -39,7 +39,7 @@ class Approval:
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested change; the values are those of `done` in JSON."""
+    """The outcome of a requested change; its values are also the values of `done` in JSON."""
 
     APPLIED = "applied"
     PLANNED = "planned"

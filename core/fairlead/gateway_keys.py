@@ -31,8 +31,8 @@ class GatewayKeyFacts:
     A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would,
     and every request pays for the hash.
 
-    `pools` (as `namespace/name`) and `models` are those that the key gives access to; empty = all. `expires_at` is in
-    Unix seconds. A limit that is None does not apply.
+    `pools` (as `namespace/name`) and `models` are the pools and models to which the key gives access; empty = all.
+    `expires_at` is in Unix seconds. A limit that is None does not apply.
     """
 
     id: str

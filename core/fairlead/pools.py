@@ -126,10 +126,12 @@ class PoolSpec:
         key="name",
         max_items=2,
     )
-    engine: EngineSpec = nested(EngineSpec, "What runs in an instance, and the figures routing needs of it.")
+    engine: EngineSpec = nested(EngineSpec, "The engine of an instance, and the figures that routing needs.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
-    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    early_rejection: EarlyRejectionFacts = nested(
+        EarlyRejectionFacts, "Refusal of requests at their arrival if they cannot be served in time."
+    )
     priority_classes: tuple[PriorityClass, ...] = listing(
         PriorityClass,
         "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
@@ -141,7 +143,7 @@ class PoolSpec:
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
     ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
-    cost: CostSpec | None = nested(CostSpec, "What the instances cost. Without it the pool has no cost.", optional=True)
+    cost: CostSpec | None = nested(CostSpec, "The price of the instances. Without it, the pool has no cost.", optional=True)
     gateway: GatewaySpec | None = nested(
         GatewaySpec,
         "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an "

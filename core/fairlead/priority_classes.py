@@ -2,8 +2,8 @@
 
 A pool declares up to eight classes (`spec.priorityClasses`). A request that names no declared class belongs to the
 class `default`. Unless the pool declares the class `default` differently, that class has priority 0 and may use all of
-every limit; so a pool without declared classes has one class. The priorities are those of llm-d's InferenceObjectives:
-higher first, 0 if no priority is given.
+every limit; so a pool without declared classes has one class. The priorities follow llm-d's InferenceObjectives: higher
+first, 0 if no priority is given.
 """
 
 from collections.abc import Iterable

@@ -2,9 +2,9 @@
 
 An agent's work is rarely one conversation: the agent asks sub-agents, forks a conversation, and compacts a conversation
 that grew too long. A session's *parent* is the session from which it started; all sessions with one *root* are a tree.
-A *task* is what the client names as a task, or else the whole tree. Clients send these facts (`Evidence.SENT`), or
-prompts show them (`Evidence.PREFIX`): a session whose prompt continues the conversation of another session is its fork,
-and a session whose prompt becomes much shorter after the same system text was compacted. Without any evidence, a
+A *task* is named by the client; without a name, the whole tree is one task. Clients send these facts (`Evidence.SENT`),
+or prompts show them (`Evidence.PREFIX`): a session whose prompt continues the conversation of another session is its
+fork, and a session whose prompt becomes much shorter after the same system text was compacted. Without any evidence, a
 session is a root of its own.
 
 Blocks are ids of 512 prompt tokens (`reports.traffic`): equal ids mean equal text up to and including that block.

@@ -173,8 +173,8 @@ class KvTransferFacts:
         enum=KV_TRANSFER_KINDS,
     )
     when: str = text(
-        "Pays: a session that moves takes its KV blocks along when that is predicted to be faster than "
-        "computing them again. Always: it takes them regardless of predictions.",
+        "Pays: a session that moves takes its KV blocks along if a transfer is predicted to be faster than "
+        "computing them again. Always: it takes them along regardless of predictions.",
         MOVES_THAT_PAY,
         enum=WHEN_MOVED,
     )
@@ -540,7 +540,7 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with those of the
+    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with the choices of the
     deciding policy.
     """
 

@@ -13,7 +13,8 @@ from fairlead.errors import InvalidInput
 
 
 def client_context() -> ssl.SSLContext:
-    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
+    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`; if neither is set, the
+    authorities of certifi.
 
     Raises InvalidInput for an `SSL_CERT_FILE` without certificates.
     """

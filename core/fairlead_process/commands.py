@@ -18,7 +18,7 @@ from fairlead_process.starting import debug, line_of
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The exit code of a command."""
 
     DONE = 0
     FAILED = 1

@@ -117,8 +117,8 @@ class Door:
         self._inside.pop(visitor, None)
 
     def _make_room(self) -> bool:
-        """Close an idle connection; those that were not examined for the longest time are examined first. Return
-        whether one was closed.
+        """Close an idle connection. Connections that were not examined for the longest time are examined first. Return
+        whether a connection was closed.
         """
         for _ in range(min(MOST_LOOKED_AT, len(self._inside))):
             visitor = next(iter(self._inside))

@@ -141,7 +141,7 @@ class Watches:
 
 
 class WatchLines:
-    """The content of a watch's response for kopf: whole lines, each an event. All other attributes are those of the
+    """The content of a watch's response for kopf: whole lines, each an event. All other attributes come from the
     original content, because aiohttp reads its state.
     """
 

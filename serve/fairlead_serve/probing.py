@@ -33,7 +33,7 @@ MODELS_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """What an engine reports about itself; None and () for missing values. `problem`: the reason why it does not
+    """The report of an engine about itself; None and () for missing values. `problem`: the reason why it does not
     respond.
     """
 

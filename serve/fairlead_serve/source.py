@@ -174,7 +174,7 @@ class PoolSource:
         return memory
 
     def _wait(self, words: str) -> None:
-        """Record why the pool cannot be reported yet; a changed reason is logged."""
+        """Record the reason why the pool cannot be reported yet; a changed reason is logged."""
         if words != self.waiting_words:
             logger.warning("there is no pool yet", extra={"error": words})
         self.waiting_words = words

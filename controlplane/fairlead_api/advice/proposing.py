@@ -88,7 +88,7 @@ def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) 
 
 
 class Proposing:
-    """Makes the proposals that a source wants, and withdraws those that it no longer wants."""
+    """Makes the proposals that a source wants, and withdraws proposals that it no longer wants."""
 
     def __init__(self, source: Source, plans: Planner) -> None:
         self._source = source

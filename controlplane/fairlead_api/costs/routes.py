@@ -24,7 +24,7 @@ LONGEST_DAYS = 92
 """Maximum number of days of a cost report. The report divides the cost of each hour separately."""
 HOUR = timedelta(hours=1)
 
-By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
+By = Annotated[CostGroup, Query(description="The groups among which the cost is divided.")]
 
 
 def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetime]) -> Routes:

@@ -206,8 +206,8 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """Lock the pool's row and return its id. Until the transaction ends, no other call can change for which sessions of
-    the pool every decision is kept. Raises NotFound.
+    """Lock the pool's row and return its id. Until the transaction ends, no other call can change the list of the
+    pool's sessions whose decisions are all kept. Raises NotFound.
     """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools

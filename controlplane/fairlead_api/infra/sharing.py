@@ -52,7 +52,7 @@ class Shared:
             raise
 
     def forget(self) -> None:
-        """Drop all results, including those that are still being computed, so that later callers do not get them."""
+        """Drop all results, including results that are still being computed, so that later callers do not get them."""
         self._found.clear()
 
 

@@ -76,7 +76,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("25006", "give the URL of a server that takes writes; managed servers take none while their disk is full"),
     ("55P03", "another transaction holds a lock on its tables: start again, or end that transaction"),
     ("0A000", "use a server that allows what Fairlead needs (PostgreSQL 14 or later), or let its administrator allow it"),
-    ("53", "give the server more of what it lacks (disk, memory, connections), then start again"),
+    ("53", "give the server more disk, memory or connections, whichever it lacks, then start again"),
     ("57", "the connection was ended by somebody or by a time limit: start again"),
     ("58", "the server's disk or files do not work: see its log"),
     ("22", "use a database with the encoding UTF8"),
@@ -138,7 +138,7 @@ def _is_newer(url: str) -> bool:
     oldest = ScriptDirectory.from_config(_config()).get_base()
     if oldest is not None and unknown < oldest:  # they begin with their numbers
         raise DatabaseTooOld(unknown, oldest)
-    logger.warning("a newer version migrated the database, it is left as it is", extra={"database": unknown, "known": heads()})
+    logger.warning("a newer version migrated the database; nothing was changed", extra={"database": unknown, "known": heads()})
     return True
 
 

@@ -104,8 +104,8 @@ class Applying:
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
         """Return the changes that the plan would have made, and the changes that others have made to the object since.
-        With `undone`, the planned changes are those of undoing the plan. None for a plan of an older release, which did
-        not store the object's former values.
+        With `undone`, the planned changes are the changes that undo the plan. None for a plan of an older release,
+        which did not store the object's former values.
         """
         if stored.seen is None:
             return None

@@ -38,8 +38,8 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Return the forecast in which sessions keep the smallest part of their caches. `forecasts` are those of several
-    parts of one change, which concern the same sessions. A forecast whose result is unknown takes precedence.
+    """Return the forecast in which sessions keep the smallest part of their caches. `forecasts` are the forecasts of
+    several parts of one change, which concern the same sessions. A forecast whose result is unknown takes precedence.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

@@ -102,8 +102,8 @@ class PlanStore(Protocol):
         """Return the stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Record who begins to apply a plan. Returns False if the plan is no longer open or has expired, or if another
-        attempt to apply it began less than `settling` ago.
+        """Record the person who begins to apply a plan. Returns False if the plan is no longer open or has expired, or
+        if another attempt to apply it began less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:

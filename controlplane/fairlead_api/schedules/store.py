@@ -49,7 +49,7 @@ runs, pools = tables.schedule_runs, tables.pools
 async def note_runs(
     connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None
 ) -> list[SkippedStart]:
-    """Record what changed since the previous state: windows that opened and closed, and starts that opened no window.
+    """Record the changes since the previous state: windows that opened and closed, and starts that opened no window.
     Returns the newly recorded skipped starts.
 
     `row` is the pool's row before this state. `schedules` is None if the spec is refused. Then only windows are

@@ -103,8 +103,8 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Return why the simulation of the unchanged pool is not reliable: its share of served requests within the
-    objectives differs too much from the recorded share. None if it is reliable.
+    """Return the reason why the simulation of the unchanged pool is not reliable: its share of served requests within
+    the objectives differs too much from the recorded share. None if it is reliable.
     """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
     found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())

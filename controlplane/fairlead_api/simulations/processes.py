@@ -183,7 +183,7 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """Record how many seconds the run took, as a measure of the speed of its policy."""
+        """Record the seconds that the run took, as a measure of the speed of its policy."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:

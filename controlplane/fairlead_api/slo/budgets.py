@@ -98,7 +98,9 @@ def by_version(percentiles: Mapping[int, float]) -> Goals:
 
 
 def burn_of(kept: Iterable[Kept], goals: Goals) -> float | None:
-    """Return the late requests over those that the error budget allowed; None if it allowed none."""
+    """Return the late requests divided by the requests that the error budget allows to be late; None if it allows
+    none.
+    """
     known = list(_with_goals(kept, goals))
     allowed = sum(one.counts.judged * budget_share(goal) for one, goal in known)
     return _share(sum(one.counts.judged - one.counts.within_slo for one, _ in known), allowed)

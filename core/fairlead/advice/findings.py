@@ -8,7 +8,7 @@ from fairlead.instances import Role
 
 
 class Level(StrEnum):
-    """How bad a finding is, judged by the pool's own objectives."""
+    """The severity of a finding, judged by the pool's own objectives."""
 
     BAD = "bad"
     """More requests miss the objectives than the percentile allows, or the pool cannot serve, or no router reports on

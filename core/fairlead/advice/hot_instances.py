@@ -66,7 +66,7 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         then = wording.not_yet(one.minutes.late, one.minutes.had, ENOUGH_MINUTES)
     elif pool.can_drain:
         remedy = Remedy(kind="drain", words=f"draining {one.id}", instance=one.id)
-        then = "; drained, its sessions move to the others and a new instance takes its place"
+        then = "; a drain moves its sessions to the other instances, and a new instance replaces it"
     return Finding(
         pool=pool.pool,
         cause=Cause.HOT_INSTANCE,

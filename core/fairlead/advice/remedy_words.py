@@ -79,7 +79,7 @@ def rest_words(found: Simulated) -> str:
     """Return a sentence about the effect of more instances on the requests whose prompts are not too long."""
     chosen = enough_instances(found)
     if found.unlike is not None:
-        return f"whether more replicas help the others is not known: {found.unlike}"
+        return f"whether more replicas help the other requests is not known: {found.unlike}"
     if chosen is None:
         return f"more replicas would not help, according to {simulation_words(found)}"
     return number_words(found, chosen)

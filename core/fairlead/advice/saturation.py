@@ -126,11 +126,11 @@ def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):
-        return None, "what would serve it is being simulated"
+        return None, "the number of replicas that it needs is being simulated"
     unlike = None if sizing.found is None else sizing.found.unlike
-    why = unlike or sizing.reason or "what would serve it is not simulated yet"
+    why = unlike or sizing.reason or "the number of replicas that it needs is not simulated yet"
     if sizing.estimate is None or sizing.estimate <= len(pool.accepting(role.role)):
-        return None, f"it is not known how many replicas would serve it: {why}"
+        return None, f"the number of replicas that it needs is not known: {why}"
     noun = wording.of_role(role.role, sizing.estimate, "replica")
     words = f"an estimate from rates alone says that it needs {noun}; no simulation confirms this: {why}"
     return _remedy(pool, role, sizing.estimate, words, None)

@@ -62,9 +62,7 @@ class Served:
 
     @property
     def by_ttft(self) -> tuple[int, int]:
-        """Number of late first tokens, and number of judged first tokens; both include those of requests that still
-        run.
-        """
+        """Number of late first tokens, and number of judged first tokens; both include running requests."""
         return self.ttft_judged - self.ttft_in_time, self.ttft_judged
 
     @property
@@ -294,7 +292,7 @@ class PoolSituation:
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
-    """Delay of the roll-ups in seconds, if the delay is too long for findings to use them; else 0. With a delay,
+    """Delay of the roll-ups in seconds, if the delay is too long for findings to use them; 0 otherwise. With a delay,
     findings ignore served and refused requests.
     """
 

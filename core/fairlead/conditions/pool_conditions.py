@@ -252,9 +252,9 @@ def _words_of_meant(target: RoleTarget) -> str:
     """Return a sentence about the bound that sets the role's number as intended; empty if no bound does."""
     match target.reason:
         case TargetReason.SCHEDULE:
-            return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as it is meant to"
+            return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as intended"
         case TargetReason.ROLE_BOUNDS:
-            return f"The minimum of the role keeps {target.replicas} {_noun(target)}, as it is meant to: {target.wanted} would do"
+            return f"The minimum of the role keeps {target.replicas} {_noun(target)}, as intended: the load needs only {target.wanted}"
         case _:
             return ""
 

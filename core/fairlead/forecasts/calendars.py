@@ -17,7 +17,7 @@ MAX_DAYS = 64
 
 
 class ForecastMode(StrEnum):
-    """What Fairlead does with a forecast."""
+    """The way in which Fairlead uses a forecast."""
 
     DISABLED = "Disabled"
     ADVISE = "Advise"

@@ -197,9 +197,9 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Return how many of the prompt's tokens the instance holds. Events take precedence. The router's own history
-        adds two things that events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before
-        the router subscribed.
+        """Return the number of the prompt's tokens that the instance holds. Events take precedence. The router's own
+        history adds two things that events cannot show: tokens beyond the known tokens of the prompt, and blocks stored
+        before the router subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)

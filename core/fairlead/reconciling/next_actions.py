@@ -119,8 +119,8 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or have drained for too long, except those that will change their role and
-    those that were drained to stay empty.
+    """Delete instances that are drained, or have drained for too long, except instances that will change their role,
+    and instances that were drained to stay empty.
     """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
@@ -141,7 +141,7 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
     """Return the desired state of a role. If the spec does not have the role, the desired number is 0 and all other
-    settings are those of another role.
+    settings are copied from another role.
     """
     known = desired.role(role)
     if known is not None:

@@ -163,7 +163,7 @@ class RoundPlan:
         return [claim for claim in self.claims or () if claim not in used]
 
     def failed(self, role: Role, failures: int) -> None:
-        """Record how many failures in a row precede the replacement of a failed instance."""
+        """Record the number of consecutive failures before the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:

@@ -11,7 +11,7 @@ from fairlead.values import value
 
 
 class BindingReason(StrEnum):
-    """Why a session's KV home is where it is: the trigger of a migration, and of a re-route.
+    """The reason for a session's binding; also the trigger of a migration or of a re-route.
 
     Decided by figures: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that held it
     was hot · `prefix-equal` the new instance held as much of the prompt and had less to do · `prefix-affinity` the new

@@ -190,7 +190,7 @@ class SampledDecision(Generic[Pool, Time]):
     `continuations` the moves of its answer to other instances after it had begun. `client_request` is the client's own
     id of the request (`x-request-id`), None if it gave none. `trace` is the id of the trace that the router exported,
     None if it exported none of the request. `shadows` are the choices of the policies that only advise. The targets are
-    those of the pool when the request ended. `outcome` is None if it is unknown: from an older router, or because
+    the pool's targets at the end of the request. `outcome` is None if it is unknown: from an older router, or because
     another router saw the end.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.

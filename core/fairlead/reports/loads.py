@@ -19,7 +19,7 @@ class LoadSample:
     the tokens that the client had received; it counts as late if the TTFT target had passed without a first token.
     `prefilled_tokens` are the uncached tokens of the prompts whose computation ended in the second.
     `prefilling_seconds` is the time since the instance's last sample in which at least one prompt was being computed.
-    `generated_tokens` are the output tokens that arrived in the second, including those of unfinished responses; if a
+    `generated_tokens` are the output tokens that arrived in the second, including tokens of unfinished responses; if a
     stream does not show its tokens, all of them count when it ends. An older router does not report the last seven
     fields; they are then None, which does not mean zero.
     """

@@ -14,8 +14,8 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why a session or request moves: the trigger, the figure that decided, and the `threshold` that this figure
-    exceeded. Both numbers are None if no figure decided.
+    """The cause of a move of a session or request: the trigger, the deciding figure, and the `threshold` that this
+    figure exceeded. Both numbers are None if no figure decided.
 
     Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
     `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an

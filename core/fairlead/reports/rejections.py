@@ -30,7 +30,7 @@ class ReasonFacts:
 
 
 class RejectionReason(StrEnum):
-    """Why a request was refused; the values are used as metric labels, in a header and in the audit log."""
+    """The reason why a request was refused; the values are used as metric labels, in a header and in the audit log."""
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"

@@ -80,8 +80,8 @@ class RatioMemory:
     beyond: int = 0
     """Number of consecutive comparisons that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """Number of the latest comparisons in a row, among those that `beyond` counts, that found a move worth it for the
-    measured work.
+    """Number of the latest consecutive comparisons, of those counted in `beyond`, in which a move paid for the measured
+    work.
     """
     moved_at: float | None = None
     told: str = ""

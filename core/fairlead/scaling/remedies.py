@@ -29,13 +29,13 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 class Reach:
     """The recorded requests that no number of instances could serve in time, and the remedies for them.
 
-    `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
-    an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond` requests
-    that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed
-    can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows with a TTFT
-    target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest prompt, or
-    uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
-    similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
+    `requests` counts all recorded requests. `beyond` counts requests that take longer than the TTFT target even alone,
+    on an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond`
+    requests that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time
+    nor speed can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows
+    with a TTFT target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest
+    prompt, or uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal
+    number of similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
     """
 
     requests: int

@@ -111,7 +111,7 @@ class PoolSignals:
 
 def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: float) -> float:
     """Return the output tokens per request, computed from the requests that finished in a period, their output tokens,
-    and all tokens generated in it, those of running answers included (0 = not reported). 0 while none finished.
+    and all tokens generated in it, including tokens of running answers (0 = not reported). 0 while none finished.
 
     The mean over finished requests includes long answers only when they end, minutes late if the load has just changed.
     Generated tokens over finished requests is an estimate from all observed parts of answers, as for right-censored

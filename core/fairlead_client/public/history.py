@@ -151,7 +151,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
     async def audit_views(self) -> AuditViews:
-        """Return the caller's own saved views of the audit log, and those that others share."""
+        """Return the saved views of the audit log: the caller's own views, and views that other people share."""
         return await self._call("GET", "/v1/audit-views", AuditViews)
 
     async def save_audit_view(self, request: AuditViewRequest) -> AuditView:

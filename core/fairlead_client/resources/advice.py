@@ -79,7 +79,7 @@ class PoolTrend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """All pools over a range, in steps of `step_seconds`; the last step may be incomplete."""
+    """The results of all pools over a range, in steps of `step_seconds`; the last step may be incomplete."""
 
     start: datetime
     end: datetime

@@ -30,8 +30,8 @@ class ExpectedFigure:
     """A quantity without the change (`before`) and with the change (`after`): means over the seeds.
 
     `unknown` is the reason why the figures are not reliable. It is None if the figures differ by at most a quarter
-    between both seeds, from the figures at other rates and from the pool's records, and in nine of ten cases from those
-    of other samples of such requests.
+    between both seeds, from the figures at other rates and from the pool's records, and in nine of ten cases from the
+    figures of other samples of such requests.
     """
 
     quantity: Quantity

@@ -12,7 +12,7 @@ class RangeFigures:
     records; the charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
     TTFT, and `in_time` of them met both targets. `tpot_judged` of them had a time per output token, and `tpot_in_time`
     of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances,
-    and `failed_sends` those that failed there, even if another instance then served them.
+    and `failed_sends` requests that failed there, even if another instance then served them.
 
     Latencies are in seconds, interpolated within a step of the histogram. A step is a tenth of the latency, so only two
     digits are significant. `ttft_seconds` is the TTFT at the SLO's `percentile` (for all pools together: 95).
@@ -92,11 +92,11 @@ class InstanceFigures:
     """All figures shown for one instance over one range, from the same records as its charts.
 
     The range is the requested range, widened to whole minutes or longer steps, as in charts. `sent` counts requests
-    sent to the instance and `failed_sends` those that failed there. `judged` counts requests that got all their tokens
-    from the instance, and `in_time` the judged requests that met both targets. `first_tokens` counts first tokens from
-    the instance, and `ttft_in_time` the first tokens that met TTFT. `ttft_p95_seconds` and `tpot_p95_seconds` are the
-    highest p95 of a single second: an instance has no histogram over longer times. `complete_until`: later requests are
-    not counted yet, because the roll-ups lag; None = nothing is missing.
+    sent to the instance and `failed_sends` requests that failed there. `judged` counts requests that got all their
+    tokens from the instance, and `in_time` the judged requests that met both targets. `first_tokens` counts first
+    tokens from the instance, and `ttft_in_time` the first tokens that met TTFT. `ttft_p95_seconds` and
+    `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram over longer times.
+    `complete_until`: later requests are not counted yet, because the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime

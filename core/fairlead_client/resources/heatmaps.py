@@ -61,7 +61,7 @@ class Heatmap:
 class HeatmapMigration:
     """The `count` migrations from one instance to another within one column.
 
-    `id`, `at` and `trigger` are those of the newest one.
+    `id`, `at` and `trigger` belong to the newest of these migrations.
     """
 
     id: str

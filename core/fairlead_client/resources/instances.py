@@ -161,8 +161,8 @@ class InstanceDetail:
 
     `caches` has a row for each live router that knows the instance's prefix cache, and `learnt` a row for each router
     and quantity that the router measured on the instance. `ranks` has the data-parallel ranks, if there are several.
-    `capability` has this instance's measured speeds, or else the declared ones; the size of the KV cache and the bytes
-    per token are the pool's, because routers measure them over all instances.
+    `capability` has this instance's measured speeds or, without measurements, the declared speeds; the size of the KV
+    cache and the bytes per token are the pool's, because routers measure them over all instances.
     """
 
     instance: InstanceSummary

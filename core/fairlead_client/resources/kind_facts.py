@@ -56,7 +56,7 @@ class KindFacts:
     takes: tuple[str, ...] = ("fields",)
     """The fields that a request of this kind may have, the required ones first."""
     needs: int = 1
-    """How many of the fields in `takes`, counted from the first, are required."""
+    """Number of the fields in `takes`, counted from the first, that are required."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """By field, the remedy shown if the field is missing and its name does not say what to write."""
     section: str = ""

@@ -63,8 +63,8 @@ class SenderShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
-    """The sessions whose requests went to the instance from `start` to the end of the range, those with most tokens
-    first.
+    """The sessions whose requests went to the instance from `start` to the end of the range, ordered by their tokens,
+    the largest number first.
 
     Routers record every request that ends, with a number that stands for its session. If this record covers nearly all
     `sent` requests, it is used (`is_whole`), and shares are exact sums over the recorded requests; sessions whose names

@@ -40,8 +40,8 @@ class TemplateRevision:
 class Rollout:
     """The rollout of a pool, as its object reports it; `revisions` are newest first.
 
-    `under_way` = at least one instance has a template other than the present template. `reason` and `message` are those
-    of the condition Progressing. `began_at` None = no rollout is in progress.
+    `under_way` = at least one instance has a template other than the present template. `reason` and `message` are
+    copied from the condition Progressing. `began_at` None = no rollout is in progress.
     """
 
     pool: str

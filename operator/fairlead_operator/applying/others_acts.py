@@ -57,8 +57,8 @@ class OthersActs:
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore marks that are missing or changed on the pool's own pods: those among `documents`, and those that a
-        changed label keeps out of that list. Return whether there were any. Raises ClusterError.
+        """Restore marks that are missing or changed on the pool's own pods: the pods in `documents`, and pods that are
+        missing there because their label changed. Return whether any mark was restored. Raises ClusterError.
         """
         documents = tuple(documents)
         documents = [*documents, *await self._relabelled(identity, documents)]
@@ -140,7 +140,7 @@ class OthersActs:
         mark, now = (str(metadata.get("uid")), lost.names), self._clock()
         _, pause = self._restored.get(mark, (now, AGAIN_SECONDS / 2))
         self._restored[mark] = now, min(_LONGEST_SECONDS, 2 * pause)
-        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); it is put back as it was"
+        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); the labels and annotations are restored"
         self._recorder.record(identity, self._clock(), "InstanceMarksRestored", words, instance=metadata["name"])
         return True
 

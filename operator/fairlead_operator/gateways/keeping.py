@@ -77,8 +77,8 @@ class GatewayObjects:
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Create the objects that the spec in force requires, or remove those of an earlier spec; return the pool's
-        gateway facts.
+        """Create the objects that the spec in force requires, or remove the objects of an earlier spec; return the
+        pool's gateway facts.
 
         `ports` are the ports at which instances listen. Returns None if the spec names no gateway and all gateway
         objects of the pool are removed. Raises ClusterUnavailable.

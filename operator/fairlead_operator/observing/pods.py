@@ -53,7 +53,7 @@ TROUBLES = frozenset(
     }
 )
 """Waiting reasons of a container that persist until somebody changes something: all reasons that a kubelet gives,
-except those of a normal start.
+except the reasons in a normal start.
 """
 
 
@@ -121,7 +121,7 @@ class Pod:
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: PoolSpec | None = None) -> tuple[Pod, ...]:
     """Return the pods that this pool owns or adopted, by name.
 
-    Pods with the pool's label but another owner are left out, such as those of a namesake that was just deleted.
+    Pods with the pool's label but another owner are left out, such as pods of a deleted pool with the same name.
     """
     found = []
     for document in documents:

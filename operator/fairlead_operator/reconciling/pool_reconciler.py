@@ -393,7 +393,9 @@ class PoolReconciler:
         return replace(decided, desired=desired, goal=goal, devices=devices)
 
     def _tell_turn(self, decided: PoolRound, written: Written) -> None:
-        """Record how many instances wait for a device. After a change, the pools that share devices look at once."""
+        """Record the number of instances that wait for a device. After a change, the pools that share devices check at
+        once whether they can act.
+        """
         turn = written.facts.turn
         self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None, decided.now)
         if written.status_changed:

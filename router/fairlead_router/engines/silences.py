@@ -68,7 +68,7 @@ class Silences:
         self._since.pop(address, None)
 
     def runs(self, address: str, requests: int) -> None:
-        """Record how many running requests the engine reports."""
+        """Record the number of running requests that the engine reports."""
         self._running[address] = requests
 
     def works(self, address: str) -> bool:

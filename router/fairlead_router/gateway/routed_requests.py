@@ -96,8 +96,8 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """Return the pools that a client may use: those that its key opens, or all pools if the client was admitted without
-    a key.
+    """Return the pools that a client may use: the pools that its key opens, or all pools if the client was admitted
+    without a key.
     """
     return every if key is None else key.opens
 

@@ -54,8 +54,8 @@ class DirectPicks:
         self._start = start
 
     def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
-        """Pick the instance with the fewest requests in flight, among those that serve the model or adapter `name`.
-        Wait while the pool has no such instance.
+        """Pick the instance with the fewest requests in flight, among the instances that serve the model or adapter
+        `name`. Wait while the pool has no such instance.
         """
         among = None if subset is None else members(pool, subset)
         instances = pool.choice.by_load((), self._now(), name, among)

@@ -137,7 +137,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
     report.
 
     On some paths a server may choose another rank than the request names. So if other ranks run more requests than they
-    were given, a rank without running requests may have none; and a rank with running requests may have those of
+    were given, a rank without running requests may have none; and a rank with running requests may have the requests of
     another rank.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}

@@ -1,5 +1,5 @@
-"""Chooses among the instances of a pool: those that serve a model name or adapter, and the least loaded of them for
-requests that bypass the scheduler.
+"""Chooses among the instances of a pool: the instances that serve a model name or adapter, and the least loaded of
+these instances for requests that bypass the scheduler.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """Record why this router decides alone although other routers exist."""
+        """Record the reason why this router decides alone although other routers exist."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:

@@ -277,8 +277,8 @@ class Pools:
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
         """Return the pool for a request. A `model` of the form `namespace/name` is a pool, with that pool's model.
-        Otherwise the pool is one of those that serve the model or adapter: the pool `wanted` by the header or, without
-        it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
+        Otherwise the pool is one of the pools that serve the model or adapter: the pool `wanted` by the header or,
+        without it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
 
         A pool that the client may not use counts as absent. Raises BadRequest 404 that names the models or pools which
         the client may use, or 400 if the model is missing.

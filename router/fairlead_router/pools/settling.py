@@ -116,7 +116,9 @@ class Settling:
         return self.plausible(Usage(tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Record how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
+        """Record the ending of a ticket, count the ticket and settle its charge. The ticket must not have ended
+        before.
+        """
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
         ticket.ended_at = now

@@ -179,7 +179,7 @@ class TableCache:
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("what was observed of engines is unusable", extra={"file": str(self._engines_path), "error": str(error)})
+            logger.warning("the stored observations of engines are unusable", extra={"file": str(self._engines_path), "error": str(error)})
         return ()
 
     def keep_engines(self, memories: Sequence[EngineMemory]) -> None:

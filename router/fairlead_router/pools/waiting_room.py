@@ -14,7 +14,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Maximum number of bytes of the bodies of waiting requests, including those that wait in the scheduler."""
+"""Maximum number of bytes of the bodies of all waiting requests, including requests that wait in the scheduler."""
 
 
 class WaitingRoom:

@@ -1,9 +1,9 @@
 """Converts the rest of a streamed answer, from another engine, so that it continues the first part at the client.
 
 The answer keeps its id, time and model. Parts that the client has received are not repeated: the role, and the
-beginning of the message, its block or its item. Token counts are those of the whole answer: the prompt once, and the
-output of both parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's chunks
-are converted to events of that protocol.
+beginning of the message, its block or its item. Token counts are the counts of the whole answer: the prompt once, and
+the output of both parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's
+chunks are converted to events of that protocol.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Request fields that would make an engine connect to an address, or use another request's KV blocks, of the client's
 choice.
 
-Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names are
-those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
+Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names come
+from vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
 from __future__ import annotations

@@ -94,7 +94,9 @@ class Spoken:
         """Whether the protocol's last event arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
-        """The indexes of the choices that have ended with a finish reason; `opened` has those that have begun."""
+        """The indexes of the choices that have ended with a finish reason; `opened` has the indexes of choices that
+        have begun.
+        """
         self.failure: Failure | None = None
         self.figures = Figures()
         self.told_at = 0

@@ -177,7 +177,9 @@ class Heirs:
                     account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
 
     def _ranked(self, pool: Pool, account: _Account, leaving: set[str], now: float, *, fetched: bool) -> list[KeptPrompt]:
-        """Return the sessions to hand over next, either those that heirs can fetch or those that they must compute."""
+        """Return the sessions to hand over next: either sessions whose blocks heirs can fetch, or sessions whose
+        prompts heirs must compute.
+        """
 
         def is_next(prompt: KeptPrompt) -> bool:
             under_way = prompt.key in account.computing or prompt.key in account.fetching
@@ -215,8 +217,8 @@ class Heirs:
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
     async def _compute(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir compute the prompt. Its tokens were taken from the budget; those that were cached are
-        given back.
+        """Let the session's heir compute the prompt. Its tokens were taken from the budget; tokens that were cached are
+        returned to the budget.
         """
         prompt.given_up = True  # however that ends, but for an instance that computes it
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -358,9 +360,9 @@ def _hands_on(pool: Pool, revision: str, source: str) -> bool:
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """Return the instances preferred for a session that leaves an instance of the revision `left`: those that stay in
-    the pool and have another revision or, if these could not serve the session alone, all those that stay. None if this
-    would exclude no instance, or if no such instances could serve the session alone.
+    """Return the instances preferred for a session that leaves an instance of the revision `left`: instances that stay
+    in the pool and have another revision or, if these could not serve the session alone, all instances that stay. None
+    if this would exclude no instance, or if no such instances could serve the session alone.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]
@@ -373,8 +375,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
 
 
 def _computed(ticket: Ticket) -> int:
-    """Return the number of tokens that the hand-over cost: those that the engine reported as not cached, otherwise the
-    predicted number.
+    """Return the number of tokens that the hand-over cost: the tokens that the engine reported as not cached or,
+    without a report, the predicted number.
     """
     verdict, usage = ticket.verdict, ticket.usage
     if usage is not None and usage.cached_tokens is not None and usage.prompt_tokens:

@@ -23,9 +23,9 @@ _PASSED = frozenset(
     }
 )  # fmt: skip
 """Headers of an engine's answer that describe its content, its time or the engine's own work, and are passed on. All
-other headers are dropped: those that only the gateway may set (framing, connections, CORS, the request id), and those
-that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other services,
-credentials).
+other headers are dropped: headers that only the gateway may set (framing, connections, CORS, the request id), and
+headers that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other
+services, credentials).
 """
 
 _PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")

@@ -157,7 +157,7 @@ class Spool:
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("what the API's clock said is unusable", extra={"file": _CLOCKS, "error": str(error)})
+            logger.warning("the stored offset of the API's clock is unusable", extra={"file": _CLOCKS, "error": str(error)})
         return {}
 
     def oldest_written_at(self) -> float | None:

@@ -52,7 +52,7 @@ class BodyMemory:
         self._highest = 0
 
     def look(self) -> None:
-        """Record how many bytes are held; called many times a second."""
+        """Record the number of held bytes; called many times a second."""
         if self.held > self._highest:
             self._highest = self.held
 

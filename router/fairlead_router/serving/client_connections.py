@@ -75,8 +75,8 @@ def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
 
 class Cycle(RequestResponseCycle):
     """One request and its response, like uvicorn's class. To save time per request, two kinds of attributes are set
-    once for the class: those that have the same initial value for every request, and those that only ASGI's `receive`
-    needs, which is not used here.
+    once for the class: attributes that have the same initial value for every request, and attributes that only ASGI's
+    `receive` needs, which is not used here.
     """
 
     logger = logging.getLogger("uvicorn.error")

@@ -19,7 +19,7 @@ class TextRequest(EngineRequest):
     turn; None: answers are not cached.
     """
     node: PrefixNode | None = None
-    """The deepest node of the request's known blocks, while the request holds memory; else None."""
+    """The deepest node of the request's known blocks, while the request holds memory; None otherwise."""
     tree_blocks: int = 0
     """Number of blocks from the root of the prefix tree to `node`."""
 

@@ -54,7 +54,7 @@ class ServedEngine:
 
     @property
     def waiting(self) -> int:
-        """Number of generations that wait, including those that wait for the end of a pause."""
+        """Number of waiting generations, including generations that wait for the end of a pause."""
         return self.instance.waiting + len(self.held or ())
 
     def pause(self) -> None:

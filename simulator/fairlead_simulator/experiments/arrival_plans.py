@@ -119,8 +119,8 @@ class ArrivalPlan:
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """How rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn with the
-    seed), at equal distances, or all at the same time.
+    """The way in which rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn
+    with the seed), at equal distances, or all at the same time.
     """
     seed: int = 0
     closed_loop: bool = False

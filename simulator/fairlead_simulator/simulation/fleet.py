@@ -71,7 +71,7 @@ class Fleet:
 
     @property
     def preemptions(self) -> int:
-        """Number of preemptions in all engines, without those that were replaced."""
+        """Number of preemptions in all engines, except replaced engines."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:

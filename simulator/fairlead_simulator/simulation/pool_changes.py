@@ -42,7 +42,7 @@ PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What an event changes now: engines that start (empty) or die, changes that will follow later, and the next
+    """The present changes by an event: engines that start (empty) or die, changes that will follow later, and the next
     routing table if it differs.
     """
 

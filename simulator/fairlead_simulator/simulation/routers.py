@@ -89,7 +89,7 @@ class Routers:
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
-        """Iterate over all schedulers, including those that only finish their requests."""
+        """Iterate over all schedulers, including schedulers that only finish their requests."""
         return iter(self._all)
 
     @property

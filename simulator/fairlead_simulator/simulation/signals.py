@@ -99,7 +99,7 @@ class SignalMeter:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
-        """Record how many tokens of the request's answer have been sent so far."""
+        """Record the number of tokens of the request's answer that have been sent so far."""
         more = tokens - self._generated.get(job.index, 0)
         if more > 0:
             self._generated[job.index] = tokens

@@ -181,8 +181,8 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """Return how many leading blocks a new session has in common with a session from which it branches off; these
-        blocks still belong to that session.
+        """Return the number of leading blocks that a new session shares with the session from which it branches off;
+        these blocks still belong to the old session.
 
         A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn. A system
         prompt does not count as such a turn.

@@ -67,7 +67,7 @@ class Pace:
         self.names, self._due = frozenset(self._due), set()
 
     def took(self, seconds: float) -> None:
-        """Record how many seconds the last round took."""
+        """Record the seconds that the last round took."""
         self.gap = min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 

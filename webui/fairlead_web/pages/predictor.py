@@ -17,8 +17,8 @@ from fairlead_web.frame.visits import Visit
 DAY = "now-24h"
 """The start of the page's default range."""
 FAR = 0.5
-"""Minimum drift (in standard deviations) at which the page warns that the requests differ from those that trained the
-model.
+"""Minimum drift (in standard deviations) from which the page warns that the requests differ from the model's training
+data.
 """
 
 

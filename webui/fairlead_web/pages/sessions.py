@@ -197,7 +197,7 @@ def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
-    """Return the ids of the instances to which the session may be moved: those that accept requests and compute
+    """Return the ids of the instances to which the session may be moved: instances that accept requests and compute
     prompts, the least loaded first.
     """
     able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]

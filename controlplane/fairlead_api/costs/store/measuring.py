@@ -89,7 +89,7 @@ def _by_pool(lives: Sequence[Row[Any]]) -> Mapping[int, list[Row[Any]]]:
 
 
 def stays(lives: Sequence[Any], start: datetime, end: datetime) -> Iterator[Stay]:
-    """Yield how long each instance had each role within [start, end). Pure."""
+    """Yield the time for which each instance had each role within [start, end). Pure."""
     for row in lives:
         began, ended = max(row.began_at, start), min(row.ended_at or end, end)
         if began < ended:

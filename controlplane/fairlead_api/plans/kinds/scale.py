@@ -113,8 +113,8 @@ def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
     """Return the effect of scaling a role from `before` to `after` instances.
 
-    The instances that are removed are those that the operator would choose: first instances that do not serve yet, then
-    the instances with the smallest product of bound sessions and cached tokens.
+    The instances to remove are chosen in the operator's order: first instances that do not serve yet, then the
+    instances with the smallest product of bound sessions and cached tokens.
     """
     present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
     ranked = sorted(present, key=_worth)

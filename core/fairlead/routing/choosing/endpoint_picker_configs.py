@@ -98,9 +98,9 @@ class EndpointPickerDocument:
 ELSEWHERE: Mapping[str, str] = {
     "featureGates": "Fairlead has no feature gates",
     "flowControl": (
-        "spec.routing.prefillsInFlight and the policy's queue parameters say how requests wait, spec.earlyRejection what is refused"
+        "spec.routing.prefillsInFlight and the policy's queue parameters decide how requests wait, and spec.earlyRejection which requests are refused"
     ),
-    "saturationDetector": "spec.earlyRejection decides what is refused",
+    "saturationDetector": "spec.earlyRejection decides which requests are refused",
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
 }
@@ -163,7 +163,9 @@ def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> Endpo
     _check_sources(given.data_layer, plugins, f"{path}.dataLayer")
     profiles = given.scheduling_profiles
     if len(profiles) > 1:
-        remedy = "write one profile; it chooses where a prompt is computed, and where it is decoded follows from the pool's roles"
+        remedy = (
+            "write one profile; it chooses the instance that computes the prompt, and the pool's roles determine the instance that decodes"
+        )
         raise InvalidInput(f"{path}.schedulingProfiles", [one.name for one in profiles], remedy)
     if profiles:
         named = _named(profiles[0].plugins, plugins, f"{path}.schedulingProfiles[0].plugins")

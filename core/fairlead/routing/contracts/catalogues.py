@@ -99,7 +99,7 @@ class PolicyCatalogue:
             return None
 
     def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
-        """Return the typed parameters of a policy, with defaults for those that are not given.
+        """Return the typed parameters of a policy, with defaults for missing parameters.
 
         Raises the errors of `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a
         wrong type or a value out of bounds.

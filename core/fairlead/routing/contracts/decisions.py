@@ -43,7 +43,7 @@ class Decision:
     """
     ttft_seconds: float | None = None
     """The policy's own prediction of the TTFT on `instance`, in seconds, if it differs from the view's, for example
-    because of a transfer; else None.
+    because of a transfer; None otherwise.
     """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)

@@ -95,9 +95,7 @@ class InstanceLoad:
     open too. The view sets it.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest predicted prefill, in microseconds, of those that ended on the instance after this field was last
-    read.
-    """
+    """The longest predicted prefill, in microseconds, that ended on the instance after this field was last read."""
     heard_at: float = -inf
     """Time of this router's last response from the engine's HTTP server (Unix seconds)."""
     others: OthersLoad | None = None

@@ -185,7 +185,7 @@ class Scheduler(Protocol):
         """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Return dispatches of queued requests that may be sent now and refusals of those that have waited too long;
+        """Return dispatches of queued requests that may be sent now and refusals of requests that have waited too long;
         rebalance the queues.
 
         Call this after every event, and at least every 50 ms while a request waits.
@@ -215,7 +215,7 @@ class Scheduler(Protocol):
         """
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record how the copy ended; `transfer` has the result."""
+        """Record the end of the copy; `transfer` has the result."""
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Record the number of tokens of the answer that have arrived so far.

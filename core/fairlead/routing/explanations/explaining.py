@@ -302,7 +302,7 @@ def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
     words = in_words(chosen.predicted_ttft_seconds, Unit.SECONDS)
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
-        return f"Its first token was predicted in {words}; none was reported."
+        return f"Its first token was predicted in {words}; no first token was reported."
     real = in_words(found.actual_seconds, Unit.SECONDS) + (", not counting the hold" if decision.held_seconds else "")
     if elsewhere:
         return (

@@ -75,9 +75,9 @@ class SessionBindings:
     """The bindings of one pool's sessions, forgotten `ttl_seconds` after their last use.
 
     Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner form two
-    groups: those with one request and those with more. Sessions whose requests came through other routers form one more
-    group. So a client that invents session names only displaces its own sessions. While an owner's sessions with a
-    single request exceed half of the limit, a further session is reported only at its second request.
+    groups: sessions with one request, and sessions with several. Sessions whose requests came through other routers
+    form one more group. So a client that invents session names only displaces its own sessions. While an owner's
+    sessions with a single request exceed half of the limit, a further session is reported only at its second request.
 
     Keeps `InstanceLoad.sessions` equal to the number of sessions bound to each instance, and adds instances whose
     number changes to `changed`. Instances in this class are targets.
@@ -150,7 +150,7 @@ class SessionBindings:
         """Record a use of the session. If `owner` is given, the use is a further request of this owner.
 
         Returns from time to time a change to report to the API, which would otherwise forget a session that never
-        moves; else None.
+        moves; None at other times.
         """
         known = self._known.get(session)
         if known is None:

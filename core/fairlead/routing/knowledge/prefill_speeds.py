@@ -92,8 +92,8 @@ class PrefillSpeeds:
         self._latest: dict[str, _Prefill] = {}
         """The latest prefill of each instance, even if it is no longer among the kept prefills."""
         self._long = self._slow = 0
-        """Number of kept prefills that have enough tokens for a measurement, and number of those that took long enough.
-        The counters avoid a pass over all kept prefills at each first token.
+        """Number of kept prefills that have enough tokens for a measurement, and number of kept prefills that took long
+        enough. The counters avoid a pass over all kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf

@@ -80,8 +80,9 @@ class SharedNames:
         return use is not None and now < use.shared_until
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
-        """Record that a request with this name arrives, and return the hold. The request belongs to the conversation
-        with the hash `beginning` (0 = unknown), and its prompt has these chained blocks.
+        """Record that a request with this name arrives. Return the `Hold`, which marks the name as in use until the
+        request ends. The request belongs to the conversation with the hash `beginning` (0 = unknown), and its prompt
+        has these chained blocks.
         """
         use = self._used.get(name)
         if use is None:

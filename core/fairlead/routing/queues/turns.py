@@ -237,8 +237,8 @@ class Turns:
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Return whether every tenant with requests that can be in time has at least as much served work as this
-        request's tenant would have with the request, less its credit.
+        """Return whether it is the turn of this late request. It is if every other tenant with requests that can be in
+        time has at least this much served work: the work of this request's tenant, plus the request, plus the credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]

@@ -111,8 +111,8 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the request's answer have arrived so far, and count those that were not counted
-        before.
+        """Record the number of tokens of the request's answer that have arrived so far, and count the tokens that were
+        not counted before.
         """
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is DECODING:

@@ -181,7 +181,7 @@ class PoolScheduler:
         self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the request's answer have arrived so far."""
+        """Record the number of tokens of the request's answer that have arrived so far."""
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
