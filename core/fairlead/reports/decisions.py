@@ -193,7 +193,7 @@ class SampledDecision(Generic[Pool, Time]):
     the pool's targets at the end of the request. `outcome` is None if it is unknown: from an older router, or because
     another router saw the end.
 
-    Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
+    Subclasses declare `pool` and `at` again with their types, like the subclasses of `Move`.
     """
 
     id: str

@@ -92,7 +92,7 @@ class Move(Generic[Pool, Time]):
     None if it required none.
 
     `cache` is the outcome of the transfer of KV blocks from source to target, and `transfer_seconds` the request's wait
-    for the transfer; both are None if no transfer was tried. Of the tokens that the target lacked, `tokens_moved` were
+    for the transfer; both are None if no transfer was tried. The target lacked tokens, of which `tokens_moved` were
     transferred and `tokens_recomputed` were not. `transfer_bytes` is None if engines have not counted any bytes yet.
     With `handed_over`, no client's request carried the move; the router itself sent the session's last prompt to the
     target, as the source was being removed.
