@@ -1,7 +1,7 @@
 """Tracks which engines of a pool lack one of its declared model names: its model or an adapter.
 
 The model list of an engine shows which names it lacks. The list is read from time to time, and at once after a refusal
-that seems to say that the engine lacks the name. Such a refusal proves nothing, because a client may have influenced its
+that seems to say that the engine lacks the name. Such a refusal is not proof, because a client may have influenced its
 text. The proof is the list, or another engine that serves the same request. An engine gets no request for a name that
 it lacks until its list has the name. If the list cannot be read, or has a name that the engine nevertheless refuses,
 the engine gets a request for the name again after a pause, which grows each time.

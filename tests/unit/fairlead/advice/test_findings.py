@@ -363,8 +363,8 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     found = only(hot())
     assert found.sentence == (
         "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
-        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and "
-        "a new instance takes its place."
+        "where 25.0 % would be fair and holds 18 of 42 sessions; a drain moves its sessions to the "
+        "other instances, and a new instance replaces it."
     )
     assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
     assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
