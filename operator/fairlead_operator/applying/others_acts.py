@@ -91,8 +91,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces: for them, no "missing instance" is reported. If the plan creates
-        no instance, forget all instances, because then no instance is missing.
+        """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no instance,
+        forget all instances, because then no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
