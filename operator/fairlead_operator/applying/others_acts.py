@@ -91,7 +91,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no instance,
+        """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no
+        instance,
         forget all instances, because then no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
