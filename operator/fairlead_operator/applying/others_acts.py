@@ -92,8 +92,7 @@ class OthersActs:
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
         """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no
-        instance,
-        forget all instances, because then no instance is missing.
+        instance, forget all instances, because then no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
