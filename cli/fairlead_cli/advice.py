@@ -1,4 +1,4 @@
-"""`fairlead advice` shows what harms the pools and why, and plans remedies."""
+"""`fairlead advice` shows the problems of the pools and their causes, and plans remedies."""
 
 import click
 

@@ -55,9 +55,9 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the address and token of the control API: the given ones, or else those of this folder's running sandbox.
-    Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request would go
-    to another system.
+    """Return the address and token of the control API. Values that are not given come from this folder's running
+    sandbox. Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request
+    would go to another system.
     """
     if url and token:
         return url, token
@@ -136,8 +136,8 @@ def _refusal(error: ApiProblem, is_of_kubectl: bool) -> click.ClickException:
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """Return lines about a plan's conflict: the plan's change, and what has changed since it was made; empty for other
-    problems.
+    """Return lines about a plan's conflict: the plan's change, and the changes by others since the plan was made; empty
+    for other problems.
     """
     conflict = problem.conflict
     if conflict is None:

@@ -1,4 +1,4 @@
-"""`fairlead audit` shows who did what, by saved views too, and checks that nobody changed the log."""
+"""`fairlead audit` shows the actors and their actions, also by saved views, and checks that nobody changed the log."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -148,7 +148,7 @@ def views() -> None:
 @url_option
 @token_option
 def list_views(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """List your saved views, and those that others share with you, by name."""
+    """List your saved views, and views that other people share with you, by name."""
     found = ask(url, token, lambda api: api.audit_views()).views
     if as_json:
         print_json(found)

@@ -176,8 +176,8 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """Return the error for a change of several pools that stopped at an unanswered question. It lists the pools that
-    were changed, and those that were not.
+    """Return the error for a change of several pools that stopped at an unanswered question. It lists the changed pools
+    and the unchanged pools.
     """
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
@@ -214,8 +214,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: str, text: str) -> Any:
-    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because nobody means
-    the default by it. Raises InvalidInput.
+    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because users would
+    not mean the default by it. Raises InvalidInput.
     """
     try:
         value = read_yaml(text)

@@ -1,4 +1,4 @@
-"""`fairlead comments` lists, adds and deletes what people write on a pool's time or plans."""
+"""`fairlead comments` lists, adds and deletes people's comments on a pool's time or plans."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""`fairlead cost` shows what instances cost, and who used them."""
+"""`fairlead cost` shows the cost of instances, and the clients that used them."""
 
 from typing import Any
 
@@ -19,7 +19,11 @@ COLUMNS = ("of", "amount", "prefill", "decode", "requests", "computed tokens", "
 @click.command()
 @pool_argument
 @click.option(
-    "--by", type=click.Choice([one.value for one in CostGroup]), default="pool", show_default=True, help="What the cost is divided by."
+    "--by",
+    type=click.Choice([one.value for one in CostGroup]),
+    default="pool",
+    show_default=True,
+    help="The groups among which the cost is divided.",
 )
 @click.option("--from", "start", type=TimeOption(), default="now-24h", show_default=True, help="Begin: RFC 3339, or as now-7d.")
 @click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-1d.")

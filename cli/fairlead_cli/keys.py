@@ -222,7 +222,9 @@ async def _all(api: ControlApi) -> list[GatewayKey]:
 
 
 async def _made(api: ControlApi, request: GatewayKeyRequest) -> tuple[GatewayKey, str]:
-    """Return the new key, and a sentence about those of its models that no pool declares; "" if there are none."""
+    """Return the new key, and a sentence about the key's models that no pool declares; "" if there are no such
+    models.
+    """
     key = await api.create_gateway_key(request)
     served = sorted({pool.model for pool in (await api.pools(limit=100)).items}) if request.models else []
     missing = [one for one in request.models if one not in served]

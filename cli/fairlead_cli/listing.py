@@ -30,7 +30,7 @@ PAGE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints its result, and which control API it asks."""
+    """Settings of a command: the form in which it prints its result, and the control API that it asks."""
 
     url: tuple[str, ...]
     token: str | None

@@ -1,4 +1,4 @@
-"""`fairlead migrations` shows what moved between instances: predicted and actual."""
+"""`fairlead migrations` shows moves between instances, with their predicted and actual gains."""
 
 from typing import Any
 

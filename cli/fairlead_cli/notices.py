@@ -117,7 +117,7 @@ def test(webhook_id: str, as_json: bool, url: tuple[str, ...], token: str | None
 @url_option
 @token_option
 def delete(webhook_id: str, yes: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Delete a webhook, with its notices; those that wait are not sent. The token needs the role admin."""
+    """Delete a webhook, with its notices; waiting notices are not sent. The token needs the role admin."""
     confirm(yes, f"Delete the webhook {webhook_id} and its notices?")
     ask(url, token, lambda api: api.delete_webhook(webhook_id))
     print_done(as_json, {"id": webhook_id, "done": "deleted"}, f"Webhook {webhook_id} is deleted.")

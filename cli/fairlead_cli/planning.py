@@ -20,7 +20,7 @@ from fairlead_process.commands import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is confirmed, how it is shown, and which control API plans it.
+    """Settings of a change: its confirmation, the form in which it is shown, and the control API that plans it.
 
     `yes`: apply without asking.
     `planned_only`: do not apply.
@@ -39,7 +39,7 @@ class Approval:
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested change; the values are those of `done` in JSON."""
+    """The outcome of a requested change; its values are also the values of `done` in JSON."""
 
     APPLIED = "applied"
     PLANNED = "planned"

@@ -1,4 +1,4 @@
-"""`fairlead rejections` shows refused requests by cause, and what would help."""
+"""`fairlead rejections` shows refused requests by cause, and the remedies."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""`fairlead schedules` shows windows in time: which are open, when the next ones begin, and the
-outcomes of past ones; and those that a forecast proposes.
+"""`fairlead schedules` shows windows in time: open windows, the begins of the next windows, and the outcomes of past
+windows; and the schedules that a forecast proposes.
 """
 
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def _tell_forecast(found: PoolForecast) -> None:
     rows = [(one["name"], one["cron"], one["timeZone"], one["duration"], _bounds(one)) for one in found.schedules]
     print_table(("schedule", "starts", "zone", "for", "instances"), rows)
     if not found.trials:
-        click.echo("\nWhat they would have done in the last week is being computed; ask again in a minute.")
+        click.echo("\nTheir effect in the last week is being computed; ask again in a minute.")
         return
     click.echo("\nThe last week again:")
     print_table(

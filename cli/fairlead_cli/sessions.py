@@ -98,7 +98,7 @@ def kept(name: str, look: Look) -> None:
 @url_option
 @token_option
 def let_go(name: str, session: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Keep a session's decisions like those of others again. The token needs the role operator."""
+    """Keep only a sample of a session's decisions again, as for other sessions. The token needs the role operator."""
     pool = pool_named(name)
     ask(url, token, lambda api: api.let_session_go(pool, session))
     done = {"pool": str(pool), "session": session, "done": "let-go"}

@@ -272,14 +272,14 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
     "pools": Subcommand(help="List and show pools; roll back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
     "instances": Subcommand(help="Show a pool's instances: state, load and cache.", load=_instances, extra="web"),
-    "tasks": Subcommand(help="Show what agents' tasks cost, trees of sessions, and think times.", load=_tasks, extra="web"),
+    "tasks": Subcommand(help="Show the cost of agents' tasks, trees of sessions, and think times.", load=_tasks, extra="web"),
     "sessions": Subcommand(help="Show which instance holds a session, and which held it before.", load=_sessions, extra="web"),
     "migrations": Subcommand(
         help="Show moves between instances, and whether they were faster than staying.", load=_migrations, extra="web"
     ),
     "decisions": Subcommand(help="Show why a request went to its instance.", load=_decisions, extra="web"),
-    "cost": Subcommand(help="Show what instances cost, and who used them.", load=_cost, extra="web"),
-    "rejections": Subcommand(help="Show refused requests by cause, and what would help.", load=_rejections, extra="web"),
+    "cost": Subcommand(help="Show the cost of instances, and the clients that used them.", load=_cost, extra="web"),
+    "rejections": Subcommand(help="Show refused requests by cause, and the remedies.", load=_rejections, extra="web"),
     "schedules": Subcommand(
         help="Show schedules' windows: open ones, next starts, and outcomes of past ones.", load=_schedules, extra="web"
     ),
@@ -292,7 +292,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
     "comments": Subcommand(help="List, add and delete comments on a pool's time or plans.", load=_comments, extra="web"),
-    "backup": Subcommand(help="Write the database, and what the cluster has of Fairlead, into a file.", load=_backup, extra="api"),
+    "backup": Subcommand(help="Write the database, and Fairlead's objects in the cluster, into a file.", load=_backup, extra="api"),
     "restore": Subcommand(help="Fill an empty database from a backup.", load=_restore, extra="api"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),

@@ -1,4 +1,4 @@
-"""`fairlead tasks` shows what agents' tasks cost, the tree of a session, and how long sessions think."""
+"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the times for which sessions think."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def tasks() -> None:
 @pool_argument
 @list_options
 def list_tasks(pool: str | None, limit: int, look: Look) -> None:
-    """List tasks, those with the newest turns first; at most 100."""
+    """List tasks, the newest turns first; at most 100."""
     chosen = None if pool is None else pool_named(pool)
 
     async def found(api: ControlApi, asked: dict[str, Any]) -> Page[TaskFigures]:

@@ -60,8 +60,8 @@ def _tell(verifier: Verifier) -> None:
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int, sessions: int) -> Verifier:
-    """Check the newest decisions, moves and sessions, all or those of `pool` (namespace/name), and without a pool the
-    audit log. Return the verifier, which has the contradictions.
+    """Check the newest decisions, moves and sessions, of all pools or of `pool` (namespace/name), and without a pool
+    the audit log. Return the verifier, which has the contradictions.
 
     Raises ApiProblem 404 for a pool that does not exist.
     """

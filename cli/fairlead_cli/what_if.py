@@ -1,4 +1,4 @@
-"""`fairlead what-if` tries policies on a pool's own traffic, in simulations that the control API runs."""
+"""`fairlead what-if` tries policies on a pool's own traffic. The control API runs the simulations."""
 
 import time
 from pathlib import Path

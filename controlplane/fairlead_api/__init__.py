@@ -3,6 +3,6 @@ changes.
 
 Each folder has one subject: `routes` speak HTTP, `store` holds the SQL, `tables` define the tables. All other modules
 contain rules, which know neither FastAPI nor SQLAlchemy. Subjects build on `http` and `infra`, and `app` joins them.
-The API must not stand in the path of a request to an engine. The danger here: a router forgets a report once the API
-acknowledges it, so the API must commit a report before it acknowledges it.
+Requests to engines must not depend on the API. The danger here: a router forgets a report once the API acknowledges it,
+so the API must commit a report before it acknowledges it.
 """

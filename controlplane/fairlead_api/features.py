@@ -53,7 +53,7 @@ class Infra:
     of_hours: Recent
     simulator: Sequence[str]
     suspended_seconds: float
-    """Maximum pause within a transaction that stores a report, in seconds. After it, the process counts as
+    """Maximum pause, in seconds, within a transaction that stores a report. After a longer pause, the process counts as
     suspended.
     """
 
@@ -65,9 +65,9 @@ class Infra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What one subject adds to the API: routes, tasks that run until the process ends, and listeners for notices of
-    other processes (`on_gap` is called if some notices may be missing). The contexts `jobs` and `ports` run background
-    jobs and serve the subject's own ports while they are open.
+    """The parts that one subject adds to the API: routes, tasks that run until the process ends, and listeners for
+    notices of other processes (`on_gap` is called if notices may be missing). The contexts `jobs` and `ports` run
+    background jobs and the subject's own ports while they are open.
     """
 
     routes: Sequence[Routes]

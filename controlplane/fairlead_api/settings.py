@@ -61,7 +61,7 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Retention settings, from the finest to the coarsest rollups. Coarser rows are computed from the next finer ones."""
+"""Retention settings, from the finest to the coarsest rollups. Coarser rows are computed from the next finer rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Retention:
     cost_days: int = _days(
         "COST",
         400,
-        "lives of instances, their prices, and what each key, class and session used of them per hour",
+        "lives of instances, their prices, and the usage by key, class and session per hour",
         "cost of that time, by pool, key, class or session",
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request was sent to its instance")
@@ -240,7 +240,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_OPENCOST_URL",
             Address("http://opencost.opencost:9003"),
-            "the address of OpenCost, which says what the pods of pools without a price of their own cost",
+            "the address of OpenCost, which has the cost of pods in pools without a declared price",
             "without it only prices of the pools' specs count",
             default_shown="none",
         ),

@@ -1,4 +1,4 @@
-"""Network addresses `host:port`, in which an IPv6 address stands in brackets (RFC 3986, 3.2.2)."""
+"""Network addresses of the form `host:port`; an IPv6 address is written in brackets (RFC 3986, 3.2.2)."""
 
 
 def joined(host: str, port: int) -> str:

@@ -28,8 +28,8 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Return whether the pool adopts running pods, that is, whether its roles have selectors. Either all roles of a
-    pool have a selector or no role has one.
+    """Return whether the pool adopts running pods instead of creating its own. This is the case if its roles have
+    selectors; either all roles of a pool have one or no role has one.
     """
     return any(role.selector is not None for role in spec.roles)
 
@@ -63,7 +63,9 @@ def _as_by_default(section: type[Any], path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTargetSpec:
-    """The workload whose pods a role selects and which Fairlead scales, named as an HPA names its target."""
+    """The workload that owns the pods which a role selects. Fairlead scales this workload. It is named in the same way
+    as the target of an HPA.
+    """
 
     kind: WorkloadKind = text(
         "Kind of the workload.", WorkloadKind.DEPLOYMENT.value, enum=tuple(kind.value for kind in WorkloadKind), convert=WorkloadKind
@@ -118,7 +120,7 @@ OF_ROLES = (
 _OWN = "self.roles.all(role, !has(role.selector))"
 """CEL that holds for a pool that does not adopt pods."""
 _SCALED = f"{_OWN} || self.roles.all(role, has(role.scaleTargetRef))"
-"""CEL that holds for a pool whose number of instances Fairlead sets."""
+"""CEL expression that is true if Fairlead sets the pool's number of instances."""
 
 OF_POOLS = (
     Rule(

@@ -3,10 +3,10 @@
 The first writer wins: a change counts only if its router knew the binding that the change replaces. A router knows a
 binding in one of two ways: it has the binding's version from the API, or the binding is the router's own previous
 change, whose version the API has not returned yet (`after`). So when a router's change loses, every later change that
-the router built on it loses too, in the same report or in a later one; the loser need not be remembered. Two cases are
-not races: a change that names the instance which already holds the session (a sign of life), and a change that claims a
-session which no instance holds. On an instance with data-parallel ranks, one rank holds the session; a change that
-names another rank is a move, unless the old or the new binding names no rank.
+is based on the lost change also loses, in the same report or in a later one; no memory of lost changes is needed. Two
+cases are not races: a change that names the instance which already holds the session (a sign of life), and a change
+that claims a session which no instance holds. On an instance with data-parallel ranks, one rank holds the session; a
+change that names another rank is a move, unless the old or the new binding names no rank.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def judge(change: BindingChange, held: Held) -> Verdict:
 
 
 def next_version(change: BindingChange, held: Held) -> int:
-    """Return the version for a change that binds: the stored version plus one. For a session that the database does not
-    know, it is the version that the router knew, plus one.
+    """Return the version that a change of a binding gets: the stored version plus one. If the database does not know
+    the session, it is the version that the router knew, plus one.
     """
     return (held.version or change.based_on) + 1

@@ -1,10 +1,12 @@
-"""What an engine can do, and how well that is known: the single source of speeds, sizes and start times.
+"""The capabilities of an engine, each with the quality of its source. Speeds, sizes and start times come only from
+here.
 
     measured > fitted > declared > unknown
 
-A figure from a better source replaces a figure from a worse source. Only observed figures (measured on this pool's own
-instances, or fitted to its own requests) may be a reason to refuse a request, move a session or scale a pool. Declared
-figures and guesses may only rank choices: a wrong ranking costs little, and the requests then measure the right figure.
+A figure from a better source replaces a figure from a worse source. A request is refused, a session moved or a pool
+scaled only because of observed figures, which were measured on this pool's own instances or fitted to its own requests.
+Declared figures and guesses are only used to rank choices: a wrong ranking costs little, and the routed requests then
+measure the right figure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +16,7 @@ from math import inf, isfinite
 
 
 class Source(StrEnum):
-    """Where a figure comes from, best source first."""
+    """The source of a figure, best source first."""
 
     MEASURED = "measured"
     """Observed recently on the pool's own instances."""
@@ -31,8 +33,8 @@ over a weekend.
 """
 
 SAME_TIME_SECONDS = 600.0
-"""Observers whose newest observations lie within this many seconds of each other are combined. Older observations may
-be of engines that were slower or faster then.
+"""Observers are combined if the times of their newest observations differ by at most this many seconds. Engines may
+have been slower or faster at the time of older observations.
 """
 
 _RANKS = {source: rank for rank, source in enumerate(Source)}
@@ -80,12 +82,12 @@ UNKNOWN = Figure()
 
 
 def declared(value: float | None) -> Figure:
-    """Return the figure in the spec; unknown if the spec has none."""
+    """Return a figure with the value from the spec; an unknown figure if the spec has no value."""
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
 def value_of(figure: Figure) -> float:
-    """Return the value of a figure that is known. Raises ValueError for an unknown one."""
+    """Return the value of a figure. Raises ValueError if the figure is unknown."""
     if figure.value is None:
         raise ValueError("a figure is needed that is not known")
     return figure.value
@@ -97,7 +99,7 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 
 
 def agreed(figures: Sequence[Figure]) -> Figure:
-    """Combine what several observers measured on the same engines in the same minutes: the mean, weighted by samples.
+    """Combine several observers' measurements of the same engines in the same minutes: the mean, weighted by samples.
 
     Observers that saw nothing for `SAME_TIME_SECONDS` while another one did have no say, nor have those that do not say
     when they saw something, unless none says it. The spread is taken from the observer with the most samples, the age
@@ -121,8 +123,8 @@ def agreed(figures: Sequence[Figure]) -> Figure:
 
 
 def source_words(figure: Figure, sample: str) -> str:
-    """Return where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s
-    ago`, `declared, not measured yet`.
+    """Return words for a figure's source; `sample` names one observation. Examples: `measured, 41 prefills, 20 s ago`,
+    `declared, not measured yet`.
     """
     match figure.source:
         case Source.MEASURED:
@@ -142,7 +144,7 @@ def _age(seconds: float) -> str:
 
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-"""Units for the words of an age. The largest unit of which the age has at least two is used."""
+"""Units for an age in words. An age is given in the largest unit in which it is at least two."""
 
 
 def best(*figures: Figure) -> Figure:
@@ -213,8 +215,8 @@ _WORDINGS = (
     ("bytes_per_token", "Bytes per token", "{:.2f}", "", 1.0, "prompt"),
     ("start_seconds", "Start", "{:.0f}", "s", 1.0, "start"),
 )
-"""For each figure: its name, how to format a value, its unit, the factor from the figure's own unit to that one, and
-the name of one sample.
+"""For each figure: its name, its label, the format of its value, its unit, the factor from the stored unit to the shown
+unit, and the name of one sample.
 """
 
 

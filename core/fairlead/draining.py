@@ -30,10 +30,11 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """Return the observations to plan with when the control API has just begun to respond.
+    """Return the observations to plan with. They differ from the given observations only when the control API has just
+    begun to respond.
 
-    Some routers may still route although they have not reported to the control API yet. So if no router counts as live
-    yet, draining instances count as unacknowledged; otherwise the observations are returned unchanged.
+    At that time, some routers may route without having reported to the control API yet. So if no router counts as live,
+    draining instances count as not acknowledged by the routers.
     """
     if observations.live_routers > 0:
         return observations

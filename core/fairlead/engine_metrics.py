@@ -143,8 +143,8 @@ class _Family:
 
 
 def read_metrics(page: bytes, search: str = "") -> MetricsPage:
-    """Return the families of a metrics page whose name, description or labels contain the searched text, ignoring
-    case.
+    """Return the families of a metrics page. Only families whose name, description or labels contain the text `search`,
+    in upper or lower case, are included.
     """
     found: dict[str, _Family] = {}
     lines = [line for line in page.decode(errors="replace").split("\n") if line]
@@ -174,7 +174,7 @@ def _read(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _note(line: str, found: dict[str, _Family]) -> bool:
-    """Record what a comment says about a family; any other comment is ignored."""
+    """Record the type or description of a family from a comment line; other comments are ignored."""
     about = _ABOUT.fullmatch(line)
     if about is None:
         return True
@@ -206,7 +206,7 @@ def _number(text: str) -> float:
 
 
 def _keep(name: str, labels: dict[str, str], value: float, found: dict[str, _Family]) -> None:
-    """Record a sample, as a part of its histogram if it belongs to one."""
+    """Record a sample. If the sample is a part of a histogram, it is recorded with the histogram."""
     for ending in _PARTS:
         whole = found.get(name.removesuffix(ending)) if name.endswith(ending) else None
         if whole is not None and whole.has_parts:

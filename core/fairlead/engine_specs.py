@@ -1,4 +1,4 @@
-"""The sections `spec.engine` and `spec.adapters` of an InferencePool: what runs in an instance."""
+"""The sections `spec.engine` and `spec.adapters` of an InferencePool: the engine of an instance and its adapters."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 

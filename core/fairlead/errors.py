@@ -2,7 +2,7 @@
 
 FairleadError
 ├── InvalidInput        a person's input is wrong; names field, value and remedy
-└── UnknownName         a name (policy, instance, pool) that does not exist; lists what does
+└── UnknownName         a name (policy, instance, pool) that does not exist; lists the existing names
 """
 
 import re
@@ -32,7 +32,7 @@ class InvalidInput(FairleadError):
     """A value that a person gave and that cannot be used.
 
     `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found in the
-    field (None if there is no text to show), `remedy` says what to write instead, and `told` says what is wrong.
+    field (None if there is no text to show), `remedy` is the text to write instead, and `told` describes the fault.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:

@@ -9,7 +9,9 @@ MINUTE_SECONDS = 60.0
 
 
 class KeyRefusal(StrEnum):
-    """Why a request is refused because of its key. For a limit, the reason is also the code in the response."""
+    """The reason why a request is refused because of its API key. For an exceeded limit, the reason is also the code in
+    the response.
+    """
 
     MISSING = "key-missing"
     UNKNOWN = "key-unknown"
@@ -29,8 +31,8 @@ class GatewayKeyFacts:
     A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would,
     and every request pays for the hash.
 
-    `pools` (as `namespace/name`) and `models` are those that the key gives access to; empty = all. `expires_at` is in
-    Unix seconds. A limit that is None does not apply.
+    `pools` (as `namespace/name`) and `models` are the pools and models to which the key gives access; empty = all.
+    `expires_at` is in Unix seconds. A limit that is None does not apply.
     """
 
     id: str
@@ -71,7 +73,7 @@ class RateLimit:
         self._level = self._most = max(1.0, per_minute)
 
     def change(self, per_minute: float, now: float) -> None:
-        """Change the limit. What was left under the old limit remains, up to the new limit."""
+        """Change the limit. The unused amount under the old limit is kept, up to the new limit."""
         self._refill(now)
         self._per_second = per_minute / MINUTE_SECONDS
         self._most = max(1.0, per_minute)

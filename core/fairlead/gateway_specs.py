@@ -20,7 +20,7 @@ GATEWAY_KIND = "InferencePool"
 
 
 class FailureMode(StrEnum):
-    """What a gateway does with a request while no router picks an endpoint for it, in GAIE's words."""
+    """The action of a gateway on a request while no router picks an endpoint for it; the names are GAIE's."""
 
     FAIL_CLOSE = "FailClose"
     FAIL_OPEN = "FailOpen"
@@ -28,7 +28,7 @@ class FailureMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """Lets gateways send requests to this pool, and says what a gateway does when no router responds."""
+    """Lets gateways send requests to this pool, and sets a gateway's behaviour when no router responds."""
 
     failure_mode: FailureMode = text(
         (

@@ -15,8 +15,8 @@ HOLD_SECONDS = 10.0
 it.
 """
 FETCHES_AT_ONCE = 16
-"""Maximum number of sessions of a pool whose blocks one router lets instances fetch at the same time. Each fetch
-occupies a request in two engines, mostly while it waits for its turn.
+"""Maximum number of sessions of a pool whose blocks one router lets other instances fetch at the same time. Each fetch
+occupies a request in two engines, mostly while it waits in a queue.
 """
 
 
@@ -58,8 +58,8 @@ class Means:
 
 @value
 class HandOver:
-    """The share (0-1) of the pool's hits that is kept, the extra seconds that this takes, and the extra work as a share
-    of what the pool computes in `SOON_SECONDS`.
+    """The share (0-1) of the pool's hits that is kept, the extra seconds for keeping it, and the extra work as a share
+    of the pool's computation in `SOON_SECONDS`.
     """
 
     hits_kept: float
@@ -68,7 +68,7 @@ class HandOver:
 
 
 def expected(leaving: Leaving, means: Means) -> HandOver:
-    """Return how much of their caches sessions are expected to keep when the instances are removed."""
+    """Return the expected share of the caches that sessions keep when the instances are removed, with its cost."""
     moved, seconds = (0.0, 0.0) if means.transfers is None else _moved(leaving, means.routers, means.transfers)
     left = leaving.tokens * (1 - moved)
     speed = means.budget * means.tokens_per_second

@@ -3,8 +3,8 @@
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
 A drained instance that changes its role goes from Draining to Warming. A drained instance that is kept asleep goes from
-Draining to Asleep and, when woken, to Starting. An instance has ring anchors exactly in Warming and Serving, and only
-then may it get new work.
+Draining to Asleep and, when woken, to Starting. An instance has ring anchors in the states Warming and Serving only,
+and gets new work only in these states.
 
 An instance's name is a pure function of the pool, the role and a number, so two operators that see the same pods make
 the same names. Each instance has an ordinal, one more than the largest seen before in its pool. The five characters of

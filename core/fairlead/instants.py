@@ -7,7 +7,7 @@ _WRITTEN = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d)(:\d\d(?::\d\d(?:[.,]\d+)
 
 
 def read_instant(text: str) -> datetime:
-    """Return the instant that a text names.
+    """Return the instant that a text describes.
 
     The instant has no time zone if the text has none; a date alone means its midnight. Raises ValueError for any other
     text and for an instant that does not exist, such as hour 24 (RFC 3339, section 5.6), which newer interpreters would
@@ -39,7 +39,7 @@ def read_time(text: str, now: datetime) -> datetime:
 
 
 def is_usual(instant: datetime) -> bool:
-    """Return whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or
-    later does not exist, and neither does the same hour in another time zone.
+    """Return whether the instant is in the years 2000 to 2199. Near the years 1 and 9999, the times one week earlier or
+    later may not exist, nor the same time in another time zone.
     """
     return 2000 <= instant.year < 2200

@@ -38,7 +38,7 @@ def cell_of(ttft_seconds: float, tpot_seconds: float | None) -> int:
 
 
 def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float) -> InTime:
-    """Return how many of the requests in `counts` (by cell) have a TTFT and a TPOT strictly below the targets, in
+    """Return the number of requests in `counts` (requests by cell) whose TTFT and TPOT are both below their targets, in
     seconds.
     """
     ttft_least, ttft_most = _steps_below(ttft_seconds)

@@ -1,9 +1,9 @@
 """The bounds of everything that an engine may plausibly report, in one place.
 
-Engines are trusted with the prompts that they compute, not with numbers, names or sizes. A value beyond a bound is not
-used, the other values are, and the pool's condition says so (`EngineTrouble.REPORTS_IMPLAUSIBLE`). The bounds are far
-above what any engine has today: they keep out values that would cost a router its memory, files or time, or that JSON
-cannot carry.
+Engines are trusted with the prompts that they compute, not with numbers, names or sizes. A value beyond a bound is
+ignored, the other values are used, and the pool's condition reports the fault (`EngineTrouble.REPORTS_IMPLAUSIBLE`).
+The bounds are far above the values of any engine today. They exclude values that would use up a router's memory, files
+or time, or that cannot be written in JSON.
 """
 
 import re
@@ -13,15 +13,15 @@ from math import isfinite
 from typing import NamedTuple
 
 MOST_INTEGER = 2**53
-"""The largest whole number that may be sent in JSON: readers may round larger ones."""
+"""The largest integer that may be sent in JSON; readers may round larger integers."""
 
 # ── an engine as a whole ──
 
 MOST_RANKS = 1024
 """Maximum number of data-parallel ranks of one engine."""
 MOST_RANK_NAME = 65_535
-"""Largest index of a data-parallel rank. An engine may count its ranks from another number than 0, as one of several
-nodes does.
+"""Largest index of a data-parallel rank. The ranks of one engine need not begin at 0, because an engine may run on one
+of several nodes.
 """
 MOST_MODELS = 4096
 """Maximum number of models and adapters of one engine."""
@@ -43,8 +43,9 @@ MOST_COUNT = 1e15
 MOST_TOKENS = 2**24
 """Maximum number of tokens of one prompt or answer: more than any model's context holds."""
 HEAD_BYTES = 64 * 1024
-"""Maximum size of a response's head, with the heads of all interim responses (1xx) before it. Also of the trailers
-after the response, and of the bytes between two pieces of its body (sizes and extensions of chunks).
+"""Maximum number of bytes of a response's head, including the heads of all interim responses (1xx) before it. The same
+limit holds for the trailers after the response, and for the bytes between two pieces of its body (sizes and extensions
+of chunks).
 """
 MOST_HEADERS = 256
 MOST_INTERIM = 16
@@ -53,12 +54,14 @@ HANDOVER_BYTES = 1024 * 1024
 """Maximum size of `kv_transfer_params`: a prompt of a million tokens has 65,536 blocks of 16."""
 HANDOVER_LEVELS = 16
 PREFILL_BYTES = 4 * 1024 * 1024
-"""Maximum size of a response with one token, which contains the prompt's token ids if its client asked for them."""
+"""Maximum number of bytes of a response with one output token. The response contains the prompt's token ids if the
+client requested them.
+"""
 
 # ── its KV events ──
 
 MOST_SOURCES = 64
-"""Maximum number of sources of KV events of one engine, one for each data-parallel rank."""
+"""Maximum number of an engine's sources of KV events; an engine has one source for each data-parallel rank."""
 LONGEST_TOPIC = 1024
 MOST_BLOCK_TOKENS = 65_536
 LONGEST_HASH = 64
@@ -93,7 +96,7 @@ class Bound(NamedTuple):
         return self.least <= value <= self.most
 
     def words(self, name: str, value: float) -> str:
-        """Say for a person what is wrong with an implausible value."""
+        """Return a sentence that says why a value is implausible."""
         return f"{name} is {value:.6g}, and {self.what} are {self.least:g} to {self.most:g}"
 
 

@@ -1,8 +1,8 @@
 """The messages that the operator and the control API exchange about one pool.
 
 The operator sends everything it observes after each change and at least every few seconds; sending the same state twice
-changes nothing (the exchange is level-triggered). The response carries what only routers and Postgres know, such as the
-sessions and requests that each instance still has. These dataclasses are the wire format (JSON).
+changes nothing (the exchange is level-triggered). The response has the facts that only routers and Postgres know, such
+as the remaining sessions and requests of each instance. These dataclasses are the wire format (JSON).
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,8 @@ class SchedulesInForce:
     """The settings that the spec's schedules put in force at the time `at`, by the operator's clock.
 
     `windows` are the open windows. `slo` and `early_rejection` are the pool's own settings with the overrides of these
-    windows. `overruled` maps each schedule whose open window has no effect to the schedules that take precedence.
+    windows. `overruled` maps each schedule whose open window has no effect to the schedules that take precedence over
+    it.
     """
 
     at: datetime
@@ -79,8 +80,8 @@ class PoolState:
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
     owners: dict[str, str] = field(default_factory=dict)
-    """The field manager of each member of the spec that has one. The control API uses it to attribute changes that its
-    own record lacks.
+    """Maps members of the spec to their field managers; members without a manager are left out. With it, the control
+    API attributes changes that it has not recorded itself.
     """
     last_writer: str = ""
     """The field manager that last wrote any part of the spec; empty from operators that do not report it."""
@@ -89,7 +90,7 @@ class PoolState:
     schedules: SchedulesInForce | None = None
     """The schedules' effect; None if no spec was ever in force, or the pool is being deleted."""
     desired: dict[str, int] = field(default_factory=dict)
-    """Desired instances per role, from the object's status; empty before it has one."""
+    """Desired number of instances per role, from the object's status; empty if the status has none yet."""
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
@@ -115,7 +116,7 @@ class CanaryVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """What the routers and the database report about one instance.
+    """The facts about one instance from the routers and the database.
 
     `acknowledged` = every live router routes by a table in which the instance has the state last reported. `in_flight`
     is summed over live routers. `cache_tokens` estimates the cached tokens that sessions would lose.
@@ -154,8 +155,9 @@ class EndedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskObservation:
-    """The tasks of one priority class that were over in the last hour: how many had a response to their last turn
-    (`tasks`), how many of these were in time (`in_time`), and how many broke off without one.
+    """The tasks of one priority class that ended in the last hour: the number of tasks whose last turn got a response
+    (`tasks`), the number of these that were in time (`in_time`), and the number of tasks that broke off without a
+    response.
     """
 
     name: str
@@ -170,10 +172,10 @@ class PoolObservations:
 
     `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
     shares (0-1) of requests of the last 5 minutes: requests with a first token are judged by TTFT, finished requests by
-    TPOT and by both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is
-    needed. `demand` None = no router reports it. `figures_behind_seconds` is the lag of the control API's roll-ups if
-    it is too long to judge by them, else 0. If it is not 0, attainments and signals are None, and the pool's idle time
-    is unknown.
+    TPOT and by both (`slo_attainment`). `signals` is None if nothing is measured, or if a router does not report the
+    needed values. `demand` is None if no router reports demand. `figures_behind_seconds` is the delay of the control
+    API's roll-ups if the delay is too long to use them, else 0. If it is not 0, attainments and signals are None, and
+    the pool's idle time is unknown.
     """
 
     table_version: int
@@ -189,12 +191,12 @@ class PoolObservations:
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     figures_behind_seconds: float = 0.0
     capability: EngineCapability | None = None
-    """What an instance can do; None: the control API does not report it."""
+    """The capability of an instance; None if the control API does not report it."""
     ended: tuple[EndedInstance, ...] = ()
     """The instances that ended because the PoolState no longer lists them."""
     departed: str = ""
-    """How demand departs from the pool's forecast, so that schedules that follow the forecast are suspended; empty if
-    it does not depart.
+    """The departure of demand from the pool's forecast, in words; schedules that follow the forecast are then
+    suspended. Empty if demand does not depart.
     """
     canary: CanaryVerdict | None = None
     """The newest verdict about the canary's step; None: there is none yet."""
@@ -225,8 +227,8 @@ class PoolEvent:
     """An action that the operator took or refused, for history and audit: a scale step, a drain, a replacement, a
     policy change.
 
-    Only the first `LONGEST_MESSAGE` bytes of a message are kept. A message may be longer, such as that of several
-    admission webhooks.
+    Only the first `LONGEST_MESSAGE` bytes of a message are kept; the joint message of several admission webhooks may be
+    longer.
     """
 
     at: float

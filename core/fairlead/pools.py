@@ -48,8 +48,8 @@ MAX_NAME = 52
 """Maximum length of a pool's name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_NAME_OF_GROUPS = 43
-"""Maximum length of the name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods
-have as a label, adds 20 characters to it.
+"""Maximum length of the name of a pool whose instances span several nodes. The pods have the revision of a StatefulSet
+as a label, and the revision is 20 characters longer than the pool's name.
 """
 
 
@@ -126,10 +126,12 @@ class PoolSpec:
         key="name",
         max_items=2,
     )
-    engine: EngineSpec = nested(EngineSpec, "What runs in an instance, and the figures routing needs of it.")
+    engine: EngineSpec = nested(EngineSpec, "The engine of an instance, and the figures that routing needs.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their instance.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
-    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    early_rejection: EarlyRejectionFacts = nested(
+        EarlyRejectionFacts, "Refusal of requests at their arrival if they cannot be served in time."
+    )
     priority_classes: tuple[PriorityClass, ...] = listing(
         PriorityClass,
         "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
@@ -141,7 +143,7 @@ class PoolSpec:
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
     ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
-    cost: CostSpec | None = nested(CostSpec, "What the instances cost. Without it the pool has no cost.", optional=True)
+    cost: CostSpec | None = nested(CostSpec, "The price of the instances. Without it, the pool has no cost.", optional=True)
     gateway: GatewaySpec | None = nested(
         GatewaySpec,
         "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an "
@@ -172,7 +174,9 @@ class PoolSpec:
         return micros_of("spec.cost.perInstanceHour", written), self.cost.currency
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
-        """Yield the `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
+        """Yield the path and content of each `ratio` section: the pool's own section, and the section of each schedule
+        that has one.
+        """
         yield "ratio", self.ratio
         for place, schedule in enumerate(self.scaling.schedules):
             if schedule.ratio is not None:
@@ -216,8 +220,8 @@ def _part(of: type[Facts], section: object, **others: Any) -> Facts:
 def parse_spec(document: Mapping[str, Any]) -> PoolSpec:
     """Read the `spec` of an InferencePool (the part under `spec:`), with all defaults.
 
-    Raises InvalidInput naming `spec.…`, the value and the remedy. It makes every check that the CRD
-    makes except transition rules, so a caller needs no other check. Policies are checked by the caller
-    that has the catalogue of them.
+    Raises InvalidInput naming `spec.…`, the value and the remedy. It makes every check of the CRD except transition
+    rules, so a caller needs no other check of the spec. The names and parameters of policies are checked by callers
+    that have the catalogue of policies.
     """
     return read(PoolSpec, document, "spec")

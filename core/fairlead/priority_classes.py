@@ -1,9 +1,9 @@
 """Priority classes of a pool: their order, and which clients may use which class. Pure.
 
-A pool declares up to eight (`spec.priorityClasses`). A request that names no declared class belongs to the class
-`default`. Unless the pool declares that class differently, it has priority 0 and may use all of every limit; so a pool
-without classes has one class. The priorities are those of llm-d's InferenceObjectives: higher first, 0 if no priority
-is given.
+A pool declares up to eight classes (`spec.priorityClasses`). A request that names no declared class belongs to the
+class `default`. Unless the pool declares the class `default` differently, that class has priority 0 and may use all of
+every limit; so a pool without declared classes has one class. The priorities follow llm-d's InferenceObjectives: higher
+first, 0 if no priority is given.
 """
 
 from collections.abc import Iterable

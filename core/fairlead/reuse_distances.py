@@ -1,14 +1,14 @@
 """Reuse distances: the share of the prompt tokens that a cache of any size would serve.
 
-A cache that evicts the least recently used block holds a block until it has met as many other blocks as it has room
-for. So one pass over recorded prompts gives the hits of all sizes at once: a reference is a hit if its distance, the
-number of distinct blocks since the block's last use, is below the size. To bound the work, only blocks whose hash is
+A cache that evicts the least recently used block keeps a block until as many other blocks were used as the cache has
+room for. So one pass over recorded prompts gives the hits for all cache sizes: a reference is a hit if its distance,
+the number of distinct blocks since the block's last use, is below the size. To limit the work, only blocks with a hash
 below a threshold are followed, and their distances are scaled up (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
 "Efficient MRC Construction with SHARDS", FAST 2015).
 
-In a pool, every block is assumed to be at one instance: with `n` instances, each meets an n-th of the blocks. Prefixes
-that many instances hold take more room than that, and running requests take room from a GPU's cache, so an estimate
-must be confirmed by a simulation before anybody acts on it.
+In a pool, every block is assumed to be at one instance: with `n` instances, each instance gets 1/n of the blocks. In
+truth, prefixes that many instances hold need more room, and running requests also use a GPU's cache. So a simulation
+must confirm an estimate before anybody acts on it.
 """
 
 from bisect import bisect_left
@@ -68,8 +68,8 @@ class ReuseDistances:
         self._tokens = [0] * GROUPS
         self._distances: list[list[int]] = [[] for _ in range(GROUPS)]
         self._lacking = [0.0] * GROUPS
-        """By group, the references that a sample of average size would have in addition to those followed. They count
-        as hits: a sample has too few or too many references mainly to the few blocks that nearly all prompts begin with
+        """By group, the difference between the expected and the actual number of references in the sample. The
+        difference counts as hits, because it is mainly caused by the few blocks with which nearly all prompts begin
         (SHARDS-adj).
         """
         self._last: dict[int, int] = {}
@@ -130,8 +130,8 @@ class ReuseDistances:
         return [self._times.after(self._last[block]) for block in blocks if block in self._last]
 
     def _use(self, blocks: Sequence[int]) -> None:
-        """Record a use of the blocks. The first block becomes the most recently used, so no block outlives the block
-        before it.
+        """Record a use of the blocks. The first block counts as used last, so each block is evicted before its
+        predecessors in the prompt.
         """
         last, times = self._last, self._times
         for block in reversed(blocks):

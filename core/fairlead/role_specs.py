@@ -324,7 +324,7 @@ class RoleSpec:
 
     @property
     def turns(self) -> TurnsSpec | None:
-        """The devices on which the role takes turns; None if it does not."""
+        """The devices on which the role takes turns; None if the role takes no turns."""
         return self.warm.turns if self.warm is not None else None
 
     @property

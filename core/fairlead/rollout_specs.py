@@ -60,11 +60,11 @@ class CanarySpec:
         max_items=8,
     )
     judge: bool = truth(
-        "Whether a step is judged by its sessions: it goes on once no metric is worse, and back once one is. false: it goes on after its hold.",
+        "Whether a step is judged by its sessions: the rollout goes on when no metric is worse, and back when one is. false: it goes on after the hold.",
         True,
     )
     stop_above: float = number(
-        "Per cent by which the new revision may be slower, or points by which its hits may be lower, before it goes back.",
+        "Per cent by which the new revision may be slower, or points by which its hits may be lower, before the rollout goes back.",
         2,
         minimum=0,
         maximum=100,
@@ -109,7 +109,9 @@ class RolloutSpec:
     revision_history: int = whole("Number of revisions kept for roll-backs, including the present one.", 10, minimum=1, maximum=100)
     canary: CanarySpec | None = nested(
         CanarySpec,
-        "Rolls out by steps of whole sessions, and back to the former revision if it is worse. Without it, instances are replaced one after the other.",
+        "Rolls out in steps of whole sessions, and rolls back if the new revision is worse. Without it, instances are replaced one after the other.",
         optional=True,
     )
-    regression: RegressionSpec = nested(RegressionSpec, "When a rollout is stopped because it is worse than the version it replaces.")
+    regression: RegressionSpec = nested(
+        RegressionSpec, "Conditions under which a rollout is stopped because it is worse than the former revision."
+    )

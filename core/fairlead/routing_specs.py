@@ -10,7 +10,7 @@ from fairlead.tables import RoutingFacts, SessionFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmingSpec:
-    """How a new instance gets its share of the keys while other instances have full caches."""
+    """The steps in which a new instance gets its share of the keys while other instances have full caches."""
 
     duration_seconds: float = duration(
         "Time from the first keys to the full weight, in four steps; 0s gives all at once.", "20s", minimum=0.0, maximum=3600.0

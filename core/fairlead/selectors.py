@@ -1,4 +1,4 @@
-"""Which running pods a role selects: a label selector with the syntax and semantics of Kubernetes."""
+"""Selection of running pods by a role: a label selector with the syntax and semantics of Kubernetes."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 

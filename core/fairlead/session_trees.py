@@ -1,10 +1,10 @@
-"""Session trees: how the sessions of agents are related, and what each of their tasks cost. Pure.
+"""Session trees: the relations between the sessions of agents, and the cost of each of their tasks. Pure.
 
 An agent's work is rarely one conversation: the agent asks sub-agents, forks a conversation, and compacts a conversation
 that grew too long. A session's *parent* is the session from which it started; all sessions with one *root* are a tree.
-A *task* is what the client names as a task, or else the whole tree. Clients send these facts (`Evidence.SENT`), or
-prompts show them (`Evidence.PREFIX`): a session whose prompt continues the conversation of another session is its fork,
-and a session whose prompt becomes much shorter after the same system text was compacted. Without any evidence, a
+A *task* is named by the client; without a name, the whole tree is one task. Clients send these facts (`Evidence.SENT`),
+or prompts show them (`Evidence.PREFIX`): a session whose prompt continues the conversation of another session is its
+fork, and a session whose prompt becomes much shorter after the same system text was compacted. Without any evidence, a
 session is a root of its own.
 
 Blocks are ids of 512 prompt tokens (`reports.traffic`): equal ids mean equal text up to and including that block.
@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol
 from fairlead.values import value
 
 COMPACTED_SHARE = 0.5
-"""Maximum size of a compacted prompt, as a share of the tokens of the prompt before it."""
+"""Maximum size of a compacted prompt, as a share (0-1) of the tokens of the previous prompt."""
 
 
 class Link(StrEnum):
-    """How a session is related to its parent."""
+    """The relation of a session to its parent."""
 
     SUB_AGENT = "sub-agent"
     """The parent asked this session; its prompt has a beginning of its own."""
@@ -53,8 +53,8 @@ class TaskVerdict(StrEnum):
 
 @value
 class Lineage:
-    """A client's statements, in one request, about how its session is related to others; a field is None without a
-    statement.
+    """A client's statements, in one request, about the relations of its session to other sessions; a field is None
+    without a statement.
 
     `parent` is the name of the session from which this session started, `task` the client's name for the task. `tool`
     is the tool whose result is the newest part of the prompt: the session waited for that result since its last answer.
@@ -69,7 +69,7 @@ class Lineage:
 
 class Reach(NamedTuple):
     """The extent of a session's conversation: the number of blocks of its first and of its newest prompt, and the id of
-    the newest prompt's last block. That block stands for the whole prompt up to it.
+    the newest prompt's last block. The id of that block identifies the whole prompt up to its end.
     """
 
     first_blocks: int
@@ -78,8 +78,8 @@ class Reach(NamedTuple):
 
     @property
     def is_beyond_beginning(self) -> bool:
-        """Return whether the last block contains a part of an answer: it lies after the session's first prompt, so
-        another session has that block only if it continues this one.
+        """Return whether the last block contains a part of an answer: it is after the session's first prompt, so
+        another session has that block only if it continues this session.
         """
         return self.last_block is not None and self.last_blocks > self.first_blocks
 
@@ -132,8 +132,8 @@ def compactions(turns: Sequence[Prompted]) -> dict[int, Evidence]:
     """Return the positions of the turns that begin with a compacted context, given one session's turns in order of
     arrival.
 
-    The client's own count decides if the client sends one. Otherwise a turn counts if it `may_be_compacted`, unless a
-    later turn continues the prompt before it.
+    If the client sends a count of compactions, the count decides. Otherwise a turn counts if it `may_be_compacted`,
+    unless a later turn continues the prompt before it.
     """
     found: dict[int, Evidence] = {}
     suspects: dict[int, Prompted] = {}
@@ -188,7 +188,7 @@ def gaps(turns: Sequence[Span]) -> list[float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The totals of some turns. Adding the totals of two groups of turns gives the totals of both, in any order.
+    """The totals of some turns. Totals of two groups of turns may be added, in any order.
 
     The time in the model is from the sending of a request to its engine until its end, the time in queues is the time
     before; both are in whole microseconds, whose sums are exact. `cached_tokens` is the part of `prompt_tokens` that

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Largest number of set bits for which reading the bits one by one is the cheaper way."""
+"""Largest number of set bits for which reading the bits one after the other is cheaper."""
 KEPT_MASKS = 64
-"""Maximum number of masks, of those with more than `FEW` bits, that are cached with their slots: prefixes that many
-instances hold recur often.
+"""Maximum number of masks with more than `FEW` bits that are cached with their slots: prefixes that many instances hold
+recur often.
 """
 
 SlotVector = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class SlotPlaces:
         return self._one_by_one[slot]
 
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
-        """For each (mask, value) in turn, write the value at the position of every slot of the mask."""
+        """For each pair (mask, value) in order, write the value to the position of every slot of the mask."""
         places = self._one_by_one
         for mask, value in rows:
             left = mask

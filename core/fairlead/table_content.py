@@ -1,7 +1,7 @@
 """Computes the content of a pool's routing table from the pool's facts and its instances.
 
-Pure; a table gets a new version exactly when this content changes. `outlook` says what routers should expect while none
-of the pool's instances accepts requests.
+Pure. A table gets a new version if and only if this content changes. `outlook` is routers' expectation while none of
+the pool's instances accepts requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,8 +131,8 @@ def outlook(
     stuck: frozenset[str],
     now: float,
 ) -> tuple[Outlook, float | None]:
-    """Return what routers should expect of a pool at `now` (Unix seconds) and, if the pool is closed, the time at which
-    it opens, if known.
+    """Return routers' expectation of a pool at `now` (Unix seconds) and, for a closed pool, the time at which it opens,
+    if this time is known.
 
     `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
     first round. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone

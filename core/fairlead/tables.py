@@ -1,12 +1,12 @@
 """The routing table: everything a router must know to serve one pool, immutable and versioned.
 
-The control API builds a new version whenever the content changes. Routers keep the last one they received and go
-on serving from it when the API is away. These dataclasses are the wire format: the API validates and serves
+The control API builds a new version whenever the content changes. Routers keep the last version that they received, and
+continue to use it while the API does not respond. These dataclasses are the wire format: the API validates and serves
 them, routers decode them.
 
 The spec fields that routers obey are declared here, and only here: each `…Facts` class below is a section of the spec
-as well (`fairlead.pools`), or the part of a section that goes into the table. A field added to one of them is in the
-CRD, in every table and in the pool's history of changes.
+as well (`fairlead.pools`), or the part of a section that goes into the table. A field that is added to such a class
+appears in the CRD, in every table and in the pool's history of changes.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -48,8 +48,8 @@ class PoolKey:
 
     @staticmethod
     def named(text: str) -> "PoolKey":
-        """Read what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
-        remedy.
+        """Read a pool's name as people write it: `name` in the namespace `default`, or `namespace/name`. Raises
+        ValueError with a remedy.
         """
         namespace, slash, name = text.rpartition("/")
         if not name or (slash and not namespace) or "/" in namespace:
@@ -59,7 +59,7 @@ class PoolKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEngine:
-    """The engine of one instance that was made from another template than the present one; see `EngineFacts`.
+    """The engine of one instance whose template differs from the present template; see `EngineFacts`.
 
     The engine's port is in the instance's address. All other facts are the pool's (docs/rollouts.md says why).
     """
@@ -93,8 +93,8 @@ class InstanceEntry:
     stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
-        """Return whether one of the two instances can decode what the other prefilled: engines of different revisions
-        may lay out their KV blocks differently.
+        """Return whether one of the two instances can decode a prompt that the other prefilled. Engines of different
+        revisions may have different layouts of KV blocks.
         """
         return not self.revision or not other.revision or self.revision == other.revision
 
@@ -173,8 +173,8 @@ class KvTransferFacts:
         enum=KV_TRANSFER_KINDS,
     )
     when: str = text(
-        "Pays: a session that moves takes its KV blocks along when that is predicted to be faster than "
-        "computing them again. Always: it takes them regardless of predictions.",
+        "Pays: a session that moves takes its KV blocks along if a transfer is predicted to be faster than "
+        "computing them again. Always: it takes them along regardless of predictions.",
         MOVES_THAT_PAY,
         enum=WHEN_MOVED,
     )
@@ -386,8 +386,8 @@ MAX_PRIORITY_CLASSES = 8
 
 
 def meets(share: float, percentile: float) -> bool:
-    """Return whether a share (0 to 1) reaches a goal in percent. A share that equals the goal reaches it, although
-    neither may be exact as a floating-point number: 309 of 375 are 82.4 %.
+    """Return whether a share (0-1) reaches a goal in percent. Rounding is allowed for: 309 of 375 reaches 82.4 %,
+    although both numbers are inexact in floating point.
     """
     return share * 100 + 1e-9 >= percentile
 
@@ -540,7 +540,7 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with those of the
+    """An entry of `spec.routing.shadows`: a policy whose choices are only recorded and compared with the choices of the
     deciding policy.
     """
 
@@ -618,8 +618,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary. The share `share` (0-1) of the sessions without a home get a home among `instances`, and
-    all others elsewhere. `step` names the step in the records of its requests.
+    """The step of a canary. The share `share` (0-1) of the sessions that are not bound yet is placed on `instances`,
+    and all other sessions elsewhere. `step` names the step in the records of its requests.
     """
 
     step: str
@@ -649,7 +649,7 @@ class RoutingTable:
     priority_classes: tuple[PriorityClass, ...] = ()
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """When instances will be desired again (Unix seconds), if the outlook is Closed and the time is known."""
+    """Time at which instances will be desired again (Unix seconds), if the outlook is Closed and this time is known."""
     canary: CanaryFacts | None = None
     """The canary of a rollout in progress; None = sessions go to any instance."""
     instances: tuple[InstanceEntry, ...]

@@ -57,8 +57,8 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 yield chunk
 
     async def relayed(self, method: str, path: str, body: bytes | None) -> httpx.Response:
-        """Send a request whose method, path and body the caller determines, and return the API's response unchanged,
-        even if it is a problem document.
+        """Send a request with the given method, path and body. Return the API's response unchanged, even if it is a
+        problem document.
 
         `path` includes its query, `body` is JSON. Raises ApiUnreachable if there is no response.
         """

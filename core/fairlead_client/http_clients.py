@@ -1,9 +1,9 @@
-"""HTTP clients that keep no more of a response than a bound, whoever sent it.
+"""HTTP clients that limit the size of each response, whoever sent it.
 
-Every httpx client is made here (`tests/unit/project/test_bounded_clients.py`). A response that is larger than the
-bound, or compressed although nobody asked for compression, ends as a broken connection does. Streams are read in pieces
-and have no end; each stream request is marked with `BY_PIECES`, and its refusals (400 and above) are bounded like any
-response.
+Every httpx client is made here (`tests/unit/project/test_bounded_clients.py`). A response that exceeds the limit, or is
+compressed although the client did not request compression, is treated like a broken connection. Streams are read in
+pieces and have no end; each stream request is marked with `BY_PIECES`, and its refusals (400 and above) are bounded
+like any response.
 """
 
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from fairlead_process.json_documents import decode_json
 LARGEST_ANSWER = 64 * 1024 * 1024
 """Maximum size of a response of our own control API, in bytes."""
 BY_PIECES = {"fairlead_by_pieces": True}
-"""The `extensions` of a request whose response is read in pieces that are not kept."""
+"""The `extensions` of a request whose response is read in pieces; the pieces are not stored."""
 
 DEEPEST = 512
 """Maximum nesting depth of a response. The depth is checked only if a response has more brackets than this."""

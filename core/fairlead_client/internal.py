@@ -92,8 +92,8 @@ class SystemApi:
         return _read(await self._send("GET", path, b""), UnheardPools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
-        """Report that the pool no longer exists. A pool unknown to the API (404) counts as taken, so this may be
-        repeated.
+        """Report that the pool no longer exists. If the API does not know the pool (404), the report counts as
+        accepted, so it may be repeated.
         """
         return _done(await self._send("DELETE", _of(pool, internal_paths.POOL), b"", done=frozenset({404})))
 
@@ -125,11 +125,11 @@ class SystemApi:
     async def post_reports(
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send neighbouring batches (of `encode_batch`) of one router, at least one; return a receipt for each, in
+        """Send one or more consecutive batches (of `encode_batch`) of one router; return a receipt for each batch, in
         order. For `behind` see `post_body`.
 
-        The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
-        stored but the receipts cannot be read.
+        The API stores each batch only once, even if it is sent several times. `Later` with Cause.UNREADABLE means that
+        the batches were stored but the receipts cannot be read.
         """
         body = post_body(batches, state, behind)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
@@ -206,7 +206,7 @@ def _done(outcome: Outcome[bytes]) -> Outcome[None]:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Return seconds of a Retry-After header; None without one, or when it is a date."""
+    """Return the seconds of a Retry-After header; None without such a header, or if its value is a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else None
 

@@ -1,7 +1,8 @@
 """The lines of the stream that routers follow: one JSON object per line; its member `type` names the kind of line.
 
-The control API encodes with these classes and routers decode with them, so neither side can rename a member alone. A
-kind of line, or a member, that this version does not know is skipped: a router may be older than the API, or newer.
+The control API encodes with these classes and routers decode with them, so a member cannot be renamed on one side only.
+Kinds of lines and members that this version does not know are skipped, because a router may be older or newer than the
+API.
 """
 
 from collections.abc import Iterator

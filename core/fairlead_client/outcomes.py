@@ -28,7 +28,7 @@ class Refused:
 
 
 class Cause(Enum):
-    """Why a call was not accepted now."""
+    """The reason why a call was not accepted now."""
 
     UNREACHABLE = "unreachable"
     """No connection could be made, or it broke before the response arrived."""
@@ -52,7 +52,7 @@ OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAV
 class Later:
     """The call was not accepted, or its acceptance is not known: it may succeed later, and repeating it does no harm.
 
-    `problem` is one line; `retry_after_seconds` is the pause the API asked for, None if it asked for none.
+    `problem` is one line; `retry_after_seconds` is the pause the API asked for, None if the API asked for no pause.
     """
 
     cause: Cause

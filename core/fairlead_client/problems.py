@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def told(problem: Problem) -> str:
-    """Say what is wrong and what to do about it, in one line; a remedy that the detail already contains is not
-    repeated.
-    """
+    """Return a line with the fault and its remedy; a remedy that the detail already contains is not repeated."""
     text = problem.detail or problem.title
     return f"{text}; {problem.remedy}" if problem.remedy and problem.remedy not in text else text
 
@@ -68,4 +66,4 @@ class StreamLost(ClientError):
 
 
 class UnreadableLine(ClientError):
-    """A line of the stream that no version of the API sends; the message says what is wrong with the line."""
+    """A line of the stream that no version of the API sends; the message names the fault of the line."""

@@ -12,8 +12,8 @@ MOST_APART = 1
 
 
 def too_far(said: str | None, ours: int = VERSION) -> str | None:
-    """Return why a caller that sends this version (`said`, the header's value) is not understood; None if it is
-    understood. A caller without the header has version 1.
+    """Return the reason why the version that a caller sends (`said`, the header's value) is not supported; None if it
+    is. A caller without the header has version 1.
     """
     theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
     if theirs is None:

@@ -31,10 +31,11 @@ def decode_batch(content: bytes) -> ReportBatch:
 
 
 def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[float] = ()) -> bytes:
-    """Return a JSON list of Reports from encoded batches: the first has the whole state, the others only the time.
+    """Return a JSON list of Reports, made from encoded batches: the first report has the whole state, the others only
+    the time.
 
-    `behind` is by how many seconds the clock that dated each batch is behind the state's clock. Empty = all batches
-    were dated by the state's clock, as the first batch must be.
+    `behind` has, for each batch, the seconds by which the clock that dated the batch is behind the state's clock. Empty
+    = all batches were dated by the state's clock, as the first batch must be.
     """
     heads = [_encoded(state, _has_plausible_numbers)[1:-1]]
     heads += [b'"sent_at":' + _encoder.encode(state.sent_at - seconds) for seconds in behind[1:] or (0.0,) * (len(batches) - 1)]
@@ -42,8 +43,8 @@ def post_body(batches: Sequence[bytes], state: RouterState, behind: Sequence[flo
 
 
 def _encoded(record: Any, fits: Callable[[bytes], bool] = bool) -> bytes:
-    """Encode a record as JSON, without the rows that JSON cannot carry or that do not fit: one row must not cost a
-    whole report.
+    """Encode a record as JSON, without rows that JSON cannot represent or that do not fit, so that one such row does
+    not prevent the whole report.
     """
     encoded = _tried(record)
     if fits(encoded):

@@ -81,8 +81,8 @@ class JobRun:
     seed: int | None = None
     change: PoolChange | None = None
     host_cache_tokens: int | None = None
-    """Size of a cache in each instance's host memory, in tokens. If given, the run computes what such a cache would add
-    (`RunFigures.host_cache`) instead of a policy's figures.
+    """Size of a cache in each instance's host memory, in tokens. If given, the run computes the additional hits of such
+    a cache (`RunFigures.host_cache`) instead of a policy's figures.
     """
 
 
@@ -124,7 +124,7 @@ class SimulatedTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """What all runs of a simulation have in common. `weight` is the number of requests that each request of the job
+    """The common inputs of all runs of a simulation. `weight` is the number of requests that each request of the job
     represents, because only a share of sessions may have been recorded; `hash_ids` may leave out the last, partial
     block.
     """
@@ -170,7 +170,7 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Sessions that changed their home at least once after the run's change, times the number of sessions that each
+    """Number of sessions that moved at least once after the run's change, times the number of sessions that each
     represents; None without a change.
     """
     parts: list[PartFigures] = field(default_factory=list)
@@ -188,7 +188,7 @@ class RunFigures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
     """A line of progress: the requests simulated since the previous line; a run's figures when the run ends; once, the
-    job's assumptions in words; or why nothing can be simulated.
+    job's assumptions in words; or the reason why nothing can be simulated.
 
     `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an idle
     instance with every earlier prefix cached; None for a request larger than an engine's KV memory. No number of

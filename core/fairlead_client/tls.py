@@ -1,8 +1,9 @@
-"""How every client of Fairlead verifies a server's certificate: chain, dates and host name, as kubectl, curl and Go do.
+"""Verification of a server's certificate by all clients of Fairlead: chain, dates and host name, as in kubectl, curl
+and Go.
 
-From Python 3.13 on, `ssl.create_default_context` also refuses authorities that RFC 5280 calls malformed: those without
-key usage or key identifiers, as many clusters and companies have, and as a plain `openssl req -x509` makes. Only that
-check is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+From Python 3.13 on, `ssl.create_default_context` also refuses authorities that RFC 5280 calls malformed: authorities
+without key usage or key identifiers, which many clusters and companies have, and which a plain `openssl req -x509`
+makes. Only that check is switched off here. https://docs.python.org/3/library/ssl.html#ssl.create_default_context
 """
 
 import os
@@ -12,7 +13,8 @@ from fairlead.errors import InvalidInput
 
 
 def client_context() -> ssl.SSLContext:
-    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
+    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`; if neither is set, the
+    authorities of certifi.
 
     Raises InvalidInput for an `SSL_CERT_FILE` without certificates.
     """

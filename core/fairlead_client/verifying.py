@@ -64,9 +64,9 @@ class Verifier:
         self._note(f"/v1/migrations/{migration.id}", problems)
 
     async def session(self, session: SessionSummary, api: ControlApi) -> None:
-        """Check that a session's history has no gap, no overlap and no move without a migration, and leads to its home.
-
-        The session is read again if something does not fit: it may have moved while it was read.
+        """Check a session's history: it must have no gap, no overlap and no move without a migration, and must lead to
+        the session's present instance. If something does not fit, the session is read again, because it may have moved
+        while it was read.
         """
         self.looked_at["sessions"] += 1
         problems: list[str] = []
@@ -84,8 +84,8 @@ class Verifier:
         self._note(f"/v1/sessions/{session.pool}/{session.session}", problems)
 
     async def _last_move(self, detail: SessionDetail, api: ControlApi) -> list[str]:
-        """Return a contradiction if the migration that brought the session to its home, which is kept as long as the
-        session is there, is not recorded.
+        """Return a contradiction if the migration that brought the session to its present instance is not recorded.
+        Such a migration is kept as long as the session stays on that instance.
         """
         moves = [one.migration for one in detail.history if one.released_at is None and one.migration is not None]
         for move in moves:
@@ -245,7 +245,9 @@ def _present(session: SessionSummary, last: BindingHistoryItem) -> list[str]:
 
 
 def _count(session: SessionSummary, history: list[BindingHistoryItem]) -> list[str]:
-    """Return a contradiction if the session's number of migrations is not that of its history, if that is whole."""
+    """Return a contradiction if the session's number of migrations differs from the number in its history; only a
+    complete history is compared.
+    """
     moves = sum(holder.migration is not None for holder in history)
     wrong = session.migrations < moves or (history[0].version == 1 and session.migrations != moves)
     return [f"it has {session.migrations} migrations, its history {moves}"] if wrong else []

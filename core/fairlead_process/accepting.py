@@ -19,8 +19,8 @@ from fairlead_process.doors import Door, Visitor
 BACKLOG = 2048
 """Maximum number of connections that wait at a socket."""
 MOST_A_TURN = 16
-"""Maximum number of connections accepted before other tasks run; this many files may be open beyond those that the door
-counts.
+"""Maximum number of connections accepted before other tasks run; this many files may be open in addition to the files
+that the door counts.
 """
 HANDSHAKE_SECONDS = 5.0
 PAUSE_SECONDS = 0.5

@@ -101,7 +101,7 @@ def _verify_clients(context: ssl.SSLContext, authorities: str) -> None:
 
 
 def _changed_at(path: Path) -> int:
-    """Return when the file changed, in nanoseconds; 0 while it does not exist."""
+    """Return the time at which the file was last changed, in nanoseconds; 0 if the file does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

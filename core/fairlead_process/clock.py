@@ -21,8 +21,8 @@ def file_age(modified_at: float) -> float:
 
 
 SET_SECONDS = 1.0
-"""Least change, in seconds, of the difference from another process's clock which shows that the clock was set, or that
-the other process now runs on another machine.
+"""Minimum change, in seconds, of the difference from another process's clock that counts as a set clock, or as a move
+of the other process to another machine.
 """
 
 
@@ -54,8 +54,8 @@ class SteadyClock:
 
 
 class OtherClock:
-    """How far another process's clock is ahead of this process's steady clock, so that times written by the other
-    process can be compared with this process's times. Until the other clock is known, both count as equal.
+    """The difference between another process's clock and this process's steady clock. With it, times written by the
+    other process can be compared with this process's times. Until the difference is known, it is 0.
     """
 
     __slots__ = ("ahead_seconds", "is_known")
@@ -65,8 +65,8 @@ class OtherClock:
         self.is_known = False
 
     def hear(self, said: float | None, asked_at: float, answered_at: float) -> bool:
-        """Record the other process's time `said`, which it sent between these two times of this process; None if it
-        sends no time. Return whether the known difference changed.
+        """Record the other process's time `said`, which it sent between these two times of this process; None if the
+        other process sends no time. Return whether the known difference changed.
         """
         latest, earliest = said - asked_at if said is not None else 0.0, said - answered_at if said is not None else 0.0
         if self.is_known and earliest - SET_SECONDS <= self.ahead_seconds <= latest + SET_SECONDS:

@@ -1,7 +1,7 @@
-"""How every command of Fairlead is run: one line on standard error for any error, and one table of exit codes.
+"""Runs every command of Fairlead: with one line on standard error for any error, and one table of exit codes.
 
-`fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: the message for an
-option, an argument or a variable that cannot be used names it, its value (never a secret) and what to write instead.
+`fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: the message names the
+option, argument or variable that cannot be used, its value (never a secret) and the remedy.
 """
 
 import os
@@ -18,7 +18,7 @@ from fairlead_process.starting import debug, line_of
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The exit code of a command."""
 
     DONE = 0
     FAILED = 1
@@ -115,7 +115,9 @@ def line_of_click(problem: click.ClickException) -> str:
 
 
 def _name(problem: click.BadParameter) -> str:
-    """Return the name of the wrong option or argument; the name of its variable if the value comes from there."""
+    """Return the name of the wrong option or argument or, if its value comes from a variable, the name of the
+    variable.
+    """
     param, hint = problem.param, problem.param_hint
     if param is None or hint is not None:
         return hint if isinstance(hint, str) else " / ".join(hint or ("input",))

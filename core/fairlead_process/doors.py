@@ -1,8 +1,8 @@
 """Divides the open files of a process among the ports at which it listens, and bounds the connections of each port.
 
 Every connection is a file, and anybody who reaches a port may open any number of connections. So each port has a `Door`
-with a limit of its own. When a door is full, it closes connections without a request, and otherwise refuses new ones;
-the other ports keep their files.
+with a limit of its own. When a door is full, it closes connections without a request; if there are none, it refuses new
+connections. The other ports keep their files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sockets.
 """
 
 SIDE_SHARE = 16
-"""Divisor for a port other than the main one: when few files are left, it gets at most 1/N of them."""
+"""Divisor for each port except the main port: when few files are left, such a port gets at most 1/16 of them."""
 
 STRANGER_SECONDS = 1.0
 """Seconds that a new connection may take to send a whole request before a full door may close it in favour of another
@@ -31,8 +31,8 @@ connection.
 """
 
 MOST_LOOKED_AT = 16
-"""Maximum number of connections examined to find one that may be closed in favour of another; a flood must not make
-each refusal a search of all connections.
+"""Maximum number of connections that are examined to find a connection that may be closed in favour of a new one. The
+limit keeps refusals cheap during a flood of connections.
 """
 
 logger = logging.getLogger(__name__)
@@ -117,8 +117,8 @@ class Door:
         self._inside.pop(visitor, None)
 
     def _make_room(self) -> bool:
-        """Close an idle connection; those that were not examined for the longest time are examined first. Return
-        whether one was closed.
+        """Close an idle connection. Connections that were not examined for the longest time are examined first. Return
+        whether a connection was closed.
         """
         for _ in range(min(MOST_LOOKED_AT, len(self._inside))):
             visitor = next(iter(self._inside))

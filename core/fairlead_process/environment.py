@@ -34,10 +34,8 @@ class MissingSetting(InvalidInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable.
-
-    `meaning` says what the variable sets, `consequence` what another value changes. `default_shown` replaces a default
-    that is only computed at the start.
+    """One environment variable. `meaning` describes the setting, `consequence` the effect of another value.
+    `default_shown` replaces a default that is only computed at the start.
     """
 
     name: str
@@ -47,8 +45,8 @@ class Variable:
     default_shown: str = ""
 
     def parse(self, text: str) -> Any:
-        """Return the value of `text`. Raises InvalidInput naming the variable. No part of a secret appears in it,
-        whatever the parser says was wrong, nor credentials or parameters of a URL.
+        """Return the value of `text`. Raises InvalidInput, which names the variable. The error never contains a part of
+        a secret, or credentials or parameters of a URL.
         """
         try:
             return self.kind.parse(text)
@@ -64,7 +62,7 @@ class Variable:
 
 
 def without_credentials(url: str) -> str:
-    """Return what a person may see of one or several URLs: no user, no password and no parameters."""
+    """Return one or several URLs in a form that people may see: without user, password and parameters."""
     before, mark, _ = url.rpartition("@")[2].partition("?")
     return f"{'…@' if '@' in url else ''}{before}{'?…' if mark else ''}"
 

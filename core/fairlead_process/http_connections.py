@@ -300,8 +300,8 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class _Certified(BoundedConnection):
-    """An app around another app: it adds the certificate that the client showed to each request, as
-    `ssl.SSLSocket.getpeercert` returns it; None without a certificate.
+    """Wraps an app: to each request, it adds the client's certificate in the form of `ssl.SSLSocket.getpeercert`, or
+    None if the client showed no certificate.
     """
 
     def on_message_begin(self) -> None:

@@ -105,8 +105,8 @@ class BoundedResponse(aiohttp.ClientResponse):
 
 
 class _Login:
-    """Credentials, and the connections opened with them. When it is replaced, its connections close with the last call
-    that uses them, so that no call is cut off by the failure of another.
+    """Credentials, and the connections opened with them. When the credentials are replaced, their connections stay open
+    until the last call on them ends, so that the failure of one call does not interrupt another.
     """
 
     def __init__(self, api: client.ApiClient) -> None:
@@ -156,7 +156,7 @@ class KubernetesApi:
         return cls(await _log_in(kubeconfig), kubeconfig, write_seconds)
 
     async def close(self) -> None:
-        """Close all connections; those with calls in progress close when the calls have ended."""
+        """Close all connections. Connections with calls in progress close when these calls have ended."""
         await self._login.leave()
 
     async def call(
@@ -248,7 +248,7 @@ class KubernetesApi:
 
 
 def _retry_after(text: str) -> float:
-    """Return seconds of a Retry-After header; 0 without one, or when it is a date."""
+    """Return the seconds of a Retry-After header; 0 without such a header, or if its value is a date."""
     return min(float(text), LONGEST_RETRY_AFTER) if text.isdecimal() and text.isascii() else 0.0
 
 
@@ -293,8 +293,8 @@ async def open_session(
 
 
 def _require_a_file(kubeconfig: str) -> None:
-    """Raise FileNotFoundError if none of the listed kubeconfig files exists: the client would treat that as an empty
-    kubeconfig.
+    """Raise FileNotFoundError if none of the listed kubeconfig files exists. The client would treat missing files as an
+    empty kubeconfig.
     """
     if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
         raise FileNotFoundError("there is no such file")

@@ -8,7 +8,7 @@ The event is a fixed sentence; its data are named values (`extra=`), never forma
     {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
      aside", "file": …}
 
-If warnings and errors repeat, only a few are written and the rest is counted (`FloodGate`).
+If warnings and errors repeat, only a few of them are written and the others are counted (`FloodGate`).
 
 Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
 namespace/name, `instance`, `router`, `request`, `session`.
@@ -27,7 +27,7 @@ from fairlead_process.environment import group, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
-"""Loggers of libraries whose INFO lines repeat Fairlead's own or are of no use."""
+"""Loggers of libraries whose INFO lines repeat Fairlead's own lines or have no use."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
@@ -40,7 +40,7 @@ _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How a process writes its logs to standard error."""
+    """Settings for the logs that a process writes to standard error."""
 
     format: str = field(default="text", metadata=variable("FAIRLEAD_LOG_FORMAT", Choice(("text", "json")), "form of a log line"))
     level: str = field(
@@ -106,8 +106,9 @@ _SUBJECTS = ("pool", "instance", "task")
 
 
 class FloodGate(logging.Filter):
-    """Lets a few similar warnings and errors through and counts the rest, because a full disk, a stranger or an engine
-    can cause very many. The next similar line says how many were left out (`left_out`). `clock` gives seconds.
+    """Passes a few similar warnings and errors on and counts the others, because a full disk, a stranger or an engine
+    can cause very many lines. The next similar line has the number of lines that were left out (`left_out`). `clock`
+    gives seconds.
 
     Lines are similar if they have the same event and the same pool, instance or task.
     """

@@ -1,4 +1,4 @@
-"""The routing policies that this process knows: Fairlead's own and those of installed packages.
+"""The routing policies that this process knows: Fairlead's own policies and the policies of installed packages.
 
 A package adds a policy with an entry point of the group `fairlead.policies` that has the policy's name and points to
 its `PolicyEntry`. Reading the installed packages is I/O, so it happens here and not in the core. Routers, the operator

@@ -1,4 +1,4 @@
-"""How a pool is named in every command: `NAME` in the namespace of `-n`, or `NAMESPACE/NAME`."""
+"""The form of a pool's name in every command: `NAME` in the namespace of `-n`, or `NAMESPACE/NAME`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +12,8 @@ from fairlead.tables import PoolKey
 
 METAVAR = "[NAMESPACE/]NAME"
 USUAL_NAMESPACE = "fairlead.namespace"
-"""Key of the click context's `meta` for a function that returns the namespace to use if neither the name nor `-n` gives
-one. Without this key, the namespace is `default`.
+"""Key of the click context's `meta` for a function that returns a namespace. This namespace is used if neither the name
+nor `-n` contains one. Without this key, the namespace is `default`.
 """
 
 namespace_option = click.option(
@@ -52,7 +52,7 @@ def pool_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def optional_pool(name: str | None, namespace: str | None, option: str = "--pool") -> PoolKey | None:
-    """Return the named pool; None if none is named. Raises InvalidInput, also for a namespace without a name."""
+    """Return the named pool; None if no pool is named. Raises InvalidInput, also for a namespace without a name."""
     if name is not None:
         return pool_named(name, namespace, option)
     if namespace is not None:
@@ -61,8 +61,8 @@ def optional_pool(name: str | None, namespace: str | None, option: str = "--pool
 
 
 def pool_named(name: str, namespace: str | None = None, option: str = "NAME") -> PoolKey:
-    """Return the pool that `name` names, in `namespace` if the name has none itself. Raises InvalidInput, which names
-    `option`.
+    """Return the pool with this name, in `namespace` if the name does not contain a namespace. Raises InvalidInput,
+    which names `option`.
     """
     context = click.get_current_context(silent=True)
     usual = None if context is None else context.meta.get(USUAL_NAMESPACE)

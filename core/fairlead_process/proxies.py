@@ -1,5 +1,5 @@
-"""Decides which requests go to the proxy that the environment names, by the rules of programs in Go (such as kubectl):
-`NO_PROXY` may list networks, addresses, names and ports. Python's own `urllib` does not know networks.
+"""Decides which requests go to the proxy named in the environment, by the rules of programs written in Go (such as
+kubectl): `NO_PROXY` may list networks, addresses, names and ports. Python's own `urllib` does not know networks.
 
 Source: golang.org/x/net/http/httpproxy, `Config.NoProxy` and `useProxy`.
 """
@@ -47,9 +47,7 @@ def _address(text: str) -> _IpAddress | None:
 
 
 def _names(entry: str, host: str, address: _IpAddress | None, port: int) -> bool:
-    """Return whether an entry matches this host: `*`, a network, an address or a name, the latter two with or without a
-    port.
-    """
+    """Return whether an entry matches this host: `*`, a network, or an address or name with or without a port."""
     if entry == "*":
         return True
     if "/" in entry:

@@ -1,4 +1,5 @@
-"""How a process starts: settings, logs, sockets. An impossible start ends with one line and an exit code.
+"""Starts a process: reads settings, and opens logs and sockets. An impossible start ends with one line and an exit
+code.
 
 The exit code is 2 for wrong input (a setting, an address that cannot be bound, the command line), and 1 for anything
 else.
@@ -33,7 +34,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """How a process, or the command line, reports faults of its own code."""
+    """Settings for the reports of faults in Fairlead's own code, by a process or by the command line."""
 
     debug: bool = field(
         default=False,

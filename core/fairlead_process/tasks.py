@@ -1,7 +1,7 @@
 """Background tasks of a process: activities that run forever, and work that repeats every few seconds.
 
-A failure in one ends neither the process nor the others: it is logged with its traceback and the task starts again.
-Stopping waits until all tasks have ended.
+A failure in one task does not end the process or other tasks: the failure is logged with its traceback, and the task
+starts again. Stopping waits until all tasks have ended.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ RESTART_SECONDS = 1.0
 """Pause in seconds after a failure, so that a permanent fault does not fill the disk with tracebacks."""
 
 LEAST_PAUSE_SECONDS = 0.005
-"""Minimum pause in seconds between two runs if the work takes longer than its interval; other tasks run in it."""
+"""Minimum pause, in seconds, between two runs of work that takes longer than its interval. Other tasks run in this
+pause.
+"""
 
 LONG_BYTES = 256 * 1024
 """Size in bytes above which a document is read outside the event loop: pure Python takes about 10 ms for it."""
@@ -32,7 +34,7 @@ class Tasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
-        """Run `activity`, which normally goes on until it is cancelled.
+        """Run `activity`, which normally continues until it is cancelled.
 
         If it fails, it is started again; if it returns, it is finished.
         """
@@ -61,7 +63,7 @@ class Tasks:
 
 async def beside_the_loop(size: int, read: Callable[Taken, Made], *taken: Taken.args, **named: Taken.kwargs) -> Made:
     """Return the result of `read` for a document of `size` bytes that another party sent. A long document is read in a
-    thread while the event loop goes on; the document must not change in that time.
+    thread while the event loop continues; meanwhile the document must not change.
     """
     if size <= LONG_BYTES:
         return read(*taken, **named)

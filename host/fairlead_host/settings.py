@@ -1,4 +1,4 @@
-"""Settings of the host process: those of the control API, and those for joining it to the web UI."""
+"""Settings of the host process: the settings of the control API, and the settings for joining the API to the web UI."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -48,8 +48,8 @@ class ActionBackoff:
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """Return the refusal whose pause is not over; None if the action may be tried. A clock that was set back ends
-        the pause.
+        """Return the last refusal of an action while its pause lasts; None if the action may be tried now. If the clock
+        was set back, the pause ends.
         """
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
@@ -71,7 +71,9 @@ class ActionBackoff:
         return refusal
 
     def problem(self, action: Hashable) -> ActionFailure | None:
-        """Return why the action was last refused, and when it is tried again; None if it was not refused."""
+        """Return the reason of this action's last refusal and the time of the next attempt; None if the last attempt
+        succeeded.
+        """
         refusal = self._known.get(action)
         return refusal.with_next_try(refusal.problem) if refusal is not None else None
 
@@ -96,7 +98,7 @@ class ActionBackoff:
 class ServerBackoff:
     """Decides when a server that does not respond may be called again, by any caller.
 
-    The pause is 1, 2, 4, … seconds with jitter, or as long as the server requests.
+    The pause is 1, 2, 4, … seconds with jitter, or the time that the server requests.
 
     `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
     """
@@ -119,7 +121,7 @@ class ServerBackoff:
         return self._monotonic()
 
     def answered(self) -> None:
-        """Record that the server responded: the next failure counts as the first."""
+        """Record that the server responded, and so reset the count of failures."""
         self._failures = 0
 
     def failed(self, asked_at: float, problem: str, retry_after: float | None) -> None:

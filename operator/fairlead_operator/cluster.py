@@ -54,7 +54,7 @@ class Cluster(Protocol):
     """
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """Return the object, or a part of it, as it is now; None if it does not exist."""
+        """Return the present object, or its `subresource`; None if the object does not exist."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return all objects with these labels (all objects for an empty selector), read consistently (never from a
@@ -138,9 +138,8 @@ class HttpCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "HttpCluster":
-        """Connect with a kubeconfig file, or with the pod's service account if it is None.
-
-        Raises ClusterUnavailable if neither can be used.
+        """Connect with a kubeconfig file or, if `kubeconfig` is None, with the pod's service account. Raises
+        ClusterUnavailable if the file or the service account cannot be used.
         """
         return cls(await KubernetesApi.connect(kubeconfig, write_seconds=_WRITE_SECONDS))
 

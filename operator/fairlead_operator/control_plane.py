@@ -35,8 +35,8 @@ class ControlPlane(Protocol):
 class PacedControlPlane:
     """A ControlPlane with at most `calls_at_once` calls in flight.
 
-    During a pause of `backoff` no call is made for any pool: the outcome is immediately Later, with the rest of the
-    pause.
+    During a pause of `backoff`, no call is made for any pool: each method immediately returns Later with the remaining
+    seconds of the pause.
     """
 
     def __init__(self, api: ControlPlane, backoff: ServerBackoff, calls_at_once: int) -> None:

@@ -1,10 +1,10 @@
 """Reads which pods use the devices that pools of a namespace share, and which pools take turns on them.
 
-The pools of a namespace that take turns read, decide and act one after the other (`lock`), so that no two of them take
-the same device: only the operator that holds the Lease acts. The rest of the memory decides nothing about who may be
-awake; it only measures for how long a device has been free, a sleeper's engine has not said that it left its device,
-and a pool has completed no round. The danger: a pod of another namespace, or a process outside of Kubernetes, may use
-the same GPU unseen.
+The pools of a namespace that take turns read, decide and act one after the other (`lock`), so that two pools never take
+the same device; only the operator that holds the Lease acts. The other attributes do not decide which pool may be
+awake. They only measure three times: since when a device is free, since when a sleeping engine has not confirmed that
+it left its device, and since when a pool has completed no round. The danger: a pod of another namespace, or a process
+outside of Kubernetes, may use the same GPU unseen.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ class DeviceTurns:
         self._waiting = waiting
         self._silence = silence
         self._completed: dict[PoolKey, float] = {}
-        """When each pool last completed a round, or was first seen waiting (Unix seconds)."""
+        """Time of each pool's last completed round or, before the first one, of its first observed wait (Unix seconds).
+        """
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._free: dict[tuple[str, str], float] = {}
         self._unsure: dict[tuple[str, str], dict[str, float]] = {}
@@ -63,7 +64,9 @@ class DeviceTurns:
     async def look(
         self, cluster: Cluster, engines: Engines, pool: Mapping[str, Any], spec: PoolSpec | None, now: float
     ) -> SharedDevices | None:
-        """Return what a pool needs to know to take turns; None if it takes none. Raises ClusterError."""
+        """Return the facts by which a pool takes turns on its devices; None if the pool takes no turns. Raises
+        ClusterError.
+        """
         turns, namespace = turns_spec(spec), str(pool["metadata"]["namespace"])
         if turns is None:
             return None
@@ -127,7 +130,9 @@ def _least(spec: PoolSpec | None) -> int:
 
 
 def _taker(pool: Mapping[str, Any]) -> TurnTaker | None:
-    """Return how a pool takes turns, by its spec in force; None if it takes none or is being deleted."""
+    """Return the pool's claims and priority for taking turns, from its spec in force; None if the pool takes no turns
+    or is being deleted.
+    """
     kept = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")
     roles = (kept or pool.get("spec") or {}).get("roles") or ()
     role = next((role for role in roles if ((role.get("warm") or {}).get("turns"))), None)
@@ -146,7 +151,7 @@ def _taker(pool: Mapping[str, Any]) -> TurnTaker | None:
 
 
 def _told_by(pool: Mapping[str, Any], taker: TurnTaker) -> TurnTaker:
-    """Return the pool with what its condition says: whether it waits for a device, and whether it is idle."""
+    """Return the pool with two facts from its condition: since when it waits for a device, and whether it is idle."""
     conditions = (pool.get("status") or {}).get("conditions") or ()
     found: Mapping[str, Any] = next((one for one in conditions if one.get("type") == ConditionType.HAS_DEVICES), {})
     waits = found.get("reason") == WAITS_FOR_DEVICE

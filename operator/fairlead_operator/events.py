@@ -70,9 +70,8 @@ class EventRecorder:
         self._post(identity, type_="Warning" if reason in WARNINGS else "Normal", reason=reason, message=message)
 
     async def deliver(self) -> None:
-        """Send the queued events, oldest first; stop at the first failure and keep the rest.
-
-        A batch that is refused permanently is dropped.
+        """Send the queued events, oldest first. Stop at the first failure and keep the unsent events. Drop a batch that
+        the control API refuses permanently.
         """
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]

@@ -105,7 +105,7 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", when=of_a_pool)
 @kopf.on.event(GROUP, VERSION, ROLES, when=of_a_pool)
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
-    """Let the pool's worker check its Service, budgets and role objects after a change of one of them.
+    """Let the pool's worker check its Service, budgets and role objects after one of these objects changed.
 
     Scaling an InferencePoolRole is such a change.
     """

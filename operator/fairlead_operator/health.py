@@ -85,8 +85,8 @@ class RefusedReads:
 
 
 class Health:
-    """The operator's health and metrics. `waiting_for` names what keeps the operator from working; empty if nothing
-    does.
+    """The operator's health and metrics. `waiting_for` names the missing thing without which the operator cannot work;
+    it is empty if nothing is missing.
     """
 
     def __init__(self, metrics: OperatorMetrics | None = None) -> None:
@@ -104,8 +104,8 @@ class Health:
     def document(self) -> dict[str, object]:
         """Return the JSON document with which `/healthz` and `/readyz` respond.
 
-        It says whether the operator waits, leads or stands by, who holds the Lease, how many pools the operator
-        reconciles, which paths it may not read, and why it could not lead.
+        Its fields: the operator's state (waiting, leading or standby), the holder of the Lease, the number of
+        reconciled pools, the paths that the operator may not read, and the reason why it could not lead.
         """
         if self.waiting_for or self._watched is None:
             return {"state": "waiting", "for": self.waiting_for}

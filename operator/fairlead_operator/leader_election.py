@@ -37,7 +37,7 @@ class Lease:
         self.holder = ""
         """The holder of the Lease when it was last read; empty if nobody held it."""
         self.problem = ""
-        """Why the last attempt to take or renew the Lease failed; empty if the server responded."""
+        """The reason why the last attempt to take or renew the Lease failed; empty if the attempt succeeded."""
 
     @property
     def hold_seconds(self) -> float:
@@ -120,9 +120,8 @@ class Lease:
 
 
 class FencedCluster:
-    """Calls to a cluster of which only the holder of the Lease may make those that change it.
-
-    An operator that was suspended and lost the Lease is stopped here, before its next write.
+    """A cluster client that lets only the holder of the Lease make changes. If an operator was suspended and lost the
+    Lease, its next write is refused here.
     """
 
     def __init__(self, cluster: Cluster, lease: Lease) -> None:

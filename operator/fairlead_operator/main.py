@@ -30,7 +30,7 @@ def main() -> None:
 
 
 async def require_startable(settings: OperatorSettings) -> None:
-    """Check what a start needs from this machine before kopf runs, because kopf prints an error of a handler as three
+    """Check this machine's settings and files before kopf starts, because kopf would print each fault as three
     tracebacks.
 
     Raises InvalidInput, which names the setting.

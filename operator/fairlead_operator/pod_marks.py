@@ -47,6 +47,6 @@ The server's creationTimestamp comes from another clock and has whole seconds.
 ORDINAL_ANNOTATION = "fairlead.dev/ordinal"
 """Annotation: the instance's number in its pool, counted from 1; the pod's name is made from it."""
 FAILURES_ANNOTATION = "fairlead.dev/failures"
-"""Annotation: how many instances in a row failed before this one. The pause before this instance is replaced, if it
-fails too, grows with the number.
+"""Annotation: number of consecutive failed instances before this instance. If this instance also fails, the pause
+before its replacement grows with the number.
 """

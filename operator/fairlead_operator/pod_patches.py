@@ -73,9 +73,9 @@ def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that removes Fairlead's metadata from an adopted pod: everything that the pool wrote, and
-    people's requests in Fairlead's annotations. Settings that may come from the pod's own template, such as its weight,
-    stay.
+    """Return the merge patch that removes Fairlead's metadata from an adopted pod: all labels and annotations that the
+    pool wrote, and the annotations in which people made requests. Settings that may come from the pod's own template,
+    such as its weight, are kept.
     """
     marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
     return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}

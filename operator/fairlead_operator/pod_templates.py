@@ -118,9 +118,10 @@ def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
 
 
 def _add_variables(container: dict[str, Any]) -> None:
-    """Add variables with the pod's name and address to a container, unless it already has them. They come last, as
-    they always did, since their place is part of the hash; but they come first where the container's own variables
-    refer to them, since Kubernetes expands only references to earlier variables.
+    """Add variables with the pod's name and address to a container, unless it already has them. The variables are added
+    at the end, because their position is part of the template's hash and must not change. They are added at the
+    beginning only if the container's own variables refer to them, because Kubernetes expands only references to earlier
+    variables.
     """
     given = container.get("env") or []
     names, texts = {item.get("name") for item in given}, [str(item.get("value") or "") for item in given]
@@ -130,9 +131,9 @@ def _add_variables(container: dict[str, Any]) -> None:
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """Return the completed template with a name for the engine's port, unless the template gives that name to another
-    port, or another name to this port on the network of the node: there, Kubernetes takes a port's second name for a
-    second use of the port, and refuses the pod.
+    """Return the completed template with a name for the engine's port, unless the template gives this name to another
+    port. A pod on the network of its node also keeps the port's present name, because Kubernetes would count a second
+    name as a second use of the port and refuse the pod.
 
     The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """
@@ -154,9 +155,9 @@ def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
 
 
 def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the template of a simulated engine, as the Pod Security Standard `restricted` demands: without a token of
-    the service account, which the engine never uses, and with resource requests, so that nodes have room for it and
-    evict other pods first.
+    """Return the template of a simulated engine, with the settings that the Pod Security Standard `restricted`
+    requires. The pod gets no token of the service account, because the engine uses none. It gets resource requests, so
+    that its node reserves room for it and evicts other pods first.
 
     These settings are not part of the hash: instances created without them also work, and an upgrade must not restart
     them.

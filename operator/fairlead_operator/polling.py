@@ -74,12 +74,10 @@ class TellsUnheardPools(Protocol):
 
 
 class UntoldDeletions:
-    """Reports deletions of pools that the control API does not know of, in the namespaces of this operator (empty =
-    all).
-
-    A pool counts as silent if no state has arrived for `seconds`. A pool is reported as deleted only if it is silent in
-    two checks in a row, so that its operator had time to send its state after an outage of the API; if a complete list
-    of its namespace does not contain it; and if a separate read does not find it.
+    """Reports deletions of pools of which the control API was not informed, in the namespaces of this operator (empty =
+    all). A pool counts as silent if the API has received no state of it for `seconds`. A pool is reported as deleted if
+    three things hold: it is silent in two checks in a row, so that its operator had time to send its state after an
+    outage of the API; a complete list of its namespace does not contain it; and a separate read does not find it.
     """
 
     def __init__(self, namespaces: Collection[str], seconds: float) -> None:

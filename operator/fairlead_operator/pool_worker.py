@@ -33,9 +33,8 @@ class Reconciles(Protocol):
         """
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool whose deletion the control API does not know yet.
-
-        Returns the seconds until the next try, None if nothing is left to report.
+        """Report a pool's deletion to the control API. Return the seconds until the next attempt; None if nothing is
+        left to report.
         """
 
     def changed(self) -> None:

@@ -20,9 +20,9 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 class ControlPlaneSettings:
     """The address of the control API, and limits of the calls to it.
 
-    `timeout_seconds` bounds one call, and so the delay that an API which does not respond causes in a round.
-    `calls_at_once` bounds the calls in flight; it is smaller than the number of database connections that the API has
-    for them.
+    `timeout_seconds` is the longest duration of a call, and so the longest delay of a round if the API does not
+    respond. `calls_at_once` is the maximum number of calls in flight; it is smaller than the number of database
+    connections that the API reserves for operators.
     """
 
     urls: tuple[str, ...] = field(metadata=API_URLS)
@@ -75,7 +75,9 @@ class Pace:
         ),
     )
     children: float = 300.0
-    """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
+    """Longest time, in seconds, between two checks of the Service and the PodDisruptionBudgets when no event about them
+    arrives.
+    """
     gateways: float = 2.0
     """Pause between two reads of the statuses that gateways write on pools, which no watch reports: see
     `gateways.watching`.
@@ -99,7 +101,7 @@ class Pace:
 
     @property
     def longest_unread(self) -> float:
-        """Longest time between two reads of a settled pool's objects, even without an event about them."""
+        """Longest time, in seconds, between two reads of a settled pool's objects when no event about them arrives."""
         return 6 * self.settled
 
 

@@ -1,13 +1,13 @@
 """Calls a pool's engines to find out whether they sleep, and to put them to sleep or wake them, by vLLM's
 `/is_sleeping`, `/sleep` and `/wake_up`.
 
-`/is_sleeping` says no more than that an engine computes nothing: a paused vLLM, and one that is only about to move its
-weights away, respond with true as well. Only `vllm:engine_sleep_state`, which vLLM sets once its call to sleep has
-ended, says that the GPU's memory is free (vllm/v1/engine/core.py and async_llm.py of 0.32.0).
+`/is_sleeping` only says that an engine computes nothing: it also returns true for a paused vLLM, and for a vLLM that
+has not moved its weights away yet. Only `vllm:engine_sleep_state`, which vLLM sets once its call to sleep has ended,
+says that the GPU's memory is free (vllm/v1/engine/core.py and async_llm.py of 0.32.0).
 
-An engine responds to `/sleep` or `/wake_up` only when it has fallen asleep or is awake, which takes seconds. So these
-calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`: a lost response, or an
-operator that was killed, changes nothing. The danger: these paths are meant for developers, and anybody who reaches an
+An engine responds to `/sleep` or `/wake_up` only after it has fallen asleep or is awake, which takes seconds. So these
+calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`. A lost response or a
+killed operator therefore does no harm. The danger: these paths are meant for developers, and anybody who reaches an
 engine's port may call them too.
 """
 
@@ -112,7 +112,7 @@ class HttpEngines:
 
 
 async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
-    """Return the first `most` bytes of a body, or all of a shorter one."""
+    """Return the first `most` bytes of a body, or the whole body if it is shorter."""
     read = bytearray()
     while len(read) < most and (chunk := await content.read(most - len(read))):
         read += chunk
@@ -149,7 +149,7 @@ class Sleepers:
         self._engines = engines
         self._addresses: dict[str, str] = {}
         self._refusing: set[str] = set()
-        """Instances whose engines have the endpoint and refused to sleep."""
+        """Instances whose engines have the `/sleep` endpoint but refused to sleep."""
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:

@@ -187,8 +187,8 @@ class Leads(Protocol):
 async def lead(election: Leads, memo: kopf.Memo) -> None:
     """Renew the Lease as long as it is held, then stop kopf.
 
-    Until kopf has stopped, FencedCluster blocks its writes. A signal stops kopf and the process, also while kopf stops
-    because the Lease is lost: kopf itself would look only at the first of these two.
+    Until kopf has stopped, FencedCluster blocks its writes. A signal stops kopf and the process, even if kopf is
+    already stopping because the Lease was lost; kopf itself would ignore such a second request to stop.
     """
 
     def end() -> None:
@@ -212,9 +212,8 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:
-    """Wait until the Kubernetes API responds and knows Fairlead's resources.
-
-    Logs in one line what it waits for, and pauses 1, 2, 4, … 15 seconds between tries.
+    """Wait until the Kubernetes API responds and knows Fairlead's resources. Log the cause of the wait in one line, and
+    pause 1, 2, 4, … 15 seconds between attempts.
     """
     for pause in EndlessPauses():
         try:

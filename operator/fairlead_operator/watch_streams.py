@@ -90,8 +90,8 @@ _refusals = msgspec.json.Decoder(_Refusal)
 
 
 class StreamBroken(Exception):
-    """A stream contained something other than an event; `str` says what. `seconds` is the pause that the server asks
-    for, 0 if none.
+    """A stream contained something other than an event; `str` describes the content. `seconds` is the pause that the
+    server requests, or 0.
     """
 
     def __init__(self, message: str, seconds: int = 0) -> None:
@@ -108,10 +108,9 @@ class Watches:
         """By path, the number of its watch's failures in a row."""
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Return the response; that of a watch contains only events that kopf understands.
-
-        Some servers report within the stream that a version is too old, which kopf understands. Others report it as the
-        response's status, which would end the operator: such a watch is repeated from the present state.
+        """Return the response. The response to a watch contains only events that kopf understands. If a version is too
+        old, some servers say this within the stream, and kopf understands that. Other servers use the response's status
+        (410), which would end the operator: then the watch is repeated from the present state.
         """
         answer = await send(request)
         if "watch" not in request.url.query:
@@ -142,8 +141,8 @@ class Watches:
 
 
 class WatchLines:
-    """The content of a watch's response, as kopf reads it: whole lines, each an event. Every other attribute is that of
-    the original content, because aiohttp queries its state.
+    """The content of a watch's response for kopf: whole lines, each an event. All other attributes come from the
+    original content, because aiohttp reads its state.
     """
 
     def __init__(self, content: aiohttp.StreamReader, path: str, watches: Watches) -> None:
@@ -231,8 +230,8 @@ def _check_document(body: bytes) -> None:
 
 
 def _check_refusal(body: bytes, wait: str) -> None:
-    """Raise DecodeError for a refusal that kopf cannot read: text that is not UTF-8, one that nests too deeply, or a
-    wait that is not a number or longer than a minute.
+    """Raise DecodeError for a refusal that kopf cannot read: its text is not UTF-8 or nests too deeply, or its wait is
+    not a number or is longer than a minute.
     """
     try:
         body.decode()

@@ -1,5 +1,5 @@
-"""The router: an OpenAI-compatible gateway that decides which engine serves a request, proxies it, and reports what
-happened.
+"""The router: an OpenAI-compatible gateway that decides which engine serves a request, proxies the request, and reports
+the result.
 
 A pool for which the router has tables must be served without the control API, Postgres and Kubernetes. This package
 must not make routing decisions: they belong to `fairlead.routing`. Its danger is accounting: every submitted request

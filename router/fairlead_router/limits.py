@@ -1,4 +1,4 @@
-"""How one router process divides its open files and its memory, according to its settings."""
+"""The division of a router process's open files and memory, according to its settings."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def _reading(settings: Sizes) -> int:
 
 
 def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a subject and a text for the help page: what a process with these settings may use."""
+    """Yield pairs of a subject and a text for the help page, which describe the limits of a process with these
+    settings.
+    """
     limits, needed = memory_limits(settings, available), needed_memory(settings)
     doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
     yield "Connections", f"{doors}; fewer where the limit of open files is too low"

@@ -1,5 +1,5 @@
-"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`, the
-rest from the environment.
+"""The router's process: `python -m fairlead_router.main --host H --port P --admin-port A [--socket-reuse]`. All other
+settings come from the environment.
 """
 
 from __future__ import annotations
@@ -262,8 +262,8 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process of this router left on disk: unsent reports, the last tables, bindings,
-        prefixes, observations of engines, keys. Raises OSError.
+        """Load the files that an earlier process of this router left on disk: unsent reports, the last tables,
+        bindings, prefixes, observations of engines, keys. Raises OSError.
         """
         self._say_how_the_last_ended()
         self.spool.open()
@@ -294,8 +294,8 @@ class Router:
         return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
-        """Load the number of routers: a router that was not alone before its restart does not assume that it is alone
-        while the control API cannot be reached.
+        """Load the number of routers. If there were other routers before a restart, this router assumes that they still
+        exist while the control API cannot be reached.
         """
         kept = self.cache.load_routers()
         if kept is not None:
@@ -326,8 +326,8 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk, for a later process of this router: what instances are assumed to have cached, what was
-        observed of engines, how many routers are live, and this process's memory.
+        """Write to disk, for a later process of this router: the prefixes that instances are assumed to have cached,
+        the observations of engines, the number of live routers, and facts about this process.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)

@@ -201,7 +201,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_SPOOL_DIR",
             Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
             "where unsent reports and the last tables are kept",
-            "if its files are lost, a restarted router loses what it had not reported yet",
+            "if its files are lost, a restarted router loses its unsent reports",
         )
     )
     routers_dir: Path | None = field(
@@ -210,7 +210,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_ROUTERS_DIR",
             Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
             "routers of one machine that share this folder find each other, and one of them decides for each pool",
-            "without it each router decides from what it has sent itself",
+            "without it each router decides from its own requests only",
             default_shown="none",
         ),
     )
@@ -255,7 +255,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_MAX_RETRIES",
             Whole("retries"),
             "other instances tried when one failed before its answer had content; one that refuses the connection does not count",
-            "more = fewer 502, and more load on the rest of a failing pool",
+            "more = fewer 502, and more load on the other instances of a failing pool",
         ),
     )
     gateway_keys_required: bool = field(

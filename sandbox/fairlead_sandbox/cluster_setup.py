@@ -112,7 +112,8 @@ class ClusterSetup:
 
 
 def read_definitions() -> list[dict[str, Any]]:
-    """Read the custom resource definitions packaged with the sandbox, or else those in the repository's `crds/`.
+    """Read the custom resource definitions packaged with the sandbox, or, without them, the definitions in the
+    repository's `crds/`.
 
     Raises SandboxError when neither folder has any.
     """

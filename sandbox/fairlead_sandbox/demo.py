@@ -7,9 +7,8 @@ POOL_NAMESPACE = "default"
 POOL_NAME = "demo"
 MODEL = "Qwen/Qwen3-32B"
 TIME_SCALE = 2.0
-"""The demo's engines work faster than real ones by this factor.
-
-At this speed the demo's load keeps them about half busy, and requests wait now and then.
+"""Factor by which the demo's engines are faster than real engines. At this speed, the demo's load keeps them about half
+busy, and requests wait from time to time.
 """
 
 REQUESTS_PER_SECOND = 3.0

@@ -16,7 +16,7 @@ SWEEP_GRACE_SECONDS = 3.0
 
 
 def bring_down(directory: StateDirectory) -> str:
-    """Stop the sandbox of this directory and return one line that says what was done.
+    """Stop the sandbox of this directory and return a line about the result.
 
     Blocks until none of its processes runs.
     """

@@ -49,7 +49,7 @@ def follow(
 ) -> Iterator[tuple[str, str]]:
     """Yield (name, line) for each line that is added after the positions `ends`, until `wait` raises an error.
 
-    If a file was truncated or moved away, reading continues at the beginning of the new one.
+    If a file was truncated or moved away, reading continues at the beginning of the new file.
     """
     positions = dict(ends)
     rests = dict.fromkeys(logs, b"")

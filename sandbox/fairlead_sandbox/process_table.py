@@ -188,7 +188,7 @@ def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seco
 
 
 def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple[str, ...]:
-    """Return the command of a kubelet with Fairlead's images, whose pods carry the sandbox's mark."""
+    """Return the command that starts a kubelet with Fairlead's images; its pods have the sandbox's mark."""
     places = ("--kubeconfig", str(kubeconfig), "--state-dir", str(state_dir))
     return python_module(
         "processkube.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments

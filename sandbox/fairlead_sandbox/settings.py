@@ -56,7 +56,7 @@ class SandboxSettings:
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
     """Return the environment for one process, without the Fairlead variables that it does not read.
 
-    `wanted`: the names of those that it reads.
+    `wanted`: the names of the variables that it reads.
     """
     return {
         name: value for name, value in environment.items() if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS) or name in wanted

@@ -1,4 +1,4 @@
-"""The summary shown when the sandbox is up: the URLs of its parts, and what to do next."""
+"""The summary shown when the sandbox is up: the URLs of its parts, and the next steps."""
 
 import io
 import json
@@ -41,7 +41,7 @@ class StartReport:
     gateway_key: str | None = None
     """The key that clients of the gateways must send; None if they need no key."""
     notices: tuple[str, ...] = ()
-    """Messages about what the user may not expect, such as ports that were taken."""
+    """Messages about surprising facts, such as ports that were taken."""
 
 
 def activate_script() -> Path | None:

@@ -46,7 +46,7 @@ ENOUGH_CPU_SECONDS = 60.0
 """CPU seconds after which a process that is not ready is assumed to wait for something other than the CPU."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
-"""CPU seconds within STILL_SECONDS below which a process counts as idle."""
+"""CPU time in seconds, used within STILL_SECONDS, below which a process counts as idle."""
 LONGEST_LOOK_SECONDS = 5.0
 
 

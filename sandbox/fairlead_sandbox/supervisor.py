@@ -20,8 +20,8 @@ from processkube.backoff import Backoff
 class Supervisor:
     """Runs one table of processes and steps.
 
-    `changed`: is called when a note has changed, at most once per turn of the event loop.
-    `environment`: the variables for every process; those of its spec are added.
+    `changed`: is called when a note has changed, at most once per turn of the event loop. `environment`: the variables
+    for every process; the variables of its spec are added.
 
     Use: `await start()`, wait for a reason to stop, `await stop()`.
     """

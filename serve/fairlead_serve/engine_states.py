@@ -147,9 +147,8 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """Return the healths to use. If no engine of the file responds in time, engines that have served before and are
-    only slow count as healthy: they may be busy with their requests, and sending them more is better than refusing
-    everything.
+    """Return the healths to use. If no engine of the file responds in time, slow engines that have served before count
+    as healthy: they may be busy with requests, and sending them more is better than refusing all requests.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health

@@ -1,6 +1,6 @@
 """The file of a served pool: its schema, and the equivalent spec of an InferencePool. Pure.
 
-Sections of the file are those of the InferencePool's spec, by the same classes: the same names, defaults and bounds.
+The file has the sections of the InferencePool's spec, read by the same classes: the same names, defaults and bounds.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)

@@ -26,8 +26,8 @@ _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIM
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
-    """Return the pool's annotations: those of the last applied plan, the path of the pool's file, and the owner if the
-    user wrote that file.
+    """Return the pool's annotations: the annotations of the last applied plan, the path of the pool's file, and the
+    owner if the user wrote this file.
     """
     place = str(files.pool_file)
     owner = {} if files.is_ours else {OWNER: f"File {place}"}

@@ -1,4 +1,4 @@
-"""Probes engines: whether they respond and serve the model. Also reads, once, what they report about themselves.
+"""Probes engines: whether they respond and serve the model. Also reads, once, their reports about themselves.
 
 The paths are vLLM's, which simulated engines have too. An SGLang server is recognised by its list of models, and probed
 at its own paths. An engine without `/health` (404) counts as healthy if it lists its models.
@@ -33,7 +33,9 @@ MODELS_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """What an engine reports about itself; None and () for missing values. `problem`: why it does not respond."""
+    """The report of an engine about itself; None and () for missing values. `problem`: the reason why it does not
+    respond.
+    """
 
     url: str
     models: tuple[str, ...] = ()
@@ -161,7 +163,7 @@ class HealthWatch:
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address whose engine listed its models."""
+        """The models of each address where an engine listed its models."""
         return {address: asked.models for address, asked in self._asked.items() if asked.models is not None and asked.models.names}
 
     async def close(self) -> None:

@@ -50,7 +50,7 @@ class KnowsHealth(Protocol):
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address whose engine listed its models."""
+        """The models of each address where an engine listed its models."""
 
 
 class PoolSource:
@@ -82,7 +82,7 @@ class PoolSource:
         self._told: tuple[object, float] = (None, float("-inf"))
         self._retry_at = float("-inf")
         self.waiting_words = ""
-        """Why the pool cannot be reported yet; empty once it can."""
+        """The reason why the pool cannot be reported yet; empty when it can be reported."""
 
     async def step(self) -> float:
         """Run one round; return the seconds until the next round, which a change may start earlier."""
@@ -174,13 +174,13 @@ class PoolSource:
         return memory
 
     def _wait(self, words: str) -> None:
-        """Record why the pool cannot be reported yet; a changed reason is logged."""
+        """Record the reason why the pool cannot be reported yet; a changed reason is logged."""
         if words != self.waiting_words:
             logger.warning("there is no pool yet", extra={"error": words})
         self.waiting_words = words
 
     def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
-        """Return the models of the first engine in the file that lists any; None if no engine does."""
+        """Return the models of the first engine in the file that lists its models; None if no engine does."""
         told = self._health.models
         return next((told[one.address] for one in wanted if one.address in told), None)
 
@@ -205,8 +205,8 @@ class PoolSource:
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
 
     def _drop_marks(self, before: Sequence[ServedEngine], after: Sequence[ServedEngine]) -> None:
-        """Remove the marks of engines that have left, because a later engine of the same name must not be drained by
-        them.
+        """Remove the marks of engines that have left, because these marks would otherwise drain a later engine with the
+        same name.
         """
         uids = {engine.name: engine.uid for engine in after}
         gone = {engine.name for engine in before if uids.get(engine.name) != engine.uid}

@@ -151,7 +151,7 @@ def _check_host(host: str) -> None:
 
 
 def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
-    """Claim the ports to listen on: the given ports; for the others those of the last run, or free ones.
+    """Claim the ports to listen on: the given ports; for other parts the ports of the last run, or free ports.
 
     Raises InvalidInput, and claims nothing, if a given port is not available.
     """
@@ -170,7 +170,7 @@ def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims
 
 
 def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
-    """Return option and port for each part whose port was given, by the part's name."""
+    """Return the option and the port of each part whose port was given, by the part's name."""
     options_of = {ROUTER: ("--port", options.port), "api": ("--dashboard-port", options.dashboard_port)}
     return {name: (option, port) for name, (option, port) in options_of.items() if port is not None}
 
@@ -180,8 +180,8 @@ def _taken(option: str, port: int) -> InvalidInput:
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """Return the pool's files, and the parsed pool file: the given one, or Fairlead's own, into which the engines of
-    the command line are written.
+    """Return the pool's files, and the parsed pool file: the given file, or Fairlead's own file, into which the engines
+    of the command line are written.
 
     Raises InvalidInput, also if there are no engines at all.
     """
@@ -228,7 +228,7 @@ def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
-    """Return what each engine reports about itself; all engines are asked at once."""
+    """Return the reports of the engines about themselves; all engines are asked at the same time."""
     prober = Prober()
     try:
         return tuple(await asyncio.gather(*(prober.findings(url) for url in urls)))
@@ -240,7 +240,8 @@ def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[Eng
     """Start a new pool if the file names no model, and the engines serve another model, or are of another type, than in
     the last run.
 
-    The model and engine type of a pool never change. If no engine reports them now, those of the last run are kept.
+    The model and engine type of a pool never change. If no engine reports them now, the values of the last run are
+    kept.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

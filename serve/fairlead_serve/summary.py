@@ -1,4 +1,4 @@
-"""The summary shown when `fairlead serve` is up: where to send requests, and what each engine reported."""
+"""The summary shown when `fairlead serve` is up: the address for requests, and the report of each engine."""
 
 import io
 import json
@@ -69,7 +69,7 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
 
 
 def engine_line(found: EngineFindings, model: str | None) -> str:
-    """Return what one engine reported, in one line."""
+    """Return the report of one engine in one line."""
     if found.problem is not None:
         return f"{found.url}  {found.problem}; it joins the pool when it answers"
     if model is not None and found.models and model not in found.models:

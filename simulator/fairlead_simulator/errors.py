@@ -64,7 +64,7 @@ def _one_line(text: str, longest: int) -> str:
 
 
 class RecordsUnusable(SimulatorError):
-    """Raised for records that cannot be used; the message says which records, what they lack, and what to record
+    """Raised for records that cannot be used; the message names the records, their fault, and the data to record
     instead.
     """
 
@@ -82,7 +82,7 @@ class ScalingInvalid(SimulatorError):
 
 
 class WorkloadImpossible(SimulatorError):
-    """Raised for a workload that cannot be run; the message says which request, why, and what to change."""
+    """Raised for a workload that cannot be run; the message names the request, the cause and the remedy."""
 
 
 class OutputUnwritable(SimulatorError):

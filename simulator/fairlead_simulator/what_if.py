@@ -106,8 +106,8 @@ def with_steps_of(
     target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
 ) -> tuple[EnginePreset, str]:
     """Return the engine with its decode steps scaled to the times measured while these requests arrived, and a
-    description of that in words. The engine is not changed if no times were measured, or if its steps are known better:
-    from a fit, or because the pool's engines are simulated.
+    description of the change in words. The engine is not changed if no times were measured, or if its steps are known
+    more exactly, from a fit or because the pool's engines are simulated.
     """
     step, instances = target.decode_step_seconds, target.decoding_instances
     if step is None or not instances or target.fitted is not None or target.simulated is not None:
@@ -134,7 +134,9 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
 
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
-    """Return the requests that an engine can serve, and descriptions of what was changed. Raises WorkloadImpossible."""
+    """Return the requests that an engine can serve, and descriptions of the changes made to them. Raises
+    WorkloadImpossible.
+    """
     fitting = [one for one in requests if _fits(one, engine)]
     notes = []
     if len(fitting) < len(requests):
@@ -164,7 +166,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """Return a trace row for the request. A block without an id gets one that no other block has."""
+    """Return a trace row for the request. A block without an id gets a unique id."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -238,8 +240,8 @@ them.
 
 def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
     """Return the gain of a cache in host memory. None if the prefix cache is not on the GPU, in pools of prefill and
-    decode instances, and if only some sessions were recorded, because unknown requests were served between two requests
-    of a session.
+    decode instances, or if only some sessions were recorded, because then unknown requests were served between two
+    requests of a session.
     """
     if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
         return None

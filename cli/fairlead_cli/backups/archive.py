@@ -119,7 +119,7 @@ class Backup:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Backup]:
-    """Yield the backup at `path`, after reading and checking all of it. Raises NotABackup."""
+    """Yield the backup at `path` after reading and checking the whole file. Raises NotABackup."""
     try:
         with zipfile.ZipFile(path) as kept:
             yield Backup(kept, _checked(kept, path))

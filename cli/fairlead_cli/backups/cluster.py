@@ -10,7 +10,7 @@ from fairlead_process.kubernetes_api import ClusterError, ClusterRefused, Kubern
 _OURS = "/apis/fairlead.dev/v1alpha1"
 _SECRETS = "app.kubernetes.io/part-of=fairlead,app.kubernetes.io/component in (api,router)"
 """Selects the Secrets that the chart made: their names begin with that of the release. The password of its Postgres is
-not among them, as a database is restored into another one.
+not included, because the backup is restored into another database.
 """
 _OF_THE_CLUSTER = (
     "resourceVersion",
@@ -54,7 +54,7 @@ class Cluster:
         return [_as_written({**one, "apiVersion": "v1", "kind": "Secret"}) for one in (found or {}).get("items") or ()]
 
     async def make(self, wanted: Document) -> str:
-        """Create an object unless it exists; return a line about what was done."""
+        """Create an object if it does not exist; return a line about the result."""
         namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         what = f"{wanted['kind']} {namespace}/{name}"
         folder = "/api/v1" if wanted["kind"] == "Secret" else _OURS

@@ -143,8 +143,8 @@ async def _add_cluster(writer: Writer, kubeconfig: str, namespace: str) -> None:
 
 
 async def _restore_cluster(found: Backup, kubeconfig: str) -> list[str]:
-    """Restore the part from the cluster. Return lines about what was created, and about what is left to do once the
-    operator has created the roles.
+    """Restore the part of the backup that came from the cluster. Return lines about the created objects, and about the
+    remaining steps after the operator has created the roles.
     """
     async with cluster(kubeconfig) as there:
         made = [await there.make(one) for name in (SECRETS, POOLS) for one in found.document(name)]

@@ -62,7 +62,7 @@ def _why() -> click.Command:
 
 VERBS = {
     "status": Subcommand(help="All pools in a line each, or one pool at a glance.", load=_shown(status)),
-    "why": Subcommand(help="What hurts a pool, why, and the plan that would help.", load=_why),
+    "why": Subcommand(help="The problems of a pool, their causes, and the plan that would help.", load=_why),
     "plan": Subcommand(help="Make and show the plan of a change, and apply nothing.", load=lambda: Planning()),
     "apply": Subcommand(help="Apply a plan.", load=_shown(apply)),
     "undo": Subcommand(help="Take an applied plan back.", load=_shown(undo)),

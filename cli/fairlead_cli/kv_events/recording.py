@@ -67,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """How many batches and requests were written, and the sums of the requests' tokens."""
+    """Number of written batches and of written requests, and the sums of the requests' tokens."""
 
     batches: int
     requests: int

@@ -75,7 +75,8 @@ def uptime_seconds(identity: ProcessIdentity) -> float:
 
 
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
-    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that still run.
+    """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill the processes that still
+    run.
 
     Return the number of processes that were alive.
     """

@@ -35,7 +35,7 @@ KUBERNETES = "kubernetes"
 """The `source` of identities that the Kubernetes cluster authenticates."""
 
 BOOTSTRAP = "bootstrap"
-"""The `source` of identities whose token is set in the environment."""
+"""The `source` of identities whose tokens are set in the environment."""
 
 ANYBODY = "none"
 """The `source` of the identity that every caller has in open mode, without a credential."""

@@ -25,13 +25,13 @@ ASKED = (
 """
 
 FRESH = timedelta(seconds=10)
-"""How long the Kubernetes API's response about a caller's rights is reused."""
+"""Time for which a response of the Kubernetes API about a caller's rights is reused."""
 
 KEPT = timedelta(minutes=10)
-"""How long the Kubernetes API's response about a caller's rights is reused while that API is unreachable."""
+"""Time for which a response of the Kubernetes API about a caller's rights is reused while that API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Maximum number of namespaces whose rights are requested one by one: the first ones by name that have pools."""
+"""Maximum number of namespaces whose rights are requested one by one: the first namespaces by name that have pools."""
 _AT_ONCE = 16
 
 
@@ -155,7 +155,9 @@ class KubernetesReviews:
 
 
 def expiry(token: str) -> datetime | None:
-    """Return when a token that the API server accepted expires; None if the token is not a JWT with an expiry."""
+    """Return the time at which a token that the API server accepted expires; None if the token is not a JWT with an
+    expiry.
+    """
     parts = token.split(".")
     if len(parts) != 3:
         return None

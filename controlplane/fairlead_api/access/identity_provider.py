@@ -40,7 +40,7 @@ LEEWAY_SECONDS = 60
 
 
 class NoSuchKey(Exception):
-    """The token is signed with a key that is not among the known ones. The provider may have new keys."""
+    """The token is signed with an unknown key. The provider may have new keys."""
 
 
 class BadToken(Exception):
@@ -192,7 +192,9 @@ class OpenIdProvider:
         return person
 
     def _without_groups(self, claims: Mapping[str, Any]) -> str | None:
-        """Return why the person's groups are missing or incomplete. None if the groups are complete, or not needed."""
+        """Return the reason why the person's groups are missing or incomplete; None if the groups are complete or not
+        needed.
+        """
         claim = self._settings.groups_claim
         if not self._settings.to_groups:
             return None

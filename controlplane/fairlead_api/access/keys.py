@@ -26,7 +26,7 @@ class Tokens:
         self._new_secret = new_secret
 
     async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """Return a page of the tokens that the caller may revoke: those that give rights only in namespaces where the
+        """Return a page of the tokens that the caller may revoke: tokens that give rights only in namespaces where the
         caller is admin.
         """
         return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))

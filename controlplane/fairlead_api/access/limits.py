@@ -1,4 +1,6 @@
-"""Limits how often a caller may act, and how many refusals of a caller get an audit entry each. Pure."""
+"""Limits the number of a caller's actions per time, and the number of a caller's refusals that get an audit entry each.
+Pure.
+"""
 
 import math
 from collections import OrderedDict

@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 def why_odd(name: str) -> str | None:
-    """Return why a name could be mistaken for a different name, as the end of a sentence; None for an
+    """Return the reason why a name could be mistaken for a different name, as the end of a sentence; None for an
     unambiguous name.
     """
     if name != name.strip():
@@ -217,8 +217,9 @@ class Logins:
         the address.
 
         The secret is checked even if its address has too many failures: a person with a valid secret must not wait
-        because of other people's failures, and nobody guesses 256 bits. Such an address gets TooMany instead of
-        NotAuthenticated for a wrong secret, and secrets from such addresses are checked only a few at a time.
+        because of other people's failures, and a secret of 256 bits cannot be guessed. An address with too many
+        failures gets TooMany instead of NotAuthenticated for a wrong secret, and only a few secrets from such addresses
+        are checked at the same time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:

@@ -3,8 +3,8 @@ operator's advice (in the modes `Advise`) and the schedules that a forecast prop
 
 A proposal is a plan like one that a person makes: it has the effect, the simulation, the patch for Git and the undo of
 any plan, and a person with the needed role applies it. This job makes one proposal for each advised change, and
-withdraws it when the advice is withdrawn or advises another change. If a change cannot be planned now because the
-Kubernetes API is unreachable or refuses it, the next round tries again.
+withdraws the proposal when the advice is withdrawn or advises another change. If a change cannot be planned now because
+the Kubernetes API is unreachable or refuses it, the next round tries again.
 """
 
 import logging
@@ -57,8 +57,8 @@ class Source(Protocol):
 
 
 class Advised:
-    """The source of proposals from the operator's advice. Requests that another source in `others` owns do not belong
-    to it.
+    """The source of proposals from the operator's advice. Requests that another source in `others` owns are not part of
+    this source.
     """
 
     def __init__(self, reader: SituationReader, *others: Source) -> None:
@@ -88,7 +88,7 @@ def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) 
 
 
 class Proposing:
-    """Makes the proposals that a source wants, and withdraws those that it no longer wants."""
+    """Makes the proposals that a source wants, and withdraws proposals that it no longer wants."""
 
     def __init__(self, source: Source, plans: Planner) -> None:
         self._source = source

@@ -61,7 +61,9 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_advice() -> Ask:
-        """What harms the pools now, why, and the plan that would help; the most harmful finding first."""
+        """The problems of the pools at present, their causes, and the plans that would help; the most harmful finding
+        first.
+        """
         return lambda sight: advising.advice(None, clock(), sight)
 
     document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)

@@ -174,8 +174,8 @@ def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_se
 
 
 def _speed(present: PoolAtPresent) -> float | None:
-    """Return the prefill speed of an instance in tokens per second, as measured, or as declared for simulated
-    instances. None if neither exists.
+    """Return the prefill speed of an instance in tokens per second: the declared speed of simulated instances, the
+    observed speed of all others. None if the speed is unknown.
     """
     if present.simulated is not None:
         return present.facts.engine.declared.prefill_tokens_per_second.value

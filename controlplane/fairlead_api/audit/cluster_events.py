@@ -27,8 +27,8 @@ MACHINES = ("autoscaler", "controller", "operator")
 
 
 def kind_of(role: str, action: str, source: str) -> AuditKind:
-    """Return what kind of actor caused an audit entry. The index `ix_audit_log_human` implements the same rule
-    in SQL.
+    """Return the kind of actor that caused an audit entry. The index `ix_audit_log_human` implements the same rule in
+    SQL.
     """
     itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
     machine = role == CLUSTER and any(word in source for word in MACHINES)

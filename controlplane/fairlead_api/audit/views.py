@@ -46,8 +46,8 @@ def changed(view: AuditView, change: AuditViewChange) -> AuditView:
 
 
 def visible(view: AuditView, caller: Caller) -> bool:
-    """Return whether the caller sees a view: the caller's own view, or a shared view whose pool the caller sees. A
-    shared view without a pool is seen by callers who see all pools.
+    """Return whether the caller sees a view. Callers see their own views, and shared views of pools that they see. A
+    shared view without a pool is visible to callers who see all pools.
     """
     if view.owner == caller.identity.subject:
         return True
@@ -77,7 +77,7 @@ def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
 
 
 def seen(views: Sequence[AuditView], caller: Caller) -> list[AuditView]:
-    """Return those of the views that the caller sees, by name."""
+    """Return the views that the caller sees, by name."""
     return sorted((one for one in views if visible(one, caller)), key=lambda one: (one.name, one.owner))
 
 

@@ -206,7 +206,7 @@ class Delegation:
         return found
 
     async def allows(self, user: User, attributes: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether the user may do what a SubjectAccessReview with these `attributes` describes.
+        """Return whether the user may do the action that the `attributes` of a SubjectAccessReview describe.
 
         Raises ClusterUnavailable, Denied.
         """

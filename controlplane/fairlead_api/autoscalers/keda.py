@@ -1,6 +1,6 @@
 """KEDA's external scaler protocol (`externalscaler.proto`): decodes requests and encodes responses.
 
-The fields and field numbers are those of KEDA's file. KEDA uses `metricValueFloat` only if it is above zero, and
+The fields and field numbers are taken from KEDA's file. KEDA uses `metricValueFloat` only if it is above zero, and
 otherwise the integer in `metricValue`. Therefore the headroom, which can be negative, is sent in whole percentage
 points.
 """

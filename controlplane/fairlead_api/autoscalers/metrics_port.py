@@ -28,13 +28,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 RETRY_SECONDS = 5.0
-"""Seconds between attempts to read the front proxy's authorities while they are unknown."""
+"""Seconds between attempts to read the front proxy's authorities while these are unknown."""
 
 _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """An HTTP status and the document that is sent with it."""
+    """An HTTP status and its document."""
 
     code: int
     document: Mapping[str, Any]

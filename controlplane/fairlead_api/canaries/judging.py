@@ -1,5 +1,5 @@
-"""The background job that judges the canary steps in force. What the job remembers only saves reads: a new process
-reads a step's requests from the beginning and reaches the same judgement.
+"""The background job that judges the canary steps in force. The job's memory only saves reads: a new process reads a
+step's requests from the beginning and reaches the same judgement.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ LONGEST_TEXT = 1000
 LONGEST_PLAN = 100
 LONGEST_RANGE = timedelta(days=92)
 LATE = timedelta(minutes=1)
-"""How far in the future a comment's range may end, because clocks differ."""
+"""Maximum time by which a comment's range may end in the future; it allows for clocks that differ."""
 MOST_OWN = 500
 """Maximum number of comments of one person on one pool."""
 

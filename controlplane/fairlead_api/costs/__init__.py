@@ -1,5 +1,5 @@
-"""What instances cost: records how long instances existed, their prices, their busy time and the usage of requests.
-`fairlead.costs` divides the costs.
+"""The cost of instances. This package records the lives of instances, their prices, their busy time and the usage of
+requests. `fairlead.costs` divides the costs.
 
 A *life* is the time in which a pod was an instance. Lives and prices are recorded with the pool's state, usage with a
 router's report, busy time with the rollup of load. A job records the prices that OpenCost measured. This package must

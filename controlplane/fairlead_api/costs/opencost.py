@@ -1,4 +1,4 @@
-"""Reads from OpenCost what the pods of instances cost in each hour.
+"""Reads the cost of instances' pods in each hour from OpenCost.
 
 Source: OpenCost's `core/pkg/opencost/allocation_json.go` and `pkg/costmodel` (`ComputeAllocationHandler`).
 """
@@ -55,7 +55,7 @@ class OpenCost:
         self._transport = transport
 
     async def costs(self, start: datetime, end: datetime) -> PodCosts:
-        """Return what instances cost in each hour of [start, end); `start` is a whole hour. Raises Unavailable.
+        """Return the cost of instances in each hour of [start, end); `start` is a whole hour. Raises Unavailable.
 
         Costs of times that were not requested are left out: no report would find their price.
         """

@@ -1,4 +1,4 @@
-"""Cost reports: what instances cost, divided among the users of the pools."""
+"""Cost reports: the cost of instances, divided among the users of the pools."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ LONGEST_DAYS = 92
 """Maximum number of days of a cost report. The report divides the cost of each hour separately."""
 HOUR = timedelta(hours=1)
 
-By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
+By = Annotated[CostGroup, Query(description="The groups among which the cost is divided.")]
 
 
 def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetime]) -> Routes:
@@ -33,7 +33,7 @@ def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetim
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_cost(by: By = CostGroup.POOL, pool: str | None = None, start: From = None, end: To = None) -> Ask:
-        """What instances cost over a range of whole hours, divided exactly among requests and idle time.
+        """The cost of instances over a range of whole hours, divided exactly among requests and idle time.
 
         The range is the last day by default, and at most 92 days. It is widened to whole hours in UTC, but not beyond
         the present.

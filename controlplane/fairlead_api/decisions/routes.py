@@ -29,7 +29,7 @@ from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, 
 from fairlead_client.resources.shadows import ShadowHour, ShadowReport
 
 MOST_SESSIONS = 20
-"""Maximum number of sessions per pool whose decisions are all kept at the same time."""
+"""Maximum number of sessions per pool whose decisions are all kept."""
 MOST_MINUTES = 60
 LONGEST_SESSION = 500
 
@@ -116,9 +116,9 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
 
     async def get_shadows(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
-        """How shadow policies, which only advise, would have decided: in total and by hour, over at most the newest
-        50,000 decisions for which they were evaluated. The figures are predictions: a request that a shadow policy
-        would have sent to another instance was never sent there.
+        """The decisions that shadow policies, which only advise, would have made: in total and by hour, over at most
+        the newest 50,000 decisions for which they were evaluated. The figures are predictions: a request that a shadow
+        policy would have sent to another instance was never sent there.
         """
         begun, ended = parse_range(start or "now-1d", end or "now", clock())
         assert begun is not None

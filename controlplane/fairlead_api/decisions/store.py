@@ -96,8 +96,8 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """Return the share of requests without any problem whose decisions are sampled, as observed in the newest rows;
-        None without such rows.
+        """Return the share (0-1) of requests without any problem whose decisions are sampled, as observed in the newest
+        rows; None if there are no such rows.
         """
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
@@ -106,7 +106,7 @@ class PostgresDecisions:
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
-        """Count the reasons of a pool's newest decisions, at most `newest` of them. Raises NotFound."""
+        """Count the reasons of a pool's newest decisions; at most `newest` decisions are counted. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = decisions.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
@@ -142,8 +142,8 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Return the condition that a decision was kept for `reason`. Rows from routers that reported no reason count as
-    part of the sample.
+    """Return the condition that a decision was kept for `reason`. Rows from routers that report no reason count as part
+    of the sample.
     """
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
@@ -208,8 +208,8 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """Lock the pool's row and return its id. Until the transaction ends, no other call can change for which sessions of
-    the pool every decision is kept. Raises NotFound.
+    """Lock the pool's row and return its id. Until the transaction ends, no other call can change the list of the
+    pool's sessions whose decisions are all kept. Raises NotFound.
     """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools

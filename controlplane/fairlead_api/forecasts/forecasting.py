@@ -93,7 +93,7 @@ class _Made:
 
 @dataclass(slots=True)
 class Forecasting:
-    """Makes forecasts of pools and keeps the newest ones."""
+    """Makes forecasts of pools and keeps the newest forecasts."""
 
     records: Records
     _made: dict[Hashable, _Made] = field(default_factory=dict)
@@ -135,8 +135,8 @@ class Forecasting:
         return request.kind is PlanKind.SCHEDULE and (request.fields or {}).get("action") == ScheduleAction.REPLACE
 
     async def proposals(self, now: datetime) -> tuple[Sequence[tuple[str, Proposal]], Sequence[str]]:
-        """Return the proposals of schedules now, each with its pool, and the pools whose proposals could be
-        determined.
+        """Return the present proposals of schedules, each with its pool, and the pools for which it is known whether
+        they have proposals.
         """
         wanted: list[tuple[str, Proposal]] = []
         known: list[str] = []
@@ -209,7 +209,7 @@ def request_of(found: Proposed) -> PlanRequest:
 
 
 def because(result: Tried, schedules: int) -> str:
-    """Return the reason for a proposal: what the last week would have been like with the proposed schedules."""
+    """Return the reason for a proposal: a comparison of the last week with and without the proposed schedules."""
     now, then = result.present, result.proposed
     return (
         f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "

@@ -78,7 +78,9 @@ class PostgresForecasts:
         return [one for one in found if one.advises or one.follows or one.departed]
 
     async def read(self, pool: PoolKey, now: datetime) -> ReadPool | None:
-        """Return the pool's demand record up to `now` and the other facts for its forecast."""
+        """Return the pool's demand record up to `now` and the other facts for its forecast; None if the pool has no
+        usable spec.
+        """
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             spec = spec_of(row.spec_in_force)

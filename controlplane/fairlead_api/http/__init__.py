@@ -1,6 +1,5 @@
 """HTTP for every subject: strict reading of bodies and parameters, responses, lists, exports, entity tags, problem
 documents.
 
-This package must not know what a response is about. The danger here: a mistake in a request that is ignored instead of
-refused.
+This package must not know the subject of a response. The danger: a mistake in a request is ignored instead of refused.
 """

@@ -130,7 +130,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 DESCRIPTION = (
-    "Stores what routers and the operator report, and plans the changes of people. Every refusal is a problem "
+    "Stores the reports of routers and of the operator, and plans people's changes. Every refusal is a problem "
     "document. Send `Authorization: Bearer "
     "<token>`; tokens of people have the role viewer, operator or admin, those of processes "
     "system-operator or system-router. docs/api.md describes "
@@ -212,8 +212,8 @@ def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 
 def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Mark bodies sent by people as refusing unknown fields (`http.bodies.known_fields`), and add examples. A body
-    whose type this API does not define may have further fields.
+    """State that bodies sent by people may have no unknown fields (`http.bodies.known_fields`), and add examples. A
+    body whose type this API does not define may have further fields.
     """
     if "$ref" not in content["schema"]:
         return
@@ -263,7 +263,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
         _refusal(
             404,
-            "What the path names does not exist.",
+            "The object named in the path does not exist.",
             "not-found",
             "pool 'default/chat' does not exist",
             instance="/v1/pools/default/chat",
@@ -294,7 +294,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
         _refusal(
             422,
-            "A field, parameter or body cannot be used; `field`, `value` and `remedy` say which and what to do.",
+            "A field, parameter or body cannot be used; `field` and `value` name it, and `remedy` says how to correct it.",
             "invalid-input",
             "limit: '0' cannot be used",
             instance="/v1/migrations",

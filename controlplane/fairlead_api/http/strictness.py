@@ -117,7 +117,7 @@ def close(route: APIRoute) -> None:
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
     """Raises InvalidInput for a query parameter that is not in `known`, or is repeated although it may not be. `known`
-    says of each parameter whether it may be repeated.
+    maps each parameter to True if it may be repeated.
     """
     for name in request.query_params:
         values = request.query_params.getlist(name)
@@ -135,7 +135,7 @@ def _remedy(name: str, known: list[str]) -> str:
 
 
 def parameters_of(route: APIRoute) -> dict[str, bool]:
-    """Return a route's query parameters, including those of its dependencies: by name, whether the parameter may be
+    """Return a route's query parameters, including the parameters of its dependencies, each with True if it may be
     repeated.
     """
     return dict(_parameters(route.dependant))

@@ -55,12 +55,12 @@ class Telemetry:
         )
         self.went_back = Gauge(
             "fairlead_api_database_went_back_timestamp_seconds",
-            "When the database was found to lack what it had committed (Unix seconds); 0 if it was not within a day.",
+            "Time at which the database was last found to have lost committed data (Unix seconds); 0 if there was no loss within a day.",
             registry=self.registry,
         )
         self.wanted = Gauge(
             "fairlead_api_wanted_instances",
-            "Instances that Fairlead wants of a role: what the operator sets, or would set in mode Advise.",
+            "Desired instances of a role: the number that the operator sets, or would set in mode Advise.",
             ("pool", "role"),
             registry=self.registry,
         )
@@ -73,14 +73,13 @@ class Telemetry:
         )
         self.task_headroom = Gauge(
             "fairlead_api_task_slo_headroom",
-            "Share of whole tasks within their target, of those that were over in the last hour, minus the share that is the goal; "
-            "absent while none is judged.",
+            "Share of the tasks ended in the last hour that met their target, minus the goal; absent while none is judged.",
             ("pool", "priority_class"),
             registry=self.registry,
         )
         self.cost_per_hour = Gauge(
             "fairlead_api_cost_per_hour",
-            "What an hour of a pool's living instances costs at their present prices, in the currency.",
+            "Cost of an hour of a pool's living instances at their present prices, in the currency.",
             ("pool", "currency"),
             registry=self.registry,
         )

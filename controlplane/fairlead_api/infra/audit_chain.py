@@ -48,7 +48,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """Return the value that stands for the previous hash of the log's first entry."""
+    """Return the value used in place of the previous hash for the log's first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 

@@ -32,7 +32,9 @@ SELECT min(id) FROM (
   UNION ALL SELECT max(id) FROM audit_log GROUP BY day HAVING max(id) <> ALL (SELECT last_id FROM audit_heads)
 ) AS wrong
 """)
-"""SQL for the first entry whose day is not that of its time, or that a day's head should name and does not."""
+"""SQL for the first faulty entry: its day differs from the day of its time, or it is not named in its day's head
+although it should be.
+"""
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
@@ -142,5 +144,7 @@ class PostgresAudit:
 
 
 def _link(row: Any) -> Link:
-    """Return an entry as it is stored: whatever its words are, its hash covers them, also those of a newer version."""
+    """Return an entry exactly as stored. Its hash covers all its words, including words that only a newer version
+    uses.
+    """
     return read(Link, row, draft=AuditDraft(**{one.name: getattr(row, one.name) for one in fields(AuditDraft)}))

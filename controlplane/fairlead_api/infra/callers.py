@@ -32,7 +32,7 @@ class Caller:
 
     @property
     def sight(self) -> Sight:
-        """The namespaces whose pools the caller may see; None means all namespaces."""
+        """The namespaces whose pools the caller may see; None = all namespaces."""
         return self.identity.where(AccessRole.VIEWER)
 
     def sees(self, pool: str) -> bool:

@@ -68,8 +68,8 @@ def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
 
 
 async def why_unfit(connection: Connection, older: Collection[str]) -> str | None:
-    """Return why Fairlead cannot work with this database; None if it can. `older` holds the migrations before the one
-    that this version needs; a migration that is neither counts as newer. If `older` is empty, the schema is not
+    """Return the reason why Fairlead cannot work with this database; None if it can. `older` has all migrations before
+    the migration that this version needs; any other migration counts as newer. If `older` is empty, the schema is not
     checked.
     """
     found = await (await connection.execute(_PROPERTIES, prepare=False)).fetchone()
@@ -89,7 +89,7 @@ _MIGRATE = "run python -m fairlead_api.migrating"
 
 
 def unfit_encoding(encoding: str) -> str | None:
-    """Return why a database with this encoding cannot be used; None if it can."""
+    """Return the reason why a database with this encoding cannot be used; None if it can."""
     if encoding == "UTF8":
         return None
     return (

@@ -41,8 +41,8 @@ contain.
 
 
 class Field:
-    """A column and where its value comes from: the record's field of the same name, a function of the record, or one
-    value for all rows.
+    """A column and the source of its value: the record's field of the same name, a function of the record, or one value
+    for all rows.
     """
 
     def __init__(self, name: str, kind: str, *, given: bool = False, value: Any = None) -> None:

@@ -89,8 +89,8 @@ other.
 
 
 ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_live_seconds') AS integer))"
-"""SQL for the time after its last report during which a router counts as live. Every connection of a `Database` has
-that time as a session setting.
+"""SQL for the time after a router's last report during which the router counts as live. Every connection of a
+`Database` has this time as a session setting.
 """
 
 
@@ -184,7 +184,7 @@ class Database:
     @property
     def switched_at(self) -> float:
         """The monotonic time at which another server became the primary. The new primary may lack data that this
-        process read from the earlier one.
+        process read from the earlier primary.
         """
         return self._pulse.switched_at
 

@@ -31,8 +31,8 @@ _ENTRIES = tables.audit_log.c
 
 
 async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
-    """Return the audit entry about a loss of committed data; an empty list if there already is a recent entry about it.
-    `sign` says how the loss was noticed; the database is complete up to `since`.
+    """Return the audit entry about a loss of committed data; empty if there already is a recent entry about the loss.
+    `sign` describes the sign by which the loss was detected; the database is complete up to `since`.
     """
     lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
     if (await connection.execute(lately)).scalar_one_or_none() is not None:
@@ -54,14 +54,14 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
 
 
 class LostCommits:
-    """What this process knows about losses of committed data. `look` must be called every few seconds."""
+    """The knowledge of this process about losses of committed data. `look` must be called every few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen: AuditHead | None = None
         self.noticed_at = 0.0
-        """When any process last noticed a loss of committed data (Unix seconds); 0 if there was none within the last
-        day.
+        """Time at which any process last detected a loss of committed data (Unix seconds); 0 if there was none within
+        the last day.
         """
         self.words = ""
         """The description, for people, of the loss that was noticed at `noticed_at`; empty without a loss."""

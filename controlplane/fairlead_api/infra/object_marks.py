@@ -1,6 +1,6 @@
-"""Annotations on Kubernetes objects. An applied plan leaves annotations by which the operator's report of the change is
-recognised. Others show the owner of an object: a GitOps tool, whose objects must be changed in Git; or a file, which
-must be edited instead. Pure.
+"""Annotations on Kubernetes objects. Some annotations mark an applied plan, so that the operator's report of the change
+can be attributed to the plan. Others name the owner of an object: a GitOps tool, whose objects must be changed in Git,
+or a file, which must be edited instead. Pure.
 """
 
 from collections.abc import Iterable, Mapping

@@ -185,7 +185,7 @@ NO_POOL = -1
 
 
 class Lists:
-    """Reads lists whose rows have a `pool_id`."""
+    """Reads lists of rows that have a `pool_id`."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -231,8 +231,8 @@ class Lists:
         return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """Return the item of the query's only row. Raises NotFound (with `what` as the kind) if there is no row, or if
-        this version cannot read it.
+        """Return the item made from the query's only row. Raises NotFound (with `what` as the kind) if there is no row,
+        or if this version cannot read the row.
         """
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()

@@ -20,7 +20,7 @@ def partition_name(table: str, day: date) -> str:
 
 
 def partition_day(name: str) -> tuple[str, date] | None:
-    """Return the table and day in a partition's name; None if the name is not that of a daily partition."""
+    """Return the table and the day in a partition's name; None if the name does not belong to a daily partition."""
     match = _NAME.match(name)
     return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
 
@@ -41,7 +41,7 @@ class Partitions:
         self._known_at = database.switched_at
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
-        """Make the missing partitions of `days`. Several processes may safely do so at the same time."""
+        """Create the missing partitions of `days`. Several processes may safely do this at the same time."""
         if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
             self._known.clear()
             self._known_at = self._database.switched_at

@@ -28,7 +28,7 @@ from fairlead_process.clock import OtherClock, SteadyClock
 CONNECT_SECONDS = 5.0
 """Maximum seconds to connect to Postgres, including login.
 
-An unreachable database is usually detected sooner. The limit is generous, so that a database on a busy machine does not
+An unreachable database is usually detected sooner. The limit is long, so that a database on a busy machine does not
 count as unreachable.
 """
 
@@ -39,7 +39,7 @@ ASK_SECONDS = 0.25
 """Seconds between two tests whether the database responds."""
 
 SILENCE_SECONDS = 1.2
-"""Seconds without a response on any connection after which the database counts as unreachable."""
+"""Seconds without a response on any connection, after which the database counts as unreachable."""
 
 LATE_SECONDS = 0.1
 """Minimum delay of a timer, in seconds, that shows that this process itself was suspended. Responses may then be
@@ -83,7 +83,7 @@ class WaitLimits:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """Give the connection a time limit that starts now, in place of any earlier one."""
+        """Set a time limit for the connection that starts now and replaces any earlier limit."""
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -102,15 +102,15 @@ class WaitLimits:
 
 
 class Pulse:
-    """The state of one database as this process sees it.
+    """The state of one database, as observed by this process.
 
     Every user of the database calls `require` first, so that no caller waits for a database that is known to be
     unreachable. Until `run` has finished its first test, the database counts as reachable.
     """
 
     def __init__(self, url: str, patience: float = 1.0, older: Collection[str] = ()) -> None:
-        """`patience` multiplies the times after which the pulse gives up a connection or the database. `older` holds
-        the migrations with which this version cannot work.
+        """`patience` multiplies the times after which a connection or the database counts as failed. `older` has the
+        migrations with which this version cannot work.
         """
         self.patience = patience
         self._older = older
@@ -125,12 +125,12 @@ class Pulse:
         self._unfit: str | None = None
         self._deaf = False
         self.lost_at = 0.0
-        """When the database was last found unreachable (`time.monotonic`). Connections that were opened before that are
-        not trusted.
+        """Time at which the database was last found unreachable (`time.monotonic`). Connections that were opened before
+        this time are not trusted.
         """
         self._read_only = False
         self.switched_at = 0.0
-        """When the database began or stopped accepting writes (`time.monotonic`). A connection from before that may
+        """Time at which the database last began or stopped accepting writes (`time.monotonic`). An older connection may
         lead to a server that is no longer the primary, and must not be used.
         """
 

@@ -58,9 +58,9 @@ def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple
 class Writing(Generic[Record]):
     """Turns records of one kind into rows of one table.
 
-    `given` names the columns that are not fields of the record, and the fields whose stored form differs. The writer
-    supplies a value for all rows, or a function of the record, for each such column or field: for example
-    `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
+    `given` names two things: columns that are not fields of the record, and fields whose stored form differs from the
+    record's. The writer supplies a value for all rows, or a function of the record, for each such column or field: for
+    example `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
     """
 
     def __init__(self, table: Table, kind: type[Record], *given: str) -> None:
@@ -110,8 +110,8 @@ class Writing(Generic[Record]):
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
-    """Return a table with these columns whose rows come from one JSON list of objects, the statement's parameter that
-    `bound` makes.
+    """Return a table with these columns, for use in a statement. Its rows come from a parameter of the statement: a
+    JSON list of objects, which `bound` makes.
 
     This is many times faster than one array parameter per column.
     """

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure that took t seconds to compute is reused for RESTS times t, unless a caller would then have to wait
-for it.
+"""Factor: a figure that took t seconds to compute is reused for RESTS times t, unless a caller would then have to wait
+for the figure.
 """
 PAUSE_SECONDS = 0.25
 """Seconds before a figure is recomputed in the background, so that the other requests of the same caller come first."""
@@ -29,9 +29,9 @@ class Shared:
         self._found: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of `make`, called for this caller or for another one with the same key.
+        """Return the result of `make`, which is called for this caller or for another caller with the same key.
 
-        If `make` fails, all waiting callers get its error, which is then forgotten.
+        If `make` fails, all waiting callers get its error. The error is not reused for later callers.
         """
         if self._seconds <= 0:
             return await make()
@@ -52,7 +52,7 @@ class Shared:
             raise
 
     def forget(self) -> None:
-        """Drop all results, including those that are still being computed, so that later callers do not get them."""
+        """Drop all results, including results that are still being computed, so that later callers do not get them."""
         self._found.clear()
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 Sight = frozenset[str] | None
-"""The namespaces whose pools a caller may see; None means all namespaces."""
+"""The namespaces whose pools a caller may see; None = all namespaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

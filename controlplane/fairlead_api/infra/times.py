@@ -34,8 +34,8 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Parse the start and end of a range; None for one that is not given. Raises InvalidInput if the start is after the
-    end.
+    """Parse the start and the end of a range; the result is None for a missing start or end. Raises InvalidInput if the
+    start is not before the end.
     """
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None

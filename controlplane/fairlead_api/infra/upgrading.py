@@ -31,7 +31,7 @@ _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Pa
 
 
 class DatabaseTooOld(FairleadError):
-    """The database's migration is older than the oldest one that this version knows."""
+    """The database's migration is older than the oldest migration that this version knows."""
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ def heads() -> str:
 
 
 def older() -> frozenset[str]:
-    """Return the ids of all migrations before the newest one."""
+    """Return the ids of all migrations except the newest."""
     return frozenset(revisions()[:-1])
 
 
@@ -88,7 +88,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("25006", "give the URL of a server that takes writes; managed servers take none while their disk is full"),
     ("55P03", "another transaction holds a lock on its tables: start again, or end that transaction"),
     ("0A000", "use a server that allows what Fairlead needs (PostgreSQL 14 or later), or let its administrator allow it"),
-    ("53", "give the server more of what it lacks (disk, memory, connections), then start again"),
+    ("53", "give the server more disk, memory or connections, whichever it lacks, then start again"),
     ("57", "the connection was ended by somebody or by a time limit: start again"),
     ("58", "the server's disk or files do not work: see its log"),
     ("22", "use a database with the encoding UTF8"),
@@ -153,7 +153,7 @@ def _is_newer(present: str | None) -> bool:
         return False
     if present < known[0]:  # they begin with their numbers
         raise DatabaseTooOld(present, known[0])
-    logger.warning("a newer version migrated the database, it is left as it is", extra={"database": present, "known": known[-1]})
+    logger.warning("a newer version migrated the database; nothing was changed", extra={"database": present, "known": known[-1]})
     return True
 
 

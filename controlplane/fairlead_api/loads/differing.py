@@ -1,5 +1,5 @@
-"""Finds what is different in a region of a heatmap: compares the recorded requests of some instances in a range of time
-with all other requests, by everything that is recorded about a request. Pure.
+"""Finds the peculiarities of a region of a heatmap: compares the recorded requests of some instances in a range of time
+with all other requests, by all recorded properties of a request. Pure.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""Use case: explains why an instance's load was as it was in a range of time.
+"""Use case: explains the load of an instance in a range of time.
 
-The explanation's sentences name what was unusual. Every number in them is also a field of the explanation. Pure.
+The explanation's sentences name unusual values. Every number in them is also a field of the explanation. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,8 +90,8 @@ class LoadWindows(Protocol):
 
 
 class LoadExplaining:
-    """Reads an instance's figures in a range of time, compares them with those of the other instances, and describes
-    what is unusual.
+    """Reads an instance's figures in a range of time, compares them with the figures of the other instances, and
+    describes unusual values.
     """
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
@@ -239,7 +239,9 @@ SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""How long before a range of time a change may lie to be a possible cause; at most the length of the range itself."""
+"""Maximum time between a change and the beginning of a range for which the change may be a cause; at most the length of
+the range itself.
+"""
 
 
 def causes(found: LoadExplanation) -> list[str]:
@@ -251,8 +253,8 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield a sentence if the instance had more or less than the other instances, and one if it alone had too little
-    capacity. Only the SLO's metrics show the latter.
+    """Yield one sentence if the instance had more or less than the other instances, and one if only this instance had
+    too little capacity. Only the SLO's metrics show too little capacity.
     """
     value, others = figure.compared, figure.others
     if value is None or others is None:

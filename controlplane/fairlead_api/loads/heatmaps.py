@@ -71,7 +71,7 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""The `Place` of an instance of which only cells are left."""
+"""The `Place` of an instance of which only cells remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
 class Limits:
     """The limits of an instance's load: the SLO in force, and the speed at which routers measured an instance to
     compute uncached prompt tokens, in tokens per second (None = not measured yet). `shown` is a metric with the limit
-    that the reader already sees, which takes precedence over the present one.
+    that the reader already sees; that limit takes precedence over the present limit.
     """
 
     slo: SloFacts
@@ -158,8 +158,8 @@ def heatmap(
 
     `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` gives
     the state, role and node by id, for existing instances and for all instances with cells. There are at most MAX_ROWS
-    rows: existing instances take precedence over gone ones, and within each the order `sort` decides. A group's cell is
-    the maximum over its instances, or the mean over all their seconds.
+    rows: existing instances take precedence over instances that no longer exist, and within both groups the order
+    `sort` decides. A group's cell is the maximum over its instances, or the mean over all their seconds.
     """
     limit = limits.of(metric)
     name_of = _naming(group, instances)
@@ -304,7 +304,7 @@ class _Lines:
 
 
 def _both(one: Slice, other: Slice) -> Slice:
-    """Return the merged values of a column of which two parts have the same instances."""
+    """Return the merged values of two parts of a column; both parts have the same instances."""
     pairs = zip(one.values, other.values, strict=True)
     if not one.seconds:
         largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]

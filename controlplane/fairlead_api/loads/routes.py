@@ -111,7 +111,7 @@ def load_routes(
         end: Annotated[str, Query(alias="to")] = "now",
         limit: float | None = None,
     ) -> Response:
-        """Explains an instance's load over a range of at most a day: its figures compared with those of other
+        """Explains an instance's load over a range of at most a day: its figures compared with the figures of other
         instances, the sessions that sent the most to it, the sessions that arrived and left, and changes of the pool.
         `limit` is the metric's limit from a heatmap, so that heatmap and explanation judge by one value even while the
         limit is being measured; without it, the present limit is used.
@@ -143,7 +143,7 @@ def load_routes(
 
 
 def kept_of(settings: Settings) -> Kept:
-    """Return how long load is kept at each resolution."""
+    """Return the time for which load is kept, at each resolution."""
     return Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
 
 

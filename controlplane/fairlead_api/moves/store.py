@@ -167,7 +167,7 @@ _SUMMED = tuple(field.name for field in fields(MovesEffect))
 
 
 def _effects(columns: Any) -> list["ColumnElement[Any]"]:
-    """Return, for each field of MovesEffect, the SQL for what one move adds to the field."""
+    """Return, for each field of MovesEffect, the SQL for the amount that one move adds to the field."""
     net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
     tests = {
         "paid_off": columns.paid_off.is_(True),

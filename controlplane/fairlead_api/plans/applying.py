@@ -21,7 +21,7 @@ from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
-"""Time after which an attempt to apply a plan that has not finished counts as abandoned."""
+"""Time after which an unfinished attempt to apply a plan counts as abandoned."""
 
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
@@ -104,8 +104,8 @@ class Applying:
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
         """Return the changes that the plan would have made, and the changes that others have made to the object since.
-        With `undone`, the planned changes are those of undoing the plan. None for a plan of an older release, which did
-        not store the object's former values.
+        With `undone`, the planned changes are the changes that undo the plan. None for a plan of an older release,
+        which did not store the object's former values.
         """
         if stored.seen is None:
             return None
@@ -137,7 +137,8 @@ class Applying:
         return None
 
     async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject:
-        """Patch the object if it is still as it was when planned. Tries again if only the object's status has changed.
+        """Patch the object if it has not changed since the plan was made. Tries again if only the object's status has
+        changed.
 
         If the object has this plan's mark, an earlier attempt wrote the object and its response was lost.
         """

@@ -1,7 +1,7 @@
-"""Kinds of plans: how a kind of plan turns a request into a change, and the questions about the change's effect.
+"""Kinds of plans: each kind turns a request into a change, and has questions about the change's effect.
 
-Each kind is a module of `plans/kinds`. This module has what several kinds share: those that change a section of the
-pool's spec, a mark on an instance, or a session's home.
+Each kind is a module of `plans/kinds`. This module has the shared parts of kinds: of the kinds that change a section of
+the pool's spec, a mark on an instance, or a session's binding.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A merge patch for the part of an object that plans may change, and the object as it is before (`found`)."""
+    """A merge patch for the part of an object that plans may change, and the object before the change (`found`)."""
 
     target: Target
     found: ClusterObject
@@ -101,7 +101,7 @@ class Kind:
 
     @property
     def may_need_admin(self) -> bool:
-        """Whether some changes of this kind need an admin and others do not."""
+        """Whether some changes of this kind need an admin while other changes of this kind do not."""
         return self.is_for_admins is not _never
 
 

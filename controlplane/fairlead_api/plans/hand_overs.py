@@ -12,8 +12,8 @@ FEW = 3
 
 
 def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = True) -> HandOverForecast | None:
-    """Return how much of their caches the sessions keep when these instances leave one after another; None if none of
-    these instances computes prompts. With `replaced`, new instances keep the computing capacity the same.
+    """Return the share of their caches that sessions keep when these instances leave one after the other; None if no
+    such instance computes prompts. With `replaced`, new instances keep the computing capacity the same.
     """
     computing = [use for use in pool.instances if use.role is not Role.DECODE and use.state in ACCEPTING]
     gone = [use for use in leaving if use in computing]
@@ -38,8 +38,8 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Return the forecast in which the least is kept. `forecasts` are those of several parts of one change, which
-    concern the same sessions. A forecast whose result is unknown takes precedence.
+    """Return the forecast in which sessions keep the smallest part of their caches. `forecasts` are the forecasts of
+    several parts of one change, which concern the same sessions. A forecast whose result is unknown takes precedence.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

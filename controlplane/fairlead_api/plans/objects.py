@@ -1,5 +1,5 @@
-"""The Kubernetes objects and the session homes that plans change, and the ports through which plans read and write
-them.
+"""The Kubernetes objects and the bindings of sessions that plans change, and the ports through which plans read and
+write them.
 """
 
 from collections.abc import Mapping, Sequence

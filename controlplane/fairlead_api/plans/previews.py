@@ -121,8 +121,8 @@ class Previews:
         )
 
     async def _known(self, pool: PoolKey, now: datetime) -> Known:
-        """Return what is known about a pool for the effect of a change. Raises NotFound for a pool whose spec was never
-        usable.
+        """Return the facts about a pool from which the effect of a change is estimated. Raises NotFound for a pool
+        whose spec was never usable.
         """
         use = await self._evidence.use(pool, now)
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
@@ -188,8 +188,8 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the change as it is shown to people: as a patch of the whole object, or of the file that defines
-    the pool.
+    """Return the change in the form shown to people: as a patch of the whole object, or of the file that defines the
+    pool.
     """
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}

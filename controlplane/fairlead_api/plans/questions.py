@@ -19,7 +19,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known about a pool for which a change is planned, and the reader of further evidence."""
+    """The known facts about a pool for which a change is planned, and the reader of further evidence."""
 
     pool: PoolKey
     use: PoolUse

@@ -88,8 +88,8 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.get("/plans/{plan_id}/hand-over", response_model=HandOverResult)
     async def get_plan_hand_over(plan_id: str, caller: Viewer) -> Any:
-        """How much of the leaving instances' caches the sessions are expected to keep under the plan, and how much they
-        have kept.
+        """The part of the leaving instances' caches that sessions are expected to keep under the plan, and the part
+        that they have kept.
         """
         return answer(await reader.hand_over(await seen_plan(plan_id, caller)))
 

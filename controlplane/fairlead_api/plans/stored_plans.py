@@ -26,7 +26,7 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of an object that are stored with a plan: everything that plans may change. For an instance,
+    """Return the values of an object that are stored with a plan: all values that plans may change. For an instance,
     this is only the annotation that the plan changes, because the operator sets the other annotations.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
@@ -51,11 +51,11 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""How long after its creation a plan can be applied, unless it is a proposal."""
+"""Time after its creation in which a plan can be applied, unless it is a proposal."""
 PROPOSED = timedelta(days=1)
-"""How long a proposal can be applied."""
+"""Time after its creation in which a proposal can be applied."""
 UNDO = timedelta(hours=1)
-"""How long an applied plan can be undone."""
+"""Time after its application in which a plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class StoredPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The effect of a change according to a simulation: the share of requests within the objectives, the share of
-    refused requests, and what the simulation was based on.
+    refused requests, and the basis of the simulation.
     """
 
     attainment: float
@@ -102,8 +102,8 @@ class PlanStore(Protocol):
         """Return the stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Record who begins to apply a plan. Returns False if the plan is no longer open or has expired, or if another
-        attempt to apply it began less than `settling` ago.
+        """Record the person who begins to apply a plan. Returns False if the plan is no longer open or has expired, or
+        if another attempt to apply it began less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
@@ -120,8 +120,8 @@ class PlanStore(Protocol):
         """
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Mark a plan as applied if it is open, or expired while it was being applied. Marks those other plans of the
-        pool that nobody began to apply as superseded. Returns the plan as it is stored afterwards.
+        """Mark a plan as applied if it is open, or if it expired while it was being applied. Mark the pool's other
+        plans as superseded if nobody began to apply them. Return the plan as stored afterwards.
 
         If the plan was closed in another way, nothing changes.
         """
@@ -149,7 +149,7 @@ class Expecting(Protocol):
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Accept a new plan, whose effect is to be found by a simulation. `spec` is the pool's spec before the change,
+        """Accept a new plan, so that a simulation finds its effect. `spec` is the pool's spec before the change,
         `simulation` is the id of the simulation that recommended the change, if there is one. Raises no error if the
         effect stays unknown.
         """

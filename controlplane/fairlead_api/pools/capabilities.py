@@ -53,7 +53,7 @@ class Remembered:
 
 
 def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
-    """Return the decode line of that live router whose line is based on the most responses; None if no router has a
+    """Return the decode line of a live router: the line that is based on the most responses. None if no router has a
     line. A mean of several routers' lines would fit none of their measurements.
     """
     fitted_here = [one for one in told if one.quantity == Quantity.DECODE and len(one.line) == 3 and one.age_seconds is not None]
@@ -126,8 +126,8 @@ def capability_of(
 
 
 def of_instance(own: EngineCapability, pool: EngineCapability) -> EngineCapability:
-    """Return an instance's capability: its own speeds `own`, and the pool's figures for what routers measure over the
-    whole pool only.
+    """Return an instance's capability. It has the instance's own speeds `own`, and the pool's figures for quantities
+    that routers measure only for the whole pool.
     """
     return replace(own, bytes_per_token=pool.bytes_per_token, kv_cache_tokens=pool.kv_cache_tokens)
 

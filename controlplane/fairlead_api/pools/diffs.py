@@ -5,8 +5,8 @@ from typing import Any
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
-    """Return the changes, each at the deepest path that differs. A list whose items have no names is compared as a
-    whole.
+    """Return the changes from `before` to `after`, each at the deepest path that differs. A list whose items have no
+    names is compared as a whole.
     """
     if before == after and type(before) is type(after):
         return []

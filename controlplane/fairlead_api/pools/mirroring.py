@@ -1,4 +1,4 @@
-"""Processes pool states from the operator: decides which states are newer than the stored ones, which changes concern
+"""Processes pool states from the operator: decides which states are newer than the stored states, which changes concern
 routers, and which pools are ready.
 """
 
@@ -28,7 +28,9 @@ def fingerprint(table: RoutingTable) -> bytes:
 
 
 def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
-    """Return the pool's Ready condition. If the pool has none, return a Ready condition that says so."""
+    """Return the pool's Ready condition. If the pool has none, return a Ready condition that says that it is
+    missing.
+    """
     for condition in conditions:
         if condition.type == "Ready":
             return condition
@@ -43,7 +45,7 @@ Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUseView:
-    """How a router used a pool, from the router's last report; `idle_seconds` is extended to the present."""
+    """The use of a pool by a router, from the router's last report; `idle_seconds` is extended to the present."""
 
     held_requests: int
     held_prompt_tokens: int
@@ -61,14 +63,14 @@ class RouterView:
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Number of requests that are queued in the router, by the instance to which they will be sent."""
     use: PoolUseView | None = None
-    """How the router used the pool. None if the router does not report this, or has no table of the pool yet."""
+    """The router's use of the pool. None if the router does not report its use, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """What the database knows about an instance. `table_version` is the first routing table that contains the instance
-    as it is at present.
+    """The database's facts about an instance. `table_version` is the first routing table with the present entry of the
+    instance.
     """
 
     id: str
@@ -86,7 +88,7 @@ class Traffic:
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """Seconds by which the rollups lag. If above 0, the other fields are unknown."""
+    """Delay of the rollups in seconds. If it is above 0, the other fields are unknown."""
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
@@ -183,7 +185,7 @@ def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behi
 
 
 def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
-    """Return whether every live router uses `version` or a newer one. Pure."""
+    """Return whether every live router uses `version` or a newer version. Pure."""
     return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
 
 
@@ -200,8 +202,8 @@ def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
-    """Return why a state is older than the stored state of the same object, which is given as (uid, generation,
-    resource version); None if it is not older. Pure.
+    """Return the reason why a state is older than the stored state of the same object, which is given as (uid,
+    generation, resource version); None if the state is not older. Pure.
     """
     uid, generation, version = stored
     if uid != state.uid:

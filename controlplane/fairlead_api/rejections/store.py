@@ -51,7 +51,7 @@ def advice(reason: str, found: Simulated | None = None) -> str:
 
 
 SAMPLES = 5
-"""Maximum number of refused requests that are shown per cause as samples, the newest ones."""
+"""Maximum number of refused requests that are shown per cause as samples; the newest requests are shown."""
 
 FINE = timedelta(hours=2)
 """Maximum range of time for which served requests are counted by seconds; for longer ranges, they are counted by whole

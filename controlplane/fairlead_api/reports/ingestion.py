@@ -1,8 +1,8 @@
 """Use case: stores routers' reports. Each report, identified by router and id, is stored at most once, and completely
 or not at all.
 
-Rows that cannot be stored are dropped and counted. If a report were refused because of them, its router would resend it
-again and again.
+Rows that cannot be stored are dropped and counted. If the whole report were refused because of these rows, its router
+would resend it again and again.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Decides which rows of a report can be stored. Pure.
 
 Every text, number and time in a row has bounds; a row that violates them is dropped, and all other rows are kept. A
-router resends a report until it is accepted, so a row that cannot be stored must not prevent that. Times are compared
+router resends a report until it is accepted, so a single faulty row must not prevent its acceptance. Times are compared
 with the API's clock. A router's clock may be wrong, but rows about history are stored in any case.
 """
 
@@ -70,7 +70,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """Return those rows of one field that can be stored, and count the dropped ones. `place` returns the row to
+        """Return the rows of one field that can be stored, and count the dropped rows. `place` returns the row to
         store, or None to drop the row. If all rows are newer than `oldest` seconds and can be stored unchanged, they
         are returned without calling `place`.
         """
@@ -159,8 +159,8 @@ def _as_it_is(row: Row) -> Row:
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """Return why a router's address cannot be passed on to other routers: `name`, `number` or `size`; None if
-    it can.
+    """Return the kind of fault because of which a router's address cannot be passed on to other routers: `name`,
+    `number` or `size`; None if the address has no fault.
     """
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"

@@ -125,8 +125,9 @@ def report_routes(
 
 
 WHOLE_HOURS = 7_200.0
-"""Seconds before its deletion from which a sample is no longer accepted. A sample rebuilds the hour that contains it
-from finer rows, and until then retention must not have deleted a part of them, however equal the settings are.
+"""Seconds before its deletion from which a sample is no longer accepted. When a sample is stored, its hour is computed
+again from finer rows. Until then, retention must not have deleted a part of these rows, even if all settings of
+retention are equal.
 """
 
 

@@ -49,7 +49,7 @@ runs, pools = tables.schedule_runs, tables.pools
 async def note_runs(
     connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None
 ) -> list[SkippedStart]:
-    """Record what changed since the previous state: windows that opened and closed, and starts that opened no window.
+    """Record the changes since the previous state: windows that opened and closed, and starts that opened no window.
     Returns the newly recorded skipped starts.
 
     `row` is the pool's row before this state. `schedules` is None if the spec is refused. Then only windows are
@@ -80,8 +80,8 @@ async def note_runs(
 def _of_lasting(
     skipped: Iterable[SkippedStart], schedules: Sequence[ScheduleSpec], former: Mapping[str, Any] | None
 ) -> Iterable[SkippedStart]:
-    """Return the skipped starts of schedules that have the same starts in the former spec. Nobody knows since when a
-    new or changed schedule exists, so none of its starts counts as skipped.
+    """Return the skipped starts of schedules that have the same starts in the former spec. It is unknown since when a
+    new or changed schedule exists, so its starts do not count as skipped.
     """
     found = list(skipped)
     spec = spec_of(former) if found else None
@@ -140,7 +140,7 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
 """Columns by which a cursor of the list orders schedules: namespace, pool, schedule. The name of the schedule is not a
-column, so the last one stands for it.
+column, so the last column is repeated in its place.
 """
 
 

@@ -169,8 +169,8 @@ async def _newest(
     most: int,
     within: paging.Test,
 ) -> tuple[Sequence[Any], datetime | None]:
-    """Return the matching rows among the newest rows: `most` of them, and one more if there are more. Also return the
-    time of the oldest searched row, None if all rows were searched.
+    """Return the matching rows among the newest rows: `most` of them, and one more row if there are further rows. Also
+    return the time of the oldest searched row, None if all rows were searched.
     """
     order = [key.desc() for key in keys]
     newest = RowsWithin(chosen.order_by(*order).limit(paging.SEARCHED))

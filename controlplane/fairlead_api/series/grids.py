@@ -40,7 +40,7 @@ class Steps:
         return found if 0 <= found < self.count else None
 
     def lasted(self, index: int, now: datetime) -> float:
-        """Return how many seconds of a step have passed by `now`."""
+        """Return the seconds of a step that have passed by `now`."""
         begun = self.start + index * self.length
         return min(float(self.seconds), (now - begun).total_seconds())
 

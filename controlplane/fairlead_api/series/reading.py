@@ -206,7 +206,7 @@ class _Asked:
             return [await self._moves(name)]
         if name == "refused_by_cause":
             return await self._by_cause()
-        assert self._subject.pool is not None, "the others exist only for single pools"
+        assert self._subject.pool is not None, "the other metrics exist only for single pools"
         return await self._of_pool(name, self._subject.pool)
 
     def _line(

@@ -1,6 +1,6 @@
 """What-if: accepts requests for simulations, checks their inputs before anything runs, and makes plans from the
 results.
 
-Other processes simulate. The danger here: figures that look comparable but are not. Therefore every run of a simulation
-has the same requests, pool and seed.
+Other processes simulate. The danger: figures that seem comparable but are not. Therefore every run of a simulation has
+the same requests, pool and seed.
 """

@@ -221,14 +221,14 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """Return the weights of `count` instances: the present ones, then weight 1 for additional instances."""
+    """Return the weights of `count` instances: the present weights, then weight 1 for each additional instance."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Return the numbers of instances, by field of SimulatedTarget: the requested number or, if none is requested, the
-    present one.
+    """Return the numbers of instances, by field of SimulatedTarget: the requested number or, without a request, the
+    present number.
     """
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (

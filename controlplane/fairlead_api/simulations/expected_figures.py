@@ -13,10 +13,10 @@ from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 WITHIN = 0.25
 """Maximum relative difference between two values of a figure at which the figure still counts as reliable."""
 FEW_SESSIONS = 3.0
-"""Maximum difference at which two numbers of sessions still count as equal."""
+"""Maximum difference at which two numbers of sessions count as equal."""
 SURE_SESSIONS = 87.0
-"""The smallest mean of two counts of sessions at which they are a reliable figure. If the standard deviation of a count
-is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
+"""The smallest mean of two counts of sessions at which the counts are a reliable figure. If the standard deviation of a
+count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
 """
 _STUDENT = 2.13
 """A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
@@ -27,8 +27,8 @@ _NEGLIGIBLE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was recorded for the pool's requests: the share of served requests within the objectives, the hit rate, and
-    the number of moved sessions; None if not measured.
+    """The recorded figures of the pool's requests: the share (0-1) of served requests within the objectives, the hit
+    rate, and the number of moved sessions; None if not measured.
     """
 
     attainment: float | None = None
@@ -38,8 +38,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trialled:
-    """The figures of each run of a plan's simulation, in the order of `plan_changes.Trial.runs`, and what was recorded
-    for the same requests.
+    """The figures of each run of a plan's simulation, in the order of `plan_changes.Trial.runs`, and the recorded
+    figures of the same requests.
     """
 
     figures: list[RunFigures]
@@ -49,9 +49,9 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The values of one quantity in all runs: without the change, with it, and with it at other rates. `parts` are its
-    values over parts of the measured requests divided by time, as means over the seeds; `session_parts` the same for
-    parts divided by session.
+    """The values of one quantity in all runs: without the change, with the change, and with the change at other request
+    rates. `parts` are its values over parts of the measured requests divided by time, as means over the seeds;
+    `session_parts` the same for parts divided by session.
     """
 
     quantity: Quantity
@@ -103,8 +103,8 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Return why the simulation of the unchanged pool is not reliable: its share of served requests within the
-    objectives differs too much from the recorded one. None if it does not.
+    """Return the reason why the simulation of the unchanged pool is not reliable: its share of served requests within
+    the objectives differs too much from the recorded share. None if it is reliable.
     """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
     found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
@@ -143,8 +143,9 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Return why the figure depends too much on the request rate; None if it does not. Real traffic never repeats
-    exactly, and engines are not exactly as fast as declared; both have the same effect as another rate.
+    """Return the reason why the figure depends too much on the request rate; None if it does not. Real traffic never
+    repeats exactly, and real engines are not exactly as fast as declared; both have the same effect as another request
+    rate.
     """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
@@ -153,8 +154,8 @@ def _by_rate(found: _Found, expected: float) -> str | None:
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
-    """Return why another sample of requests might give another figure; None if that is unlikely. It is estimated by
-    batch means, which compare parts of the requests.
+    """Return the reason why another sample of requests might give another figure; None if this is unlikely. The
+    probability is estimated by batch means, which compare parts of the requests.
 
     Requests close in time share a burst, and requests of one session are similar, so the requests are divided into
     parts twice: by time and by session.

@@ -96,14 +96,14 @@ class Simulating:
         await self._finish_policies(claimed, claimed.policies, progress)
 
     async def _finish_policies(self, claimed: Claimed, policies: Sequence[SimulatedPolicy], progress: "_Progress") -> None:
-        """End the simulation, and store the results of these policies, all runs of which have ended."""
+        """End the simulation, and store the results of these policies. All runs of these policies have ended."""
         results = results_of(runs_of_policies(claimed.runs, policies), progress.figures)
         winner = claimed.policies.index(policies[winner_of(policies, results)])
         await self._store.finish(claimed, self._runner, results, winner, progress.notes, progress.done)
 
     async def _stop(self, claimed: Claimed, progress: "_Progress") -> None:
-        """Stop the simulation because it took too long. The results of those policies are stored all runs of which have
-        ended, and a note names the other policies. Without such policies, the simulation fails.
+        """Stop the simulation because it took too long. The results of a policy are stored if all its runs have ended;
+        a note names the other policies. If no policy has results, the simulation fails.
         """
         ended = [] if claimed.sizing or claimed.plan_runs else ended_policies(claimed, progress.figures)
         if not ended:
@@ -183,11 +183,11 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """Record how many seconds the run took, as a measure of the speed of its policy."""
+        """Record the seconds that the run took, as a measure of the speed of its policy."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
-        """Add a run again whose process died."""
+        """Add a run again after its process died."""
         self._runs.append(run)
 
 
@@ -196,7 +196,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """What the simulator processes have reported about one simulation: progress and figures."""
+    """The reports of the simulator processes about one simulation: progress and figures."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -217,8 +217,8 @@ class _Progress:
 async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
     """Start a simulator process, send it the job and then one run after the other, and read its output.
 
-    Returns None if no run is left. If the process ended before, returns a description of that, after adding its run to
-    `left` again. Raises SimulationFailed.
+    Returns None if no run is left. If the process ends earlier, adds its run to `left` again and returns a description
+    of the end. Raises SimulationFailed.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     process = await asyncio.create_subprocess_exec(

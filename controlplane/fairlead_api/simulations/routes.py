@@ -114,8 +114,8 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     async def create_plan_of_simulation(
         namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
     ) -> Any:
-        """Makes a plan that gives the pool a policy of a finished simulation, by default the best one. The pool itself
-        is not changed.
+        """Makes a plan that gives the pool a policy of a finished simulation, by default the best policy. The pool
+        itself is not changed.
         """
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, PlanKind.POLICY.facts.role, str(pool))

@@ -37,7 +37,7 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
 
 def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationResult]) -> int:
     """Return the index of the policy with the highest attainment, as a mean over the request rates. Among equal
-    policies, the one with the lowest mean p90 TTFT is chosen; if these are equal too, the first.
+    policies, the policy with the lowest mean p90 TTFT is chosen; if this is equal too, the first policy.
     """
 
     def standing(place: int) -> tuple[float, float, int]:
@@ -67,13 +67,13 @@ class Claimed:
     person requested.
     """
     sizing: Asked | None = None
-    """What a simulation for advice is to find out; None for other simulations. Its later runs depend on the results of
-    the first ones.
+    """The question of a simulation for advice; None for other simulations. Its later runs depend on the results of the
+    first runs.
     """
 
     @property
     def runs(self) -> list[JobRun]:
-        """The runs of the simulation; for advice, the first ones."""
+        """The runs of the simulation; for advice, only the first runs."""
         return runs_of(self.policies, self.rates) if self.plan_runs is None else self.plan_runs
 
 
@@ -87,7 +87,7 @@ class Traffic:
     weight: float
     notes: list[str]
     begun_at: datetime | None = None
-    """When the first request was recorded; None for an uploaded trace."""
+    """Time at which the first request was recorded; None for an uploaded trace."""
     unanswered: list[bool] = field(default_factory=list)
     """For each request, True if no response was recorded, for example because the request was refused. Empty for an
     uploaded trace.
@@ -145,7 +145,7 @@ def runs_of_policies(runs: Sequence[JobRun], policies: Sequence[SimulatedPolicy]
 
 
 def ended_policies(claimed: Claimed, figures: Mapping[int, RunFigures]) -> list[SimulatedPolicy]:
-    """Return those policies all runs of which have figures."""
+    """Return the policies for which all runs have figures."""
     return [one for one in claimed.policies if all(run.number in figures for run in runs_of_policies(claimed.runs, [one]))]
 
 

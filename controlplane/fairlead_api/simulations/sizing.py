@@ -1,5 +1,5 @@
-"""Chooses the simulation runs that show what would help a pool, and evaluates them: other numbers of instances, and
-other TTFT targets. Pure.
+"""Chooses the simulation runs that show the remedies for a pool (other numbers of instances, or other TTFT targets),
+and evaluates them. Pure.
 
 There are two rounds of runs. The first round simulates numbers of instances far apart, under one seed. The second round
 simulates the numbers around the smallest sufficient one, and TTFT targets, in the same way as a plan
@@ -34,7 +34,7 @@ AS_IT_IS = PoolChange()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a simulation for advice is to find out: how many instances of a role would serve a pool's recorded requests
+    """The question of a simulation for advice: how many instances of a role would serve a pool's recorded requests
     within the objectives? The role has `present` instances and may have at most `most`. `estimate` is the number that
     follows from rates and means; `held` is the number that the last advice gave.
     """
@@ -53,7 +53,7 @@ class Asked:
     prefill_tokens_per_second: float | None = None
     """The measured prefill speed of an instance in tokens per second; None = unknown."""
     requests: int = MOST_SIZED
-    """Maximum number of recorded requests, the newest ones, that are simulated."""
+    """Maximum number of recorded requests that are simulated; the newest requests are used."""
 
     @property
     def allowed(self) -> int:
@@ -81,8 +81,8 @@ def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]
 
 
 def further_runs(asked: Asked, runs: Sequence[JobRun], found: Mapping[int, RunFigures], reach: Reach) -> list[JobRun]:
-    """Return the runs of the second round, without those that were already in the first: numbers of instances around
-    the smallest sufficient one, and TTFT targets if the present target is out of reach for some prompts.
+    """Return the runs of the second round, without runs that were already in the first round: numbers of instances
+    around the smallest sufficient number, and TTFT targets if the present target is out of reach for some prompts.
     """
     first = {one.change.replicas: found[one.number].attainment for one in runs if one.change and one.change.replicas is not None}
     changes = [asked.scaled(number) for number in further_numbers(asked.present, first, asked.goal)]
@@ -101,8 +101,8 @@ def _numbered(asked: Asked, begin: int, wanted: Iterable[tuple[PoolChange, int, 
 
 
 def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[list[JobRun], Trialled] | None:
-    """Return those of the runs that show the effect of `change`, in the order of a plan's runs, with their figures.
-    None if such a run is missing.
+    """Return the runs that show the effect of `change`, in the order of a plan's runs, with their figures. None if such
+    a run is missing.
     """
     wanted = [(one, seed, 1.0) for seed in SEEDS for one in (AS_IT_IS, change)] + [(change, SEEDS[0], rate) for rate in RATES]
     places = {(repr(one.change), one.seed, one.rate): place for place, one in enumerate(runs)}
@@ -117,7 +117,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """Return what a simulation for advice found, from the figures of all its runs."""
+    """Return the result of a simulation for advice, from the figures of all its runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]

@@ -93,12 +93,14 @@ Goals = Callable[[Kept], float | None]
 
 
 def by_version(percentiles: Mapping[int, float]) -> Goals:
-    """Return the goals of objectives whose percentile depends on their version alone."""
+    """Return the goals of objectives for which the percentile depends on the version alone."""
     return lambda kept: percentiles.get(kept.version)
 
 
 def burn_of(kept: Iterable[Kept], goals: Goals) -> float | None:
-    """Return the late requests over those that the error budget allowed; None if it allowed none."""
+    """Return the late requests divided by the requests that the error budget allows to be late; None if it allows
+    none.
+    """
     known = list(_with_goals(kept, goals))
     allowed = sum(one.counts.judged * budget_share(goal) for one, goal in known)
     return _share(sum(one.counts.judged - one.counts.within_slo for one, _ in known), allowed)
@@ -112,7 +114,7 @@ def _with_goals(kept: Iterable[Kept], goals: Goals) -> Iterator[tuple[Kept, floa
 
 
 def burn_window(window: str, priority_class: str | None, kept: Iterable[Kept], goals: Goals) -> BurnWindow:
-    """Return how much of the error budget the requests in a window used. Requests without a goal are left out."""
+    """Return the part of the error budget that the requests in a window used. Requests without a goal are left out."""
     known = list(_with_goals(kept, goals))
     counts = total(one for one, _ in known)
     late = counts.judged - counts.within_slo
@@ -156,8 +158,8 @@ def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
 def what_if(
     cells: Mapping[str, Mapping[int, int]], counts: Mapping[str, Counts], ttft_seconds: float, tpot_seconds: float, percentile: float
 ) -> tuple[WhatIfShare, list[WhatIfShare]]:
-    """Return how many requests would have met other targets, for all classes together and for each class. `cells` are
-    numbers of requests by latency cell, `counts` are counts by outcome, both by priority class.
+    """Return the share of requests that would have met other targets, for all classes together and for each class.
+    `cells` are numbers of requests by latency cell, `counts` are counts by outcome, both by priority class.
     """
     names = sorted({*cells, *counts})
     each = [_against(name, cells.get(name, {}), counts.get(name, Counts()), ttft_seconds, tpot_seconds, percentile) for name in names]

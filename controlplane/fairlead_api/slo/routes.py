@@ -40,7 +40,7 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
         priority_class: Class = None,
     ) -> Ask:
-        """How well the objectives were met, by version and priority class. A range that begins within the last 25 hours
+        """The attainment of the objectives, by version and priority class. A range that begins within the last 25 hours
         is widened to whole minutes, any other range to whole hours.
         """
         pool = PoolKey(namespace=namespace, name=name)
@@ -49,7 +49,7 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
     document(routes, "/slo/attainment", SloAttainment, viewer, get_slo_attainment, SloShare, lambda found: [found.whole, *found.shares])
 
     async def get_slo_burn(namespace: str, name: str) -> Ask:
-        """How fast the error budget is used up, over seven windows of time, by priority class."""
+        """The burn rate of the error budget over seven windows of time, by priority class."""
         return lambda sight: reading.burn(PoolKey(namespace=namespace, name=name), clock())
 
     document(routes, "/slo/burn", SloBurn, viewer, get_slo_burn, BurnWindow, lambda found: found.windows)

@@ -152,8 +152,8 @@ class PostgresSlo:
 
 
 def _rows(columns: Sequence[str], values: dict[str, Any], version: int | None, priority_class: str | None) -> str:
-    """Return SQL for the counts in a range: from the table by hour for the part in whole hours, and from the table by
-    minute for the rest.
+    """Return SQL for the counts in a range: from the table by hour for whole hours, and from the table by minute for
+    the other minutes.
     """
     filters = ""
     for name, value in (("slo_version", version), ("priority_class", priority_class)):

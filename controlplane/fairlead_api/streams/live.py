@@ -32,8 +32,8 @@ RESUME = timedelta(seconds=60)
 """Maximum age of the event named in Last-Event-ID for a stream to continue from there."""
 
 OVERLAP = timedelta(seconds=5)
-"""How far each poll reads back before the newest row that it has already read, because a transaction that began earlier
-may commit later.
+"""Time by which each poll reads back before the newest row that it has already read, because a transaction that began
+earlier may commit later.
 """
 
 
@@ -93,7 +93,7 @@ class _Feed:
 
 
 _Name = tuple[str, str | None, Sight]
-"""What identifies a poller: the topic, the pool, and the namespaces that the listeners may see."""
+"""The identity of a poller: the topic, the pool, and the namespaces that the listeners may see."""
 
 
 class Live:

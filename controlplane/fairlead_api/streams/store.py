@@ -26,7 +26,7 @@ _CURRENT = (
 
 def _facts_of(row: Any) -> list[GatewayKeyFacts]:
     """Return a gateway key in the form that routers use: one entry for each secret of the key. The former secret of a
-    rotated key expires before the key does.
+    rotated key expires before the key itself.
     """
     secrets = [(row.digest, row.expires_at)]
     if row.former_until is not None:

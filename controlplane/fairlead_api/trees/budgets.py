@@ -24,7 +24,7 @@ class Rolled:
 
     @property
     def kept(self) -> Kept:
-        """The tasks as counts by outcome: those that broke off are the failed ones."""
+        """The tasks as counts by outcome; tasks that broke off count as failed."""
         counts = Counts(judged=self.sums["judged"], within_slo=self.sums["in_time"], failed=self.sums["broken_off"])
         return Kept(version=self.version, priority_class=self.priority_class, counts=counts, at=self.at)
 
@@ -64,7 +64,7 @@ def added(parts: Iterable[Rolled]) -> dict[str, int]:
 def task_burn(
     pool: str, at: datetime, windows: Mapping[str, Sequence[Rolled]], percentiles: Mapping[tuple[int, str], float], version: int
 ) -> SloTaskBurn:
-    """Return how fast the error budgets of tasks are used up. `windows` has the tasks of each window for whose whole
+    """Return the burn rates of the error budgets of tasks. `windows` has the tasks of each window for whose whole
     length tasks are kept; `version` is the version of the objectives in force.
     """
     goals = goals_of(percentiles)

@@ -61,8 +61,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What the requests of one pool change: `sessions`, the sums by session and task, and `joined`, the present root of
-    each session that got a parent and of each session below it.
+    """The changes by the requests of one pool: `sessions`, the sums by session and task, and `joined`, the present root
+    of each session that got a parent and of each session below it.
     """
 
     sessions: Mapping[str, Grown]
@@ -108,7 +108,7 @@ def wants_place(turn: RecordedRequest, known: Grown | None) -> bool:
 
 
 def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> Growth:
-    """Return what requests of one pool change; all of them must have a session's name. `known` holds the stored
+    """Return the changes by the requests of one pool; each request must have a session's name. `known` holds the stored
     sessions of these requests and their parents. `forked` holds, by the id of a block, the sessions whose conversation
     ends with that block.
     """

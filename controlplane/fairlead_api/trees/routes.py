@@ -52,7 +52,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
         return answer(await reader.think_times(PoolKey(namespace=namespace, name=name)))
 
     async def get_slo_tasks(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
-        """How well the targets of whole tasks (`spec.slo.task`) were met by the tasks that were over in this time, by
+        """The attainment of the targets of whole tasks (`spec.slo.task`) by the tasks that ended in this time, by
         version and priority class. Of very many tasks the 20,000 newest are judged.
         """
         now, pool = clock(), PoolKey(namespace=namespace, name=name)
@@ -64,8 +64,8 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
     document(routes, "/pools/{namespace}/{name}/slo/tasks", SloTasks, viewer, get_slo_tasks, TaskShare, lambda found: found.shares)
 
     async def get_slo_task_burn(namespace: str, name: str) -> Ask:
-        """How fast the error budgets of the targets of whole tasks are used up, over four windows of time, by priority
-        class. Tasks are rolled up by the hour in which they were over.
+        """The burn rates of the error budgets of the targets of whole tasks, over four windows of time, by priority
+        class. Tasks are rolled up by the hour in which they ended.
         """
         return lambda sight: reader.slo_task_burn(PoolKey(namespace=namespace, name=name), clock(), kept)
 

@@ -56,7 +56,7 @@ TASK_SUMS = (
     *FIGURE_NAMES,
 )
 """Columns that count finished tasks and sum up their figures. `judged` tasks had a target, and their last turn was
-answered; `tool_tasks` are those whose time between turns is known, `tool_microseconds` is that time.
+answered; `tool_tasks` counts tasks with a known time between turns, and `tool_microseconds` is the sum of these times.
 """
 
 finished_tasks = Table(

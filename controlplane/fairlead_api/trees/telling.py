@@ -33,8 +33,8 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What follows for a turn from the earlier turns of its session: the gap before it, evidence that the conversation
-    was compacted, and the instance from which the session moved; each None if it does not apply.
+    """Facts about a turn that follow from the earlier turns of its session: the gap before it, evidence that the
+    conversation was compacted, and the instance from which the session moved; each None if it does not apply.
     """
 
     gap_seconds: float | None
@@ -43,7 +43,9 @@ class Told:
 
 
 def told(turns: Sequence[StoredTurn]) -> list[Told]:
-    """Return, for each turn of one session, what follows from the earlier turns. `turns` are in order of arrival."""
+    """Return, for each turn of one session, the facts that follow from the earlier turns. `turns` are in order of
+    arrival.
+    """
     compacted = compactions(turns)
     moved = [None, *(_left(before, after) for before, after in pairwise(turns))]
     return [Told(gap, compacted.get(place), left) for place, (gap, left) in enumerate(zip(gaps(turns), moved, strict=False))]
@@ -116,8 +118,8 @@ def waited(rows: Iterable[Any]) -> list[Waited]:
 
 
 def spreads(found: Iterable[Waited]) -> list[Spread]:
-    """Return one distribution of gaps for each tenant and tool, those with the most turns first. At most MOST_TIMES are
-    returned, and one more for each tenant that has further tools.
+    """Return one distribution of gaps for each tenant and tool, ordered by the number of turns, the largest first. At
+    most MOST_TIMES are returned, and one further distribution for each tenant that has further tools.
     """
     by_place: dict[tuple[str, str], list[Waited]] = {}
     for one in found:

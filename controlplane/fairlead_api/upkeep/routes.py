@@ -39,7 +39,7 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 
     @routes.get("/readyz", tags=["health"])
     async def readyz() -> dict[str, str]:
-        """Returns whether the database is reachable.
+        """Returns the database's state.
 
         The response is immediate, because the database is checked continuously and not by this request. A read-only
         database counts as reachable, because reads still work.
@@ -85,8 +85,8 @@ def feature(
     jobs: Mapping[str, tuple[Job, int]],
     latest: LatestFigures,
 ) -> Feature:
-    """Return the feature of health and the background jobs: the jobs of `upkeep`, and `jobs`, those of other subjects
-    with their intervals in seconds. `document` returns the OpenAPI document; `latest` receives the figures for
+    """Return the feature of health and the background jobs: the jobs of `upkeep`, and `jobs`, the jobs of other
+    subjects with their intervals in seconds. `document` returns the OpenAPI document; `latest` receives the figures for
     autoscalers.
     """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read

@@ -27,7 +27,7 @@ BATCH = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Which rows `r` of `table` are deleted: the SQL condition `where` compares with the time `:before`.
+    """The rows `r` of `table` to delete: the SQL condition `where` compares with the time `:before`.
 
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.

@@ -1,7 +1,7 @@
 """Jobs that run in one API process at a time: the process that gets the job's lock.
 
 The jobs are rollups, making partitions ahead of time, retention, ending sessions, and closing plans that were left
-open. Each run does everything that is due by `now`, so the next run makes up for a missed one.
+open. Each run does all work that is due by `now`, so the next run makes up for a missed run.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +15,8 @@ from fairlead_api.infra.errors import StoreUnavailable
 
 AHEAD_DAYS = 2
 MOST_DIFFERENCE = timedelta(days=1)
-"""Difference between the database's clock and this machine's clock above which nothing is deleted: one of them is
-wrong, and what was deleted does not come back.
+"""Difference between the database's clock and this machine's clock above which nothing is deleted: one of the clocks is
+wrong, and deleted rows cannot be restored.
 """
 LEAST_KEPT: Mapping[str, timedelta] = {"rollups_10s_days": MINUTES_KEPT + timedelta(hours=1)}
 """How long rows are kept at least, by setting: ranges that begin within `MINUTES_KEPT` are read from these rows,
@@ -137,6 +137,6 @@ class Upkeep:
 
 
 def clocks_differ(ahead: timedelta) -> StoreUnavailable:
-    """Return the error that names by how much the database's clock is `ahead`, and what to do."""
+    """Return the error for clocks that differ: it names the difference (`ahead`) and the remedy."""
     days = ahead / timedelta(days=1)
     return StoreUnavailable(f"nothing is deleted: the database's clock is {days:+.1f} days from this machine's; set the one that is wrong")

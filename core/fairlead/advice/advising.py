@@ -47,8 +47,8 @@ _UNITS = {unit: place for place, unit in enumerate(HarmUnit)}
 
 
 def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
-    """Return every finding, except those whose symptom another finding of the same pool explains, in the order of
-    `rank`.
+    """Return all findings in the order of `rank`. A finding is left out if its symptom is explained by another finding
+    of the same pool.
     """
     found: list[Finding] = []
     for pool in pools:

@@ -30,7 +30,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _span(seconds: float) -> str:
-    """Write a window as the SLO page names it; one that a pool is too young to fill as a time span."""
+    """Return the words for a window: its name on the SLO page or, if the pool is younger, a time span."""
     if seconds % 3600:
         return wording.seconds(seconds)
     return f"{seconds / 86_400:g} d" if seconds >= 86_400 else f"{seconds / 3600:g} h"

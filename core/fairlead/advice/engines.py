@@ -25,12 +25,12 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
 
 AGAIN = 2
-"""Number of losses of one instance within an hour from which they count as repeated, not as a coincidence."""
+"""Number of losses of one instance within an hour from which the losses count as repeated, not as a coincidence."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield one finding for all engines that are lost now, one for all engines that hand on no KV blocks, and one for
-    each other engine that was lost repeatedly or fails requests.
+    """Yield one finding for all engines that are lost now, one for all engines that do not pass on KV blocks, and one
+    for each other engine that was lost repeatedly or fails requests.
     """
     silent = [one for one in pool.instances if EngineTrouble.KV_NOT_HANDED_ON in one.troubles]
     if silent:

@@ -64,4 +64,4 @@ def _then(quantity: str, level: Level) -> str:
     remedy = f"; set {_FIELDS[quantity]}" if quantity in _FIELDS else ""
     if level is Level.NOTE:
         return f"routers have measured the right value, but start from the wrong one after a restart{remedy}"
-    return f"predicted times, and what rests on them, are wrong by as much{remedy}"
+    return f"predicted times, and decisions that use them, are wrong by the same factor{remedy}"

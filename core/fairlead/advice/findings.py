@@ -8,7 +8,7 @@ from fairlead.instances import Role
 
 
 class Level(StrEnum):
-    """How bad a finding is, judged by the pool's own objectives."""
+    """The severity of a finding, judged by the pool's own objectives."""
 
     BAD = "bad"
     """More requests miss the objectives than the percentile allows, or the pool cannot serve, or no router reports on
@@ -28,7 +28,8 @@ class HarmUnit(StrEnum):
     REQUESTS = "requests/s"
     """Requests per second that miss the objectives: late, refused or failed."""
     INSTANCES = "instances"
-    """Desired instances that do not serve, or serving instances that are not needed."""
+    """The harm is a number of instances: desired instances that do not serve, or serving instances that are not needed.
+    """
     WAITED_SECONDS = "seconds/h"
     """Extra seconds that users waited, per hour."""
     ROUTERS = "routers"
@@ -121,8 +122,8 @@ class Finding:
     """One problem, its cause and its remedy.
 
     `subject` distinguishes findings with the same cause in one pool: an instance, a role or a reason; empty if there is
-    only one. `symptom` names what was seen, if another finding may explain it; `explains` lists the symptoms that this
-    cause explains.
+    only one. `symptom` names the observation if another finding may explain it. `explains` lists the symptoms of other
+    findings that this cause explains.
     """
 
     pool: str

@@ -22,7 +22,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         return
     bytes_per_token = pool.moves.bytes_per_token
     size = one.size_words(bytes_per_token)
-    unknown = "" if bytes_per_token is not None else "; how many bytes a token takes in the KV cache is not known"
+    unknown = "" if bytes_per_token is not None else "; the size of a token in the KV cache is not known"
     yield Finding(
         pool=pool.pool,
         cause=Cause.HOST_CACHE_WOULD_HELP,

@@ -19,7 +19,9 @@ MOST = 3
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield findings for the hot instances, those with the most late first tokens first, at most MOST."""
+    """Yield at most MOST findings about hot instances, in the order of their numbers of late first tokens, the largest
+    number first.
+    """
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))
@@ -64,7 +66,7 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         then = wording.not_yet(one.minutes.late, one.minutes.had, ENOUGH_MINUTES)
     elif pool.can_drain:
         remedy = Remedy(kind="drain", words=f"draining {one.id}", instance=one.id)
-        then = "; drained, its sessions move to the others and a new instance takes its place"
+        then = "; a drain moves its sessions to the other instances, and a new instance replaces it"
     return Finding(
         pool=pool.pool,
         cause=Cause.HOT_INSTANCE,

@@ -8,13 +8,14 @@ from fairlead.advice.findings import LATE_FIRST_TOKENS, SLOW_TOKENS, Cause, Evid
 from fairlead.advice.situations import PoolSituation, SeenInstance, Served
 
 _Judged = Callable[[Served], tuple[int, int]]
-"""Returns how many requests were late, and how many were judged."""
+"""A function from an instance's served requests to two numbers: the late requests and the judged requests."""
 _BY_BOTH, _BY_TTFT, _BY_TPOT = attrgetter("by_both"), attrgetter("by_ttft"), attrgetter("by_tpot")
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield a finding for each target that too many requests miss. If too many requests miss only the two targets
-    combined, yield one finding about both, whose cause is the target that is missed more often.
+    """Yield a finding for each target that too many requests miss. It may be that each target alone is met by enough
+    requests, but not both together: then yield one finding about both, whose cause is the target that is missed more
+    often.
     """
     by_ttft, by_tpot = _is_missed(pool, _BY_TTFT), _is_missed(pool, _BY_TPOT)
     goal = wording.percent(pool.slo.percentile)

@@ -12,7 +12,9 @@ from fairlead.reports.rejections import FOR_PREFILL
 from fairlead.scaling.remedies import Simulated, enough_time
 
 _MOST = 0.5
-"""Least share of the refused or late requests that too-long prompts must make up to count as the explanation."""
+"""Minimum share (0-1) of the refused or late requests whose prompts are too long, from which long prompts count as the
+explanation.
+"""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

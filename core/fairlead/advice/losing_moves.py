@@ -10,8 +10,8 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Yield at most one finding, only if the outcome of enough moves is known, they lost even without the worst one of
-    them, and migrations are not paused.
+    """Yield at most one finding. A finding needs three things: the outcome of enough moves is known, these moves lost
+    time even without the worst one, and migrations are not paused.
     """
     moves = pool.moves
     if pool.moves_paused or moves.known < ENOUGH_FINISHED or moves.net_seconds - min(0.0, moves.worst_seconds) >= 0:

@@ -1,5 +1,5 @@
-"""Writes remedies as text for findings and for causes of refusals: what would help according to simulations and
-recorded requests.
+"""Writes the remedies of findings and of causes of refusals as text. Remedies come from simulations and from recorded
+requests.
 """
 
 from fairlead.advice import wording
@@ -44,7 +44,7 @@ def simulation_words(found: Simulated) -> str:
 
 
 def beyond_words(reach: Reach, ttft_seconds: float) -> str:
-    """Return how many requests would be late with any number of instances, and why."""
+    """Return a sentence that says how many requests would be late with any number of instances, and why."""
     refused = reach.share_of_refused
     whose = f"{wording.share(reach.share)} of requests"
     if refused is not None:
@@ -77,10 +77,10 @@ def beyond_remedies(found: Simulated) -> str:
 
 
 def rest_words(found: Simulated) -> str:
-    """Say what more instances would do for the requests whose prompts are not too long."""
+    """Return a sentence about the effect of more instances on the requests whose prompts are not too long."""
     chosen = enough_instances(found)
     if found.unlike is not None:
-        return f"whether more replicas help the others is not known: {found.unlike}"
+        return f"whether more replicas help the other requests is not known: {found.unlike}"
     if chosen is None:
         return f"more replicas would not help, according to {simulation_words(found)}"
     return number_words(found, chosen)

@@ -9,7 +9,7 @@ from fairlead.advice.situations import PoolSituation
 from fairlead.reports.shares import Apart
 
 WINDOW_SECONDS = 10.0
-"""Routers that reported within this many seconds count as live."""
+"""Time, in seconds, for which a router counts as live after its last report."""
 
 _WHY: dict[str, str] = {
     Apart.NOT_FOUND: "they do not know the other routers' addresses; set FAIRLEAD_ROUTER_ASK_HOST at each",

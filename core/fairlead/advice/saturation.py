@@ -78,7 +78,9 @@ def _of_role(pool: PoolSituation, role: SeenRole, remedy: Remedy | None, outcome
 
 
 def _late(served: Served, role: Role) -> tuple[int, int]:
-    """Return how many requests missed the targets that depend on the role, and how many were judged by these."""
+    """Return the number of requests that missed the targets for which the role is responsible, and the number of
+    requests that were judged by these targets.
+    """
     match role:
         case Role.PREFILL:
             return served.by_ttft
@@ -118,17 +120,17 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """Return the plan and its description when no simulation confirms a number of instances. The number is then an
-    estimate, marked as such, that has been stable for minutes; without one, the description says that no number is
-    known.
+    """Return a plan and its description for the case that no simulation confirms a number of instances. The plan's
+    number is then an estimate that has been stable for minutes, and the description calls it one. If there is no
+    estimate, the plan is None and the description says that no number is known.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):
-        return None, "what would serve it is being simulated"
+        return None, "the number of replicas that it needs is being simulated"
     unlike = None if sizing.found is None else sizing.found.unlike
-    why = unlike or sizing.reason or "what would serve it is not simulated yet"
+    why = unlike or sizing.reason or "the number of replicas that it needs is not simulated yet"
     if sizing.estimate is None or sizing.estimate <= len(pool.accepting(role.role)):
-        return None, f"it is not known how many replicas would serve it: {why}"
+        return None, f"the number of replicas that it needs is not known: {why}"
     noun = wording.of_role(role.role, sizing.estimate, "replica")
     words = f"an estimate from rates alone says that it needs {noun}; no simulation confirms this: {why}"
     return _remedy(pool, role, sizing.estimate, words, None)

@@ -12,7 +12,9 @@ from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.specs import RatioMode, ScalingMode
 
 FRESH_SECONDS = 3600.0
-"""Seconds for which a recommendation counts as current. One that still stands is recorded again every half hour."""
+"""Age, in seconds, up to which a recommendation counts as current. A recommendation that is still valid is recorded
+again every half hour.
+"""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
@@ -53,7 +55,9 @@ def _finding(pool: PoolSituation, one: SeenAdvice, most: int) -> Finding:
 
 
 def _number(one: SeenAdvice) -> int:
-    """Return the number to speak of: the one to set now, or the recommended one that a bound forbids."""
+    """Return the number of instances to mention: the number to set now or, if a bound forbids that change, the
+    recommended number.
+    """
     return one.recommended if one.replicas == one.current else one.replicas
 
 

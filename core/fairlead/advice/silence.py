@@ -9,8 +9,8 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 OPERATOR_SECONDS = 60.0
-"""Seconds without a report after which the operator counts as away; it reports every pool's state at least every ten
-seconds.
+"""Time without a report, in seconds, after which the operator counts as absent. The operator reports every pool's state
+at least every ten seconds.
 """
 
 

@@ -57,17 +57,17 @@ class Served:
 
     @property
     def by_both(self) -> tuple[int, int]:
-        """How many requests missed a target, and how many were judged."""
+        """Number of requests that missed at least one target, and number of judged requests."""
         return self.late, self.ended
 
     @property
     def by_ttft(self) -> tuple[int, int]:
-        """How many first tokens were late, and how many were judged; requests that still run are among them."""
+        """Number of late first tokens, and number of judged first tokens; both include running requests."""
         return self.ttft_judged - self.ttft_in_time, self.ttft_judged
 
     @property
     def by_tpot(self) -> tuple[int, int]:
-        """How many answers were slow, and how many were judged."""
+        """Number of answers that missed the TPOT target, and number of judged answers."""
         return self.tpot_judged - self.tpot_in_time, self.tpot_judged
 
 
@@ -96,11 +96,11 @@ class SeenMinutes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """An instance that has not ended. `load` is the larger of its predicted TTFT and TPOT, each divided by its target;
-    None if no latency was measured. `losses` is how often the instance was lost in the last hour. `sessions` is None if
-    they were not counted. `troubles` are the problems that routers see with its engine, each with its duration in
-    seconds; `stalled_ranks` are the data-parallel ranks that are stalled while other ranks go on. `minutes` counts the
-    good and the bad minutes of the window.
+    """An instance that has not ended. `load` is the larger of two ratios: predicted TTFT by its target and predicted
+    TPOT by its target; None if no latency was measured. `losses` is the number of times that the instance was lost in
+    the last hour. `sessions` is None if the sessions were not counted. `troubles` maps the problems that routers see
+    with the engine to their durations in seconds. `stalled_ranks` are the data-parallel ranks that make no progress
+    while other ranks do. `minutes` counts the good and the bad minutes of the window.
     """
 
     id: str
@@ -134,10 +134,10 @@ class SeenRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
-    """Session moves of the last `seconds`: the number of known outcomes, how many of them were not faster than the
-    predicted time of staying, and the total seconds gained (negative: lost), those of the move that lost most among
-    them (`worst_seconds`). `bytes_per_token` is the size of the KV blocks that were transferred, as the engines count
-    it; None if no blocks were transferred or counted.
+    """Session moves of the last `seconds`. The fields are: the number of moves with a known outcome; the number of
+    these moves that were not faster than the predicted time of staying; the total seconds gained (negative: lost); and
+    the seconds of the move that lost most (`worst_seconds`). `bytes_per_token` is the size of the transferred KV blocks
+    by the engines' own count; None if no blocks were transferred or counted.
     """
 
     seconds: float = 3600.0
@@ -161,7 +161,8 @@ class SeenCondition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdvice:
     """The newest recommendation of a controller for a role, and its outcome. `replicas` is the number that the
-    controller would set now: the recommended one, or one nearer to the current one while something holds it back.
+    controller would set now: the recommended number or, while something limits the change, a number between the current
+    and the recommended one.
     """
 
     controller: str
@@ -197,11 +198,11 @@ class SeenBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPredictions:
-    """How wrong routers' predictions of prefill times are, as a share: the mean over the `samples` prefills that live
+    """The relative error of routers' predictions of prefill times: the mean over the `samples` prefills that live
     routers observed.
 
-    `unused_error` is the error of the figure (measured or declared) that is not in use, None if there is no such
-    figure. For a policy that learns, there are also the mean absolute errors in seconds of the policy's model and of
+    `unused_error` is the error of the figure (measured or declared) that is not in use, None if only one figure exists.
+    For a policy that learns, two further fields are the mean absolute errors, in seconds, of the policy's model and of
     the router's own formula, for the same requests.
     """
 
@@ -291,8 +292,8 @@ class PoolSituation:
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
-    """Seconds by which the roll-ups lag, if the lag is too long to judge by them; findings then ignore served and
-    refused requests.
+    """Delay of the roll-ups in seconds, if the delay is too long for findings to use them; 0 otherwise. With a delay,
+    findings ignore served and refused requests.
     """
 
     @property

@@ -12,8 +12,9 @@ RingSynced=False for a shorter time is normal during a change.
 """
 
 _WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
-"""By condition type, the status that makes a finding. Ready is handled separately. The objectives and the silence of
-the API and of the operator have findings of their own; the other conditions only describe progress.
+"""Maps a condition's type to the status for which a finding is made. The condition Ready is handled separately. The
+objectives and the silence of the API and of the operator have findings of their own; the other conditions only describe
+progress.
 """
 
 

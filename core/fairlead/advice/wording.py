@@ -8,8 +8,8 @@ from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
-    """Write a number of requests per second with one decimal, with two below one, or per hour if two decimals would
-    show zero: 6.63 → `6.6 requests/s`, 0.44 → `0.44 requests/s`, 0.0008 → `3 requests/h`.
+    """Return the words for a number of requests per second. The rate has one decimal, or two below 1/s; if two decimals
+    would show zero, the rate is per hour. 6.63 → `6.6 requests/s`, 0.44 → `0.44 requests/s`, 0.0008 → `3 requests/h`.
     """
     if 0 < value < 0.005:
         return count(max(1, round(value * 3600)), "request") + "/h"
@@ -60,6 +60,6 @@ def of_role(role: Role, number: int, noun: str = "instance") -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names, and the number of further ones."""
+    """Return the first `most` names, and the number of names that are left out."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

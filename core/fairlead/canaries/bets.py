@@ -1,12 +1,12 @@
-"""Bets: evidence about the difference between two arms that may be read after every pair, as often as wanted.
+"""Bets: evidence about the difference between two arms. It is valid at any time, so it may be read after every pair.
 
 For every effect θ of a grid, one gambler bets that pairs differ by more than θ, and another gambler bets that pairs
-differ by less. While the true effect is θ, a pair's score is symmetric about 0, so no bet gains on average, and by
-Ville's inequality the chance that the wealth ever reaches 1/α is at most α. Wealth is averaged over several stakes,
-since the best stake is not known in advance. So the bounds hold at any stopping time (Waudby-Smith and Ramdas,
-"Estimating means of bounded random variables by betting", JRSS B 2024; Ramdas et al., "Game-theoretic statistics and
-safe anytime-valid inference", Statistical Science 2023). Scores are cut off at ±1, so that no outlier decides (Huber
-1964).
+differ by less. If θ is the true effect, a pair's score is symmetric about 0, so neither gambler gains on average. By
+Ville's inequality, the probability that a gambler's wealth ever reaches 1/α is then at most α. The wealth is averaged
+over several stakes, because the best stake is not known in advance. So the bounds hold at any stopping time
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024; Ramdas et al.,
+"Game-theoretic statistics and safe anytime-valid inference", Statistical Science 2023). Scores are cut off at ±1, so
+that no outlier decides (Huber 1964).
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Bets:
         self.pairs = 0
 
     def add(self, difference: float) -> None:
-        """Add a pair of sessions: the canary's value minus the other session's value."""
+        """Add the result of a pair of sessions: the canary session's value minus the other session's value."""
         spread = 2 * self._absolute / (self.pairs + 1) if self._scaled else 1.0  # by earlier pairs only: a bet precedes its outcome
         scores = np.clip((difference - GRID) / max(spread, 1e-9), -1.0, 1.0)
         staked = _STAKES[:, None] * scores

@@ -9,16 +9,16 @@ from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, StepVer
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
-"""Chance that a metric which is worse by more than `go_below` looks acceptable. All metrics must look acceptable before
-a canary goes on, so the chance is not divided among them.
+"""Probability that a metric which is worse by more than `go_below` looks acceptable. A canary goes on only if all
+metrics look acceptable, so this probability is not divided among the metrics.
 """
 LEAST_PAIRS = 20
 """Minimum number of session pairs before a metric decides anything."""
 
 
 _SIDES = sum(2 if metric.sign == 0 else 1 for metric in METRICS)
-"""Number of bounds that could each stop a canary falsely: two for a metric that may change in neither direction, else
-one.
+"""Number of bounds that could each wrongly stop a canary: two for a metric that must not change in either direction,
+one for any other metric.
 """
 
 

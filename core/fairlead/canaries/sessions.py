@@ -95,8 +95,8 @@ class Strata:
         self._means: dict[tuple[object, ...], tuple[int, float]] = {}
 
     def rest(self, one: CanarySample) -> float | None:
-        """Return how much the request differs from the earlier requests of its stratum, minus the recent average
-        difference; None if the request has no value or too few requests of the stratum are known.
+        """Return the request's value minus the values of earlier requests of its stratum, corrected by the recent
+        average difference. None if the request has no value or the stratum has too few requests.
         """
         value = self._metric.value(one)
         if value is None:
@@ -132,10 +132,10 @@ class Sessions:
         self._waiting: dict[tuple[str, bool], deque[float]] = {}
         self.bets = {metric.name: Bets(scaled=metric.is_ratio) for metric in metrics}
         self.counted = {True: 0, False: 0}
-        """Number of sessions that counted: of the canary (True) and of the other arm (False)."""
+        """Number of sessions that counted, by arm: True for the canary, False for the other arm."""
 
     def add(self, one: CanarySample, skipped: str = "") -> None:
-        """Add a request. It does not count for the metric named `skipped`."""
+        """Add a request. The metric named `skipped` ignores it."""
         self.elapse(one.at)
         rests = {name: strata.rest(one) for name, strata in self._strata.items()}
         if one.session in self._closed:

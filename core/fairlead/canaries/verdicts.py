@@ -18,10 +18,10 @@ class StepVerdict(StrEnum):
 class CanaryRules:
     """The limits by which a step of a canary is judged.
 
-    A canary that is certainly worse by more than `stop_above` is rolled back; a canary that is certainly worse by less
-    than `go_below` goes on to its next step. Both are shares (0.02 = 2 % of a latency, 2 points of a share).
-    `false_stops` is the chance, over all metrics, that a revision that is equally good is rolled back. Cache hits are
-    judged once `warming_seconds` have passed.
+    A canary is rolled back when it is certain to be worse by more than `stop_above`. It goes on to its next step when
+    it is certain to be worse by less than `go_below`. Both limits are shares (0.02 = 2 % of a latency, 2 points of a
+    share). `false_stops` is the probability, over all metrics, that an equally good revision is rolled back. Cache hits
+    are judged once `warming_seconds` have passed.
     """
 
     stop_above: float = 0.02
@@ -32,8 +32,9 @@ class CanaryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The estimate of one metric: its change in the canary, relative to the other arm's value if `is_ratio`, else in
-    points (shares, 0.01 = 1 point). Positive = more. A bound is None if no larger change is excluded yet.
+    """The estimate of one metric: the canary's value minus the other arm's value. The difference is relative to the
+    other arm's value if `is_ratio`, else in points (of a share; 0.01 = 1 point). A bound is None if the data do not
+    exclude any larger change yet.
     """
 
     metric: str

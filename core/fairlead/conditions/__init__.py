@@ -1,4 +1,4 @@
-"""The conditions of a pool's status, with named reasons, computed from what was observed.
+"""The conditions of a pool's status, with named reasons, computed from observations.
 
 `facts` has the inputs, `readiness`, `answers` and `pool_conditions` compute the conditions, and `pool_conditions` also
 joins them. Pure; times come from the caller.

@@ -112,8 +112,8 @@ def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
     share that met each target alone; None without requests.
 
     While no request has finished, and with routers older than the operator, only TTFT is judged. The share for TTFT
-    includes requests that still run and the share for TPOT does not, so the two need not fit the first share; the words
-    therefore name what each share counts.
+    includes requests that still run, and the share for TPOT does not. So the two shares need not agree with the
+    combined share, and the words say which requests each share counts.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

@@ -30,7 +30,9 @@ class ConditionType(StrEnum):
 
 
 class SpecRefusal(StrEnum):
-    """Why a spec that passed the schema is refused: the reason of Ready=False and of the event SpecRefused."""
+    """The reason why a spec that passed the schema is refused; also the reason of Ready=False and of the event
+    SpecRefused.
+    """
 
     INVALID_SPEC = "InvalidSpec"
     INVALID_ROUTING = "InvalidRouting"
@@ -45,13 +47,14 @@ class SpecProblem:
 
 
 class ActionFailureReason(StrEnum):
-    """Why an action of the operator failed: the reason of Degraded=True and of the event about it."""
+    """The reason why an action of the operator failed; also the reason of Degraded=True and of the event about the
+    failure.
+    """
 
     ACTION_FAILED = "ActionFailed"
     CHILD_NOT_OURS = "ChildNotOurs"
     OPERATOR_FAULT = "OperatorFault"
-    """The operator itself failed while reconciling the pool, and will fail again as long as the
-    situation is the same.
+    """The operator has a fault: it failed while reconciling the pool, and will fail again until the situation changes.
     """
 
 
@@ -64,7 +67,7 @@ class ActionFailure:
 
 
 class ScaleProblemReason(StrEnum):
-    """Why a workload is not scaled: the reason of Degraded=True."""
+    """The reason why a workload is not scaled; also the reason of Degraded=True."""
 
     MISSING = "ScaleTargetMissing"
     OTHER_PODS = "ScaleTargetOfOtherPods"
@@ -82,7 +85,9 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why a pool that asks for gateways is not announced to any gateway: the reason of GatewayReady=False."""
+    """The reason why a pool with `spec.gateway` is not announced to any gateway; also the reason of
+    GatewayReady=False.
+    """
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"
@@ -116,14 +121,16 @@ class GatewayParent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
-    """The state of a pool that asks for gateways: the gateways that route to it, or the reason why no gateway can."""
+    """The state of a pool with `spec.gateway`: the gateways that route to the pool, or the reason why no gateway
+    can.
+    """
 
     problem: GatewayProblem | None = None
     parents: tuple[GatewayParent, ...] = ()
 
 
 class NoRoom(StrEnum):
-    """Why there is no room for an instance: the reason of Degraded=True."""
+    """The reason why there is no room for an instance; also the reason of Degraded=True."""
 
     NODES = "Unschedulable"
     """No node has room for the pod; the reason that Kubernetes gives."""
@@ -191,7 +198,7 @@ class PoolFacts:
     rollout: Rollout | None = None
     """The unfinished rollout, if any."""
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
-    """Why a rollout is stuck: the reason, and a description in words."""
+    """The reason why a rollout is stuck, as a code and in words."""
     canary: str = ""
     """The state of the rollout's canary, in words; empty without a canary."""
     scaling: ScalingFacts | None = None
@@ -209,7 +216,7 @@ class PoolFacts:
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
     turn: Turn | None = None
-    """How the pool fares in taking turns on shared devices; None if it takes no turns."""
+    """The pool's state in taking turns on shared devices; None if the pool takes no turns."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

@@ -29,8 +29,8 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """Return all conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out if the pool asks for no gateway, ForecastHolds if no schedule follows a forecast,
-    TaskSLOMet if the spec has no targets of whole tasks, and HasDevices if the pool takes no turns on devices.
+    GatewayReady is left out if the spec has no gateway, ForecastHolds if no schedule follows a forecast, TaskSLOMet if
+    the spec has no targets of whole tasks, and HasDevices if the pool takes no turns on devices.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
@@ -123,16 +123,16 @@ def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:
 
 
 WAITS_FOR_DEVICE, IDLE = "WaitsForDevice", "Idle"
-"""Reasons of HasDevices, by which other pools decide whether to give up a device: the pool waits for one, or it has its
-devices and no requests.
+"""Reasons of HasDevices from which other pools decide whether to release a device. WaitsForDevice: the pool waits for a
+device. Idle: the pool has its devices and no requests.
 """
 _NAMED = 5
-"""Maximum number of pods that a message names; it counts the others."""
+"""Maximum number of pods that a message names; further pods are only counted."""
 
 
 def has_devices(facts: PoolFacts, turn: Turn) -> Condition:
-    """Return HasDevices: False while instances of the pool wait until others leave the devices that they share. A pool
-    that could not use a device, because its actions fail, does not wait.
+    """Return HasDevices. It is False while the pool's instances wait for other pools' instances to leave the devices
+    that they share. A pool whose actions fail does not count as waiting, because it could not use a device.
     """
     kind = ConditionType.HAS_DEVICES
     if facts.apply_problem is not None:
@@ -221,9 +221,9 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Return ScalingLimited: True if bounds keep a role from its desired number of instances. A schedule that sets
-    another number than the declared one does what it is for, and so does a minimum that keeps more instances than the
-    measured load needs.
+    """Return ScalingLimited. It is True if bounds keep a role from its desired number of instances. Two intended limits
+    do not count: a schedule that sets another number than the declared one, and a minimum that keeps more instances
+    than the measured load needs.
     """
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
@@ -249,12 +249,12 @@ def _is_limited(target: RoleTarget, scaling: ScalingFacts) -> bool:
 
 
 def _words_of_meant(target: RoleTarget) -> str:
-    """Say which bound sets the role's number, as it is meant to; empty if none does."""
+    """Return a sentence about the bound that sets the role's number as intended; empty if no bound does."""
     match target.reason:
         case TargetReason.SCHEDULE:
-            return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as it is meant to"
+            return f"Schedule {target.schedule} sets {target.replicas} {_noun(target)}, as intended"
         case TargetReason.ROLE_BOUNDS:
-            return f"The minimum of the role keeps {target.replicas} {_noun(target)}, as it is meant to: {target.wanted} would do"
+            return f"The minimum of the role keeps {target.replicas} {_noun(target)}, as intended: the load needs only {target.wanted}"
         case _:
             return ""
 

@@ -79,7 +79,7 @@ SLEEP_REMEDY = (
     "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then surplus instances are deleted"
 )
 _NAMED = 5
-"""Maximum number of instances that a message names; it counts the others."""
+"""Maximum number of instances that a message names; further instances are only counted."""
 
 
 def degraded(facts: PoolFacts) -> Condition:
@@ -141,6 +141,6 @@ def _loss(instance: ObservedInstance) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """Return the first names in order, and the number of further ones."""
+    """Return the first names in alphabetical order, and the number of names that are left out."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more

@@ -9,7 +9,7 @@ from fairlead.pool_states import INSTANCES_STARTING
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 
 SHORTAGES = ("InstancesLost", "WaitingForControlPlane", "InstancesCordoned", INSTANCES_STARTING)
-"""Reasons why too few instances serve, the worst first."""
+"""Reasons why fewer instances serve than desired, the worst reason first."""
 
 _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
 
@@ -20,8 +20,8 @@ def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
 
 
 def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
-    """Say how many instances serve, for example `3 of 4 prefill instances serve`. `instances` are those of this role
-    only.
+    """Return words for the number of serving instances, such as `3 of 4 prefill instances serve`. `instances` are the
+    instances of this role only.
     """
     serving = count(instances, InstanceState.SERVING)
     more = f", and {serving - role.replicas} more" if serving > role.replicas else ""
@@ -35,7 +35,9 @@ def asleep_words(instances: Iterable[ObservedInstance]) -> str:
 
 
 def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:
-    """Return why too few instances serve: a reason of SHORTAGES and a sentence; None if enough serve."""
+    """Return a reason of SHORTAGES and a sentence if fewer instances serve than desired; None if enough instances
+    serve.
+    """
     serving, words = count(instances, InstanceState.SERVING), serving_words(role, instances)
     if serving >= role.replicas:
         return None
@@ -60,8 +62,8 @@ def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) ->
 
 
 def below_minimum(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """Return a sentence if fewer instances than the minimum take requests and no further instances are starting; else
-    None.
+    """Return a sentence if fewer instances than the minimum take requests and no further instances are starting; None
+    otherwise.
     """
     accepting = count(instances, *ACCEPTING)
     if role.replicas == 0 or accepting >= role.min_replicas or count(instances, InstanceState.PENDING, InstanceState.STARTING):

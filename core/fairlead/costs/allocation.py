@@ -43,8 +43,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What the requests of one group, such as those of one key, used within an hour. `hit_tokens` are prompt tokens
-    found in the cache.
+    """The usage of a group's requests (such as all requests with one API key) within an hour. `hit_tokens` are prompt
+    tokens found in the cache.
     """
 
     group: str
@@ -56,7 +56,7 @@ class Use:
 
 @dataclass(slots=True, kw_only=True)
 class Line:
-    """The cost of a group's requests, in units, and what the requests used."""
+    """The cost of a group's requests, in units, and the usage of these requests."""
 
     prefill: int = 0
     decode: int = 0
@@ -77,7 +77,7 @@ class Parts:
 
     used: int = 0
     prefill: int = 0
-    """The part of `used` that is for prefill; the rest is for decode."""
+    """The part of `used` that belongs to prefill; the remainder belongs to decode."""
     idle: int = 0
     unattributed: int = 0
     microseconds: int = 0
@@ -103,8 +103,8 @@ class Parts:
 @dataclass(slots=True, kw_only=True)
 class Allocation:
     """The cost of a pool. `lines` is by currency and group of requests, `roles` by currency and role, `hours` by
-    currency and hour (hours since 1970). `cached` estimates, by currency, what prefilling the cached tokens would have
-    cost.
+    currency and hour (hours since 1970). `cached` estimates, by currency, the additional cost if the cached tokens had
+    been computed.
     """
 
     lines: dict[tuple[str, str], Line] = field(default_factory=lambda: defaultdict(Line))
@@ -249,8 +249,8 @@ Steps = Sequence[tuple[int, int]]
 
 
 def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Price], start: int, end: int) -> list[tuple[str, int]]:
-    """Return how much more a role's instances would have cost with the declared number than with the wanted number,
-    within [start, end) and only while a window of a schedule was open.
+    """Return the additional cost of a role's instances if the declared number had applied instead of the wanted number.
+    Only times within [start, end) in which a schedule's window was open are counted.
 
     The result is pairs of a currency and an amount in units. `windows` are pairs of a begin and an end.
     """

@@ -1,4 +1,6 @@
-"""Prices of instance hours: declared prices in force until the next, and measured prices where none is declared."""
+"""Prices of instance hours. A declared price is in force until the next declared price; where none is declared, the
+measured price is used.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +30,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """How long an instance had a role within an hour, in microseconds."""
+    """The time, in microseconds, for which an instance had a role within an hour."""
 
     instance: str
     role: Role
@@ -36,12 +38,11 @@ class Stay:
 
 
 def measured_prices(costs: Mapping[str, int], stays: Iterable[Stay]) -> dict[Role, int]:
-    """Return the price of each role in micro-units per instance hour, from `costs`: what each instance cost in one
-    hour, in micro-units.
+    """Return the price of each role in micro-units per instance hour, computed from `costs`, the cost of each instance
+    in one hour, in micro-units.
 
-    The price is the cost of all the role's instances divided by their time, so that time multiplied by price is the
-    cost. The cost of an instance that changed its role is divided in proportion to the time in each role. A role
-    without a known cost has no price.
+    The price is the total cost of the role's instances divided by their total time. The cost of an instance that
+    changed its role is divided in proportion to the time in each role. A role without a known cost has no price.
     """
     of_instances: dict[str, dict[Role, int]] = defaultdict(lambda: defaultdict(int))
     for stay in stays:

@@ -2,9 +2,10 @@
 
 `records` holds the past demand in quarters of an hour, `calendars` the days that differ from their weekday, `seasonal`
 the forecast with its band, `needs` the instances that the forecast needs, and `blocks` the few windows that cover the
-need. `backtests` computes what such windows would have done in a past week, `proposals` combines all this, and
-`watching` checks whether demand is still within the band. Pure: the same record gives the same proposal on any machine.
+need. `backtests` computes the effect that such windows would have had in a past week, `proposals` combines these
+modules, and `watching` checks whether demand is still within the band. Pure: the same record gives the same proposal on
+any machine.
 
-The danger here is a forecast that is trusted too much. Too short a record gives no forecast, a schedule only narrows a
-role's bounds, and nothing in this package changes a pool: a forecast becomes a plan that a person applies.
+The danger is too much trust in a forecast. So there is no forecast from a short record, a schedule can only narrow a
+role's bounds, and this package never changes a pool: a forecast becomes a plan that a person applies.
 """

@@ -1,12 +1,13 @@
-"""Computes what a pool would have done with other schedules, minute by minute, in virtual time.
+"""Computes how a pool would have scaled with other schedules, minute by minute, in virtual time.
 
 Demand flows as work into one queue per role. A new instance serves after `start_seconds` and computes more slowly until
 its cache is full, because it must compute the tokens that other instances find in their caches. The number of instances
 comes from the product's own pipeline (`fairlead.scaling.targets.step`), once a minute, and the windows are its own
 schedules (`in_force`). Requests of a minute are late if the queue then takes longer than `slo.ttft`.
 
-The danger here is to mistake a back-test for a simulation of engines: it has no single requests, so random variation
-within a minute makes no request late. It compares schedules on the same demand; it does not predict attainment.
+The danger is to mistake a back-test for a simulation of engines. A back-test has no single requests, so random
+variation within a minute makes no request late. Back-tests compare schedules on the same demand; they do not predict
+attainment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -193,8 +194,8 @@ def _wanted(
 
 _FIXED = RatioSpec()
 _CAPACITY = Capacity(prefill_speed=UNKNOWN, kv_cache_tokens=1)
-"""The capacity that the scaling step's signature requires. Only pools at zero or with decode roles use it, and a
-back-test has neither.
+"""A capacity that only satisfies the signature of the scaling step. The step uses it only for pools at zero or with
+decode roles, and back-tests have neither.
 """
 
 

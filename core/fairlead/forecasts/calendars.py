@@ -17,14 +17,14 @@ MAX_DAYS = 64
 
 
 class ForecastMode(StrEnum):
-    """What Fairlead does with a forecast."""
+    """The way in which Fairlead uses a forecast."""
 
     DISABLED = "Disabled"
     ADVISE = "Advise"
 
 
 class Weekday(StrEnum):
-    """The weekday whose demand is expected on another day."""
+    """The weekday whose demand is expected on a certain date."""
 
     MONDAY = "Monday"
     TUESDAY = "Tuesday"
@@ -50,8 +50,8 @@ def parse_day(text_: str) -> date:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarDay:
-    """A day whose demand differs from its weekday's: a holiday, or a one-time peak. Later forecasts leave the day
-    out.
+    """A date whose demand differs from the usual demand of its weekday: a holiday, or a one-time peak. Later forecasts
+    ignore the recorded demand of this date.
     """
 
     RULES: ClassVar = (

@@ -66,8 +66,8 @@ def whole(loads: Mapping[Role, Series], draft: Draft) -> Wanted:
 
 
 def weekly(wanted: Wanted, start: datetime, zone: ZoneInfo) -> Wanted:
-    """Rearrange a week that begins at any instant into a week from Monday's local midnight. A quarter that the clock
-    skips gets the value of the quarter before it.
+    """Rearrange a week that begins at `start` into a week that begins on Monday at local midnight. A quarter of an hour
+    that does not exist because the clocks are changed gets the value of the quarter before it.
     """
     found = np.full((len(wanted), PER_WEEK), -1, dtype=np.int64)
     for place, (day, quarter) in enumerate(local_quarters(start, wanted.shape[1], zone)):

@@ -20,8 +20,8 @@ LEAST_QUARTERS = 96
 day.
 """
 _MOST = 0.95
-"""The quantile of demand that counts as the largest demand: in single quarters of an hour, requests may have been in
-time by luck.
+"""Quantile of the observed demand that is used as the largest demand. The true maximum is not used, because in single
+quarters of an hour requests may have been in time by chance.
 """
 _QUIET = 1e-9
 LONGEST_REFILL_SECONDS = 3600.0
@@ -29,8 +29,8 @@ LONGEST_REFILL_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """The demand per second that one instance of a role served in time; 0 for a part (prefill or decode) that the role
-    does not do.
+    """The demand per second that one instance of a role served in time. Prefill or decode is 0 if the role does not do
+    this part.
     """
 
     prefill_tokens: float
@@ -69,8 +69,9 @@ def _most(values: Series) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """How far ahead of demand instances must be requested, in seconds: the measured time of a start, and the time in
-    which a new instance computes as many tokens as the other instances' caches hold.
+    """The time, in seconds, by which instances must be requested before the demand. It is the sum of the measured
+    duration of a start and the time in which a new instance computes as many tokens as the other instances' caches
+    hold.
     """
 
     start_seconds: float

@@ -1,4 +1,5 @@
-"""Forecasts a pool's coming week, proposes schedules that cover it, and computes what they would have done last week.
+"""Forecasts a pool's coming week, proposes schedules that cover it, and computes the effect of such schedules in the
+last week.
 
 The forecast begins at the last local midnight, so it stays the same for a day and in every process. If no forecast can
 be made, a sentence gives the reason.
@@ -70,7 +71,9 @@ class Forecasted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """A forecast of a week: rates per second, loads in instances of each role, and the instances for them."""
+    """A forecast of a week: the request rates per second, the load of each role in instances, and the numbers of
+    instances needed for this load.
+    """
 
     requests: Band
     loads: Mapping[Role, Band]
@@ -199,8 +202,8 @@ def stretch_of(record: DemandRecord, carried: Mapping[Role, Carried]) -> Stretch
 
 
 def departed(record: DemandRecord, pool: Forecasted, now: datetime) -> Departure | None:
-    """Return how demand departs from the forecast made at the midnight before the last one; None while demand is within
-    its band, or if there was no such forecast.
+    """Return the departure of demand from the forecast that was made two local midnights ago. None while demand is
+    within the forecast's band, or if there was no such forecast.
     """
     zone = pool.forecast.time_zone
     origin = midnight(midnight(now, zone) - timedelta(hours=12), zone)

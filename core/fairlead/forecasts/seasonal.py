@@ -1,9 +1,9 @@
 """The forecast: for each quarter of an hour, the median of the same quarter in the last weeks, scaled to the level of
 the last days, with a band of 90 %.
 
-A median of weeks ignores a single outage or peak, and days of the calendar are left out of it. The band is as wide as
-the errors of forecasts for past weeks, each made from the data before its week. Without three weeks of record there is
-no forecast (`enough`). The alternatives that were tried are in docs/decisions/0049.
+A median over weeks ignores a single outage or peak; the days of the calendar are left out. The width of the band comes
+from the errors of forecasts for past weeks, each made from the data before its week. Without three weeks of record
+there is no forecast (`enough`). The alternatives that were tried are in docs/decisions/0049.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,9 @@ def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[
 
 
 def missing_days(known: Known) -> int:
-    """Return how many more days must be recorded before a forecast can be made; 0 = enough."""
+    """Return the number of further days that must be recorded before a forecast can be made; 0 if enough days are
+    recorded.
+    """
     return max(0, LEAST_DAYS - len(known.days) - len(known.calendar.keys() & _span(known)))
 
 
@@ -102,7 +104,9 @@ def at_level(known: Known, day: date) -> Series | None:
 
 
 def level(known: Known) -> float:
-    """Return the level of the last seven recorded days, as a multiple of the medians of the weeks before them."""
+    """Return the level of the last seven recorded days: their demand divided by the medians of the weeks before these
+    days.
+    """
     ratios = []
     for day in sorted(known.days)[-7:]:
         usual = median_of_weeks(known.before(day), day)
@@ -164,7 +168,7 @@ def _day(past: Known, day: date, by: Forecaster, calendar: Mapping[date, Calenda
 
 
 def _floor(known: Known) -> float:
-    """Return a tenth of the mean demand. It is added to a forecast before an error is divided by it, because near zero
+    """Return a tenth of the mean demand. An error is divided by the forecast plus this value, because near zero demand
     errors do not shrink in proportion to demand.
     """
     values = np.concatenate(list(known.days.values())) if known.days else np.zeros(1)

@@ -1,5 +1,5 @@
-"""Detects whether demand is within the band of its forecast. Demand counts as outside once it has been outside the band
-for some time, and as inside again once it has been inside for an equal time.
+"""Detects whether demand is within the band of its forecast. Demand counts as outside after it has been outside the
+band for some time, and as inside again after it has been inside for the same time.
 """
 
 from collections.abc import Mapping

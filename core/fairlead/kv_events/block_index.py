@@ -3,8 +3,8 @@
 An event names a block by the engine's hash, but a prompt is looked up by `block_keys`. So the index keeps, for each
 holding (the blocks of one source in one tier), the key that belongs to each hash, and for each key a bit mask of the
 holdings that have it. The scheme (engine hash → request key) is llm-d's, with two differences: a stored block whose
-parent is unknown is left out, where llm-d gives it the key of a first block, and copies of one block are counted,
-because an engine stores and evicts each copy on its own.
+parent is unknown is left out, while llm-d gives it the key of a first block; and copies of one block are counted,
+because an engine stores and evicts each copy separately.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,8 @@ _GPU: Final = Tier.GPU
 _STORED: Final = EventKind.STORED  # an enum's members are looked up slowly, and these are asked for with every event
 _REMOVED: Final = EventKind.REMOVED
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
-"""Kinds of attention whose cached blocks decide how much of a prompt is reused. Groups of other kinds are left out."""
+"""Kinds of attention whose cached blocks determine the length of the reused prefix. Groups of other kinds are left out.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,7 +51,9 @@ class IndexCounts:
     """Counts of blocks that the index did not accept or had to forget."""
 
     unknown_parent: int = 0
-    """Blocks whose parent the index does not know: earlier events were lost, or were sent before we subscribed."""
+    """Number of blocks whose parent the index does not know: earlier events were lost, or were sent before the router
+    subscribed.
+    """
     unknown_removed: int = 0
     wrong_size: int = 0
     """Blocks stored with another block size than the source's first event, or with token ids that do not fill the
@@ -84,16 +87,16 @@ class BlockIndex:
         self._added: dict[int, list[Holding]] = {}
         """Request key → holdings in order of adding; kept only if `most_holders` is given."""
         self._cleared: list[Holding] = []
-        """Holdings that were cleared and whose blocks are not swept yet. No source has their bits any more, so no
+        """Cleared holdings whose blocks are not deleted yet. No source has the bits of these holdings any more, so no
         prompt finds their blocks.
         """
         self.slots_version = 0
-        """A counter that increases whenever a source gets or gives up a slot."""
+        """A counter that increases whenever a source gets or releases a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
         """A mask of the bits of all sources that hold blocks in one tier only."""
         self._together: tuple[int, ...] = ()
-        """One mask for each source that has several holdings, none of them outside the GPU."""
+        """A bit mask for each source that has several holdings, all of them in the GPU."""
         self._tiered: tuple[TieredSource, ...] = ()
         """An entry for each source that may hold blocks outside the GPU."""
         self._shared: Holding | None = None
@@ -131,8 +134,8 @@ class BlockIndex:
         """Record that all engines read one store of `most_blocks` blocks; 0 = there is no such store. Events of the
         store's blocks have this `medium` or, if `medium` is None, the locality `REMOTE`.
 
-        The store's blocks belong to no source: they stay when an instance leaves or is cleared. A store need not report
-        what it evicts, so the blocks stored longest ago are forgotten once there are more than `most_blocks`.
+        The store's blocks belong to no source: they stay when an instance leaves or is cleared. A store may not report
+        its evictions, so the index forgets the oldest blocks when it has more than `most_blocks`.
         """
         if most_blocks and self._shared is None:
             self._shared = Holding(self._holders.take_bit(), Tier.REMOTE)
@@ -145,7 +148,7 @@ class BlockIndex:
             self._shrink(self._shared, most_blocks)
 
     def match_shared(self, keys: Sequence[int]) -> int:
-        """Return how many leading blocks of a prompt the shared store holds."""
+        """Return the number of leading blocks of a prompt that the shared store holds."""
         return 0 if self._shared is None else self._holders.leading(keys, self._shared.bit)
 
     def blocks(self, source: Source) -> Mapping[str, int]:
@@ -154,7 +157,7 @@ class BlockIndex:
         return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != EXPECTED}
 
     def apply(self, source: Source, events: Iterable[KvEvent]) -> bool:
-        """Apply a batch of events in order; returns whether one of them cleared the source.
+        """Apply a batch of events in order; return whether an event in it cleared the source.
 
         Events that cannot be used are counted in `counts`.
         """
@@ -173,7 +176,9 @@ class BlockIndex:
         return cleared
 
     def match(self, source: Source, keys: Sequence[int], *, expected: bool = True) -> int:
-        """Return how many leading blocks of a prompt the source holds, in any tier, or is expected to hold."""
+        """Return the number of leading blocks of a prompt that the source holds in any tier. With `expected`, blocks
+        that the source is only expected to hold count too.
+        """
         cache = self._caches.get(source)
         if cache is None:
             return 0
@@ -234,7 +239,7 @@ class BlockIndex:
         return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: Tier = _GPU) -> None:
-        """Record that the source holds this block, although none of its events said so."""
+        """Record that the source holds this block without an event that says so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
@@ -324,7 +329,9 @@ class BlockIndex:
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
     def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
-        """Return the holding outside the GPU that an event is about; None if none is kept for the event's medium."""
+        """Return the holding outside the GPU that an event concerns; None if the index keeps no holding for the event's
+        medium.
+        """
         if self._is_shared(medium, event.locality):
             return self._shared
         tier = tier_of(medium, event.locality)

@@ -1,8 +1,8 @@
 """Keys of a prompt's blocks, computed from its token ids alone.
 
 A key is xxh3-64 of the block's tokens (unsigned 32 bits each, little endian), seeded with the key of the block before.
-Equal keys mean equal prefixes. Blocks of another adapter, salt or image must never match, so what an engine hashes
-besides tokens (`extra_keys`) goes into the seed.
+Equal keys mean equal prefixes. Blocks of different adapters, salts or images must never match, so the other inputs of
+an engine's hash (`extra_keys`) are included in the seed.
 """
 
 import sys
@@ -20,7 +20,7 @@ _BIG_ENDIAN = sys.byteorder == "big"
 def block_keys(
     token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
 ) -> tuple[int, ...]:
-    """Return the keys of the full blocks of `block_size` tokens, first to last; a partial block at the end has none.
+    """Return the keys of the full blocks of `block_size` tokens in order; a partial block at the end has no key.
 
     Raises ValueError for block_size < 1, OverflowError or TypeError for an invalid token id.
     """

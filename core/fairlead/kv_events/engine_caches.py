@@ -1,5 +1,5 @@
-"""Computes how many tokens of a prompt an instance holds, from its engine's events or else from the router's own
-requests.
+"""Computes the number of a prompt's tokens that an instance holds in its cache. The source is the engine's events or,
+without events, the router's own requests.
 
 Events update the index; `hear` and `ignore` say which instances' events count. For an instance without events, and for
 a prompt whose tokens are not known, the router uses its own history of requests (`prefixes`).
@@ -21,8 +21,8 @@ ASSUMED_BLOCK_TOKENS = 16
 
 
 class KnownPrompt(Protocol):
-    """A prompt: its length, and the keys of those leading blocks whose tokens are known. `RoutingRequest` implements
-    this protocol.
+    """A prompt: its length, and the keys of its leading blocks as far as their tokens are known. `RoutingRequest`
+    implements this protocol.
     """
 
     @property
@@ -115,7 +115,7 @@ class EngineCaches:
         return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """Use the instance's events from now on. Unless `complete`, the instance may hold blocks whose events were
+        """Use the instance's events from now on. If `complete` is False, the instance may hold blocks whose events were
         missed.
         """
         if self.heard.get(instance) == source and complete != (instance in self._incomplete):
@@ -197,9 +197,9 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Return how many of the prompt's tokens the instance holds. Events take precedence. The router's own history
-        may add what events cannot show: tokens beyond the known tokens of the prompt, and blocks stored before the
-        router subscribed.
+        """Return the number of the prompt's tokens that the instance holds. Events take precedence. The router's own
+        history adds two things that events cannot show: tokens beyond the known tokens of the prompt, and blocks stored
+        before the router subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)

@@ -5,8 +5,8 @@ xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random i
 can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors of the
 unit tests come from a real engine.
 
-The index does not need these hashes. They show whether token ids, block size and adapter are interpreted as the engine
-interprets them.
+The index does not need these hashes. They show whether Fairlead interprets token ids, block size and adapter in the
+same way as the engine.
 """
 
 import hashlib
@@ -109,8 +109,8 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """Return the engine's hash algorithm: the one that gives some of the hashes `seen` for these token sequences; None
-    if no algorithm fits.
+    """Return the engine's hash algorithm: the algorithm by which some hashes of these token sequences are among the
+    hashes `seen`; None if no algorithm fits.
 
     64 bits do not agree by chance, so one matching hash is proof.
     """

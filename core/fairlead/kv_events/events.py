@@ -34,7 +34,7 @@ class BlockStored(Protocol):
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """The tokens of all blocks, one after the other; empty if only the tier of a known block is reported."""
+        """The tokens of all blocks in order; empty if the event only reports the tier of a known block."""
 
     @property
     def block_size(self) -> int:
@@ -50,7 +50,7 @@ class BlockStored(Protocol):
 
     @property
     def medium(self) -> str | None:
-        """Where the blocks are: `GPU` (also when None), `CPU`, `STORAGE`, …"""
+        """The place of the blocks: `GPU` (also if None), `CPU`, `STORAGE`, …"""
 
     @property
     def locality(self) -> str | None:

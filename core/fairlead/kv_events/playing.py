@@ -53,7 +53,7 @@ class _Kind(IntEnum):
 
 
 def made_at(batches: Sequence[RecordedBatch]) -> list[float]:
-    """Return when each of a source's batches was made, in the recorder's time.
+    """Return the time at which each batch of a source was made, in the recorder's time.
 
     The batch with the shortest delay gives the difference of the clocks. Arrival times are used instead if the
     timestamps go back, or if no single difference explains them.

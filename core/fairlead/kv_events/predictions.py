@@ -51,7 +51,7 @@ class Agreement:
 
     @property
     def exact_requests(self) -> int:
-        """Number of requests whose predicted and counted tokens are equal."""
+        """Number of requests whose predicted number of cached tokens equals the engine's count."""
         return sum(each.predicted_cached_tokens == each.reported_cached_tokens for each in self.predictions)
 
     @property

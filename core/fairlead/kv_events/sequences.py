@@ -1,11 +1,11 @@
 """Checks the sequence numbers of batches: detects lost and repeated batches, and restarts of the engine.
 
 An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses batches that a slow or late
-subscriber does not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins
-at 0 again with an empty cache. The timestamp distinguishes its batch, which is later than all earlier ones, from a
-repeated batch.
+subscriber does not read in time, so a subscriber asks the engine to repeat all batches from a number on. A restarted
+engine begins at 0 again with an empty cache. Its batches have later timestamps than all earlier batches; this
+distinguishes them from repeated batches.
 
-The caller owns sockets and time: it passes in what arrives and does what the returned `Step` says.
+The caller owns sockets and time: it passes in the received messages and carries out the returned `Step`.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Batch = TypeVar("Batch")
 
 
 class SourceState(StrEnum):
-    """How far the events of a source can be trusted."""
+    """The degree to which the events of a source can be trusted."""
 
     WAITING = "waiting"
     """No batch has arrived yet."""
@@ -78,9 +78,7 @@ class SequenceTracker(Generic[Batch]):
         self._asked_stamp: float | None = None
         """Timestamp of the batch before `_asked_at`."""
         self._recognised = True
-        """Whether the replay contained the batch before `_next` exactly as it was applied; if it did not, the engine
-        has restarted.
-        """
+        """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
         """Set if a replay did not contain the batch before `_next`: the number expected before that replay, and the
@@ -142,12 +140,13 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=self._in_line())
 
     def replay_ended(self) -> Step[Batch]:
-        """End the replay, after its end marker or because the caller gave it up: batches that are still missing are
-        lost.
+        """End the replay, either after its end marker or because the caller stopped it. Batches that are still missing
+        are lost.
 
         An engine that does not have the last applied batch has restarted, or has sent more batches since than it keeps.
-        Then all batches that it has are requested. A long replay may have holes: vLLM's socket drops what a busy reader
-        does not take in time. As long as each replay brings some missing batches, the rest is requested again.
+        Then all batches that it has are requested. A long replay may have holes, because vLLM's socket drops batches
+        that a busy reader does not read in time. As long as each replay brings some missing batches, the batches that
+        are still missing are requested again.
         """
         if not self._replaying:
             return Step()
@@ -182,7 +181,7 @@ class SequenceTracker(Generic[Batch]):
 
     @property
     def waiting(self) -> int:
-        """Number of batches that wait for earlier ones."""
+        """Number of received batches that cannot be applied before an earlier, missing batch."""
         return len(self._waiting)
 
     def cleared(self) -> None:
@@ -208,8 +207,8 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=step.batches, reset=True, replay_from=step.replay_from)
 
     def _ask(self) -> Step[Batch]:
-        """Request a replay from the batch before the first missing one: its stamp shows whether the
-        engine restarted.
+        """Request a replay that starts with the batch before the first missing batch. That batch's timestamp shows
+        whether the engine restarted.
         """
         assert self._next is not None
         self.counts.replays += 1
@@ -219,8 +218,8 @@ class SequenceTracker(Generic[Batch]):
         return Step(replay_from=max(0, self._next - 1))
 
     def _give_up(self) -> Step[Batch]:
-        """Give up all missing batches: continue after the last hole, and have the source cleared. Waiting batches
-        between two holes are not used either, as they are as uncertain as those before them.
+        """Stop waiting for missing batches: continue after the last hole, and have the source cleared. Received batches
+        between two holes are not used either, because they are as uncertain as the batches before them.
         """
         assert self._next is not None
         batches: tuple[Batch, ...] = ()

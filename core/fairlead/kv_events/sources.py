@@ -140,8 +140,8 @@ class Holders:
             self.masks.pop(key, None)
 
     def leading(self, keys: Sequence[int], mask: int) -> int:
-        """Return how many leading blocks the holdings of the mask have between them; each block may be in a different
-        holding.
+        """Return the number of leading blocks that the holdings of the mask have together; each block may be in a
+        different holding.
         """
         get = self.masks.get
         for depth, key in enumerate(keys):
@@ -185,12 +185,12 @@ class Holders:
         return found
 
     def through_tiers(self, keys: Sequence[int], sources: Iterable[TieredSource]) -> list[tuple[int, int, TierCounts]]:
-        """Return (bit of the slot, leading blocks, leading blocks in each slow tier) of each source that has the first
-        block.
+        """For each source that has the first block, return the bit of its slot, its number of leading blocks, and the
+        number of these blocks in each slow tier.
 
-        Blocks are looked up as engines do: from the first block that the GPU lacks, blocks come from the slow tiers,
-        each from the fastest tier that has it; a later block that only the GPU has ends the prefix. O(blocks + changes
-        between neighbouring blocks).
+        The lookup follows the engines' order. From the first block that is missing in the GPU, blocks are taken from
+        the slow tiers, each from the fastest tier that has it. A later block that only the GPU has ends the prefix.
+        O(blocks + changes between neighbouring blocks).
         """
         get, before = self.masks.get, -1
         runs = [(source, -1, 0, NOTHING_SLOW) for source in sources]

@@ -1,11 +1,11 @@
 """Finds the blocks that a cache must have held although no event of the recording reports them.
 
-A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show what
-the cache held then. A block named as a parent was in the cache, and so were all blocks before it, because an engine
-reuses whole prefixes. A block that is removed without having been stored since was in the cache. Cache hits of requests
-(the count against which an index is checked) are not used. To say which prompt such a block belongs to, its hash must
-be resolved to a key. If the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise the
-tokens stored after an unknown parent are searched in the recorded requests.
+A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show
+earlier contents of the cache. A block named as a parent was in the cache, and so were all blocks before it, because an
+engine reuses whole prefixes. A block that is removed without having been stored since was in the cache. Cache hits of
+requests (the count against which an index is checked) are not used. To find the prompt of such a block, the block's
+hash must be resolved to a key. If the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise
+the tokens stored after an unknown parent are searched in the recorded requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +40,8 @@ class TokenSequence:
 
 
 def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> list[TokenSequence]:
-    """Return the tokens that each request left in a cache: all but the last token, whose keys and values were never
-    computed.
+    """Return the tokens that each request left in a cache: all tokens except the last one, whose keys and values were
+    never computed.
     """
     found = []
     for request in requests:
@@ -182,8 +182,8 @@ class UnseenBlocks:
             segment.unseen.append(UnseenBlock(key=key, block_hash=self._hashes.get(key)))
 
     def _key_by_tokens(self, event: BlockStored, arrived: float) -> int | None:
-        """Return the key of the event's parent block, if among the requests in flight at that time the event's tokens
-        follow only one prefix; else None.
+        """Return the key of the event's parent block. It is found if, among the requests in flight at that time, the
+        event's tokens follow only one prefix; None otherwise.
         """
         digests = self._digests(event.token_ids)
         found = {
@@ -202,7 +202,7 @@ class UnseenBlocks:
 
 
 def _follow(recorded: Sequence[int], stored: Sequence[int]) -> bool:
-    """Return whether one token list is the beginning of the other: a recorded answer may end before the tokens that the
-    engine stored.
+    """Return whether one of the two token lists is the beginning of the other. A recorded answer may end before the
+    tokens that the engine stored.
     """
     return all(one == other for one, other in zip(recorded, stored, strict=False))

@@ -2,7 +2,7 @@
 requests.
 
 The package contains samples, the network, its training in rounds and its exchange as bytes. It uses numpy alone, and
-every random draw uses a seed that is an argument. The routing package decides which features a sample has and what a
-prediction is used for. The danger here: outside the range of its training data a network's answer is meaningless;
-`Model.within` checks for that.
+every random draw uses a seed that is an argument. The routing package defines the features of a sample and uses the
+predictions. The danger: outside the range of its training data a network's answer is meaningless; `Model.within` checks
+for that.
 """

@@ -1,6 +1,6 @@
 """Fitting a network to samples: Adam on mini-batches, with dropout, a bound on the gradient and a falling rate.
 
-Hyperparameters are those of Lodestar's code, except that the learning rate is three times as high and there is a
+The hyperparameters are taken from Lodestar's code, except that the learning rate is three times as high and there is a
 minimum number of steps.
 """
 

@@ -113,7 +113,9 @@ thinned out first.
 
 
 class TwoPools:
-    """Two sets of samples: the `recent_limit` newest, and a replay of at most `replay_limit` older ones."""
+    """Two sets of samples: the `recent_limit` newest samples, and at most `replay_limit` older samples that are used
+    again (replay).
+    """
 
     def __init__(self, width: int, recent_limit: int, replay_limit: int, selection: Selection) -> None:
         self._recent_limit = recent_limit

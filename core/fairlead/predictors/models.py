@@ -38,9 +38,9 @@ class Scales(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """How well a model predicted samples held out from its training: their number, the mean absolute error of the
-    predicted TTFT in seconds, and the same error of a constant prediction, the samples' mean. The errors are None if no
-    sample was held out.
+    """The accuracy of a model on samples that were not used for its training: the number of these samples, the mean
+    absolute error of the predicted TTFT in seconds, and the same error of a constant prediction (the samples' mean).
+    The errors are None if there were no such samples.
     """
 
     samples: int
@@ -50,8 +50,8 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A trained predictor. `round` counts from 1. `samples_seen` counts the samples that its learner had received by
-    then, `trained_on` the samples to which the model was fitted.
+    """A trained predictor. `round` counts from 1. `samples_seen` is the number of samples that its learner had received
+    before this training, `trained_on` the number of samples to which the model was fitted.
     """
 
     feature_names: tuple[str, ...]
@@ -73,7 +73,8 @@ class Model:
         return answers
 
     def within(self, features: Floats) -> npt.NDArray[np.bool_]:
-        """Return which numbers of rows [n, d] lie in the range of the training samples, bounds included: [n, d].
+        """Return, for each feature of each row [n, d], whether its value is in the range of the training samples,
+        bounds included: [n, d].
 
         A feature that never varied in training always counts as within.
         """
@@ -87,8 +88,8 @@ class Model:
         return moved
 
     def drift(self, features: Floats) -> float:
-        """Return how far the means of the rows' features have moved from the means in training: in standard deviations,
-        averaged over the features.
+        """Return the distance between the means of the rows' features and the means in training: in standard
+        deviations, averaged over the features.
         """
         return float(np.abs(self.scales.normalised(features).mean(axis=0)).mean())
 

@@ -1,4 +1,4 @@
-"""Why a model is refused."""
+"""Reasons why a model is refused."""
 
 from enum import StrEnum
 

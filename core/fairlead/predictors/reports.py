@@ -10,7 +10,7 @@ from fairlead.predictors.models import Model
 
 
 class HeuristicReason(StrEnum):
-    """Why the policy's heuristic, and not its model, chose the instance for a request.
+    """The reason why the policy's heuristic, and not its model, chose the instance for a request.
 
     `cold-start` there is no model yet · `stale-model` samples arrived, but the trainer delivered no new model ·
     `out-of-distribution` the request or the instances are outside the range of the training samples · `not-finite` the
@@ -54,4 +54,6 @@ class LearningReport:
     mean_ttft_seconds: float | None = None
     """Mean actual TTFT of the requests of `error_seconds`."""
     drift: float | None = None
-    """How far the features of recent samples have moved from those of the training samples; see `Model.drift`."""
+    """Distance between the features of recent samples and the features of the training samples, in standard deviations;
+    see `Model.drift`.
+    """

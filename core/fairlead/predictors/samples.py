@@ -35,7 +35,7 @@ class Samples:
         return Samples(features=self.features[rows], ttft_seconds=self.ttft_seconds[rows])
 
     def followed_by(self, others: "Samples") -> "Samples":
-        """Return these samples with the others appended."""
+        """Return these samples, followed by the samples of `others`."""
         return Samples(
             features=np.concatenate((self.features, others.features)),
             ttft_seconds=np.concatenate((self.ttft_seconds, others.ttft_seconds)),

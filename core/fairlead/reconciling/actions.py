@@ -7,7 +7,7 @@ from fairlead.instances import InstanceState, Role
 
 
 class CreationReason(StrEnum):
-    """Why an instance is created; also the reason of its first state."""
+    """The reason why an instance is created; also the reason of its first state."""
 
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
@@ -22,7 +22,7 @@ class CreationReason(StrEnum):
 
 
 class DeletionReason(StrEnum):
-    """Why a pod is deleted; also the reason of the event about it."""
+    """The reason why a pod is deleted; also the reason of the event about the deletion."""
 
     DRAINED = "Drained"
     DRAIN_TIMED_OUT = "DrainTimedOut"
@@ -33,15 +33,15 @@ class DeletionReason(StrEnum):
     NOT_WOKEN = "NotWoken"
     """The instance slept, and did not wake up in time."""
     SLEEPS_UNNEEDED = "SleepsUnneeded"
-    """The instance sleeps, and is not needed: more instances sleep than the pool keeps, or its template is an old
-    one.
+    """The instance sleeps and is not needed: more instances sleep than the pool keeps, or the instance has an outdated
+    template.
     """
     OUT_OF_TURN = "OutOfTurn"
-    """The instance keeps other pools from a device that it shares with them, and it is not its turn."""
+    """The instance occupies a device that it shares with other pools, although it is another pool's turn."""
 
 
 class ReleaseReason(StrEnum):
-    """Why an adopted pod is given back to its workload; also the reason of the event about it."""
+    """The reason why an adopted pod is returned to its workload; also the reason of the event about the release."""
 
     NOT_SELECTED = "NotSelected"
     POD_FAILED = "PodFailed"
@@ -49,7 +49,7 @@ class ReleaseReason(StrEnum):
 
 
 class DrainReason(StrEnum):
-    """Why an instance is emptied."""
+    """The reason why an instance is drained."""
 
     SCALED_DOWN = "ScaledDown"
     OUTDATED = "Outdated"
@@ -76,7 +76,7 @@ class CreateInstance:
     spec_hash: str
     reason: CreationReason
     failures: int = 0
-    """How many instances in a row failed before this one."""
+    """Number of consecutive failed instances before this instance."""
     replaces: str = ""
     """The instance that the new instance replaces; empty if that is not known yet."""
     claim: str = ""
@@ -114,7 +114,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRole:
-    """Give a drained instance's pod this role and let the pod warm up in it, in one write.
+    """Give a drained instance's pod this role and let the pod warm up in the new role, in one write.
 
     The role may be the pod's present role: the instance drained for another role, but by now that role no longer needs
     an instance and the pod's own role needs one.
@@ -165,8 +165,8 @@ class WakeInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseInstance:
-    """Remove all labels and annotations that the pool wrote on an adopted pod. It goes on running but is no longer an
-    instance.
+    """Remove all labels and annotations that the pool wrote on an adopted pod. The pod keeps running but is no longer
+    an instance.
     """
 
     instance: str
@@ -175,9 +175,7 @@ class ReleaseInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleWorkload:
-    """Set the number of pods of the workload that a role's instances come from, provided that the number is still
-    `before`.
-    """
+    """Set the number of pods of the workload to which a role's instances belong, if the number is still `before`."""
 
     role: Role
     before: int

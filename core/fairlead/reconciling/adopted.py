@@ -2,8 +2,8 @@
 them.
 
 The workload decides about its pods: a pod that the workload adds is adopted; a pod that it deletes drains during its
-grace period like any other pod. So a lost instance stays until its pod returns or is deleted, and an instance that a
-person drained stays empty until the drain is withdrawn.
+grace period like any other pod. So a lost instance is kept until its pod returns or is deleted, and an instance that a
+person drained gets no requests until the drain is withdrawn.
 """
 
 from fairlead.instances import InstanceState
@@ -51,8 +51,8 @@ def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
 
 
 def _give_up_others(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Release instances that have this role but whose pods its selector no longer matches, as soon as an instance with
-    a matching pod serves. So a selector that matches no pod takes no pool out of service.
+    """Release the instances of this role whose pods the role's selector no longer matches, but only when an instance
+    with a matching pod serves. So a selector that matches no pod does not stop the pool.
     """
     live = [instance for instance in plan.live(desired.role) if instance.id not in plan.actions]
     others = [instance for instance in live if not is_current(instance, desired)]

@@ -1,10 +1,11 @@
-"""Scales the workload that a role's instances come from, so that exactly the drained instances are removed.
+"""Scales the workload to which a role's instances belong, so that exactly the drained instances are removed.
 
 Scale-in: the coldest instances are drained and get the lowest deletion cost in the same write. When all of them are
 empty, the workload's replicas are lowered once by their number. A ReplicaSet then ends exactly these pods, because it
-ranks ready pods by that cost. If the workload always ends the highest ordinals, these are drained instead. No state is
-kept: the pods show which instances drain and how many others exist. If the workload ended another pod instead (a
-ReplicaSet ends pods that are not ready first), or more instances are desired meanwhile, drains are withdrawn.
+ranks ready pods by that cost. If the workload always ends the pods with the highest ordinals (a StatefulSet), these
+pods are drained. No state is kept, because the pods show the number of draining and of other instances. Drains are
+withdrawn if the workload ended another pod (a ReplicaSet first ends pods that are not ready), or if more instances are
+desired in the meantime.
 """
 
 from collections.abc import Sequence
@@ -17,9 +18,9 @@ from fairlead.reconciling.round_plan import RoundPlan
 
 
 def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Take one step towards the desired number of an adopting role. No step is taken while its workload replaces pods,
-    or while none of the workload's pods belongs to the role, because another owner has them or they are not adopted
-    yet.
+    """Take one step towards the desired number of an adopting role. No step is taken in two cases: the workload is
+    replacing its pods, or none of the workload's pods belongs to the role (another owner has them, or they are not
+    adopted yet).
     """
     pods = [one for one in plan.observed if is_current(one, desired) and not one.terminating and one.health is not PodHealth.FAILED]
     leaving = [one for one in pods if _leaves(one)]
@@ -45,13 +46,13 @@ def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Return whether the instance drains for a scale-in, and not because a person asked for it."""
+    """Return whether the instance drains because of a scale-in, and not because of a person's request."""
     return instance.draining_since is not None and not instance.drained_on_request
 
 
 def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: Sequence[ObservedInstance], surplus: int) -> None:
-    """Drain the pods to be removed: in an ordered workload those with the highest ordinals; otherwise first those that
-    are not ready, then those that are cheapest to remove.
+    """Drain the pods to be removed. In an ordered workload, these are the pods with the highest ordinals; otherwise
+    first the pods that are not ready, then the pods that are cheapest to remove.
     """
     free = [one for one in staying if one.id not in plan.actions]
     costs = plan.victims(desired, free)

@@ -1,4 +1,4 @@
-"""Computes how long a failed or lost instance is kept before it is replaced.
+"""Computes the time for which a failed or lost instance is kept before it is replaced.
 
 The pause doubles with each failure in a row. The number of failures is stored on the pod, so no memory is needed. A
 hash of the name lengthens each pause by a different share, so that instances that failed together are not replaced
@@ -27,7 +27,7 @@ def replaced_at(instance: ObservedInstance, limits: ReplicaLimits) -> float:
 
 
 def failures_of_replacement(instance: ObservedInstance, limits: ReplicaLimits) -> int:
-    """Return how many instances in a row will have failed when this lost instance is replaced."""
+    """Return the number of consecutive failures to record on the replacement of this lost instance."""
     lived = instance.state_since - instance.created_at
     return 1 if lived >= limits.stable_seconds else instance.failures + 1
 

@@ -1,7 +1,7 @@
 """The devices that pools of a namespace share, the pods that use them, and the pools that take turns on them.
 
-A device is named by its ResourceClaim: the pods that name the same claim get the same device. A pod is off its device
-only if it has ended, or if it is recorded as Asleep and its engine says that it gave its memory up.
+A device is named by its ResourceClaim: the pods that name the same claim get the same device. A pod has left its device
+only if the pod has ended, or if it is recorded as Asleep and its engine confirms that it has freed the memory.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class DeviceUser:
     claim: str
     pod: str
     pool: str = ""
-    """The pool whose instance the pod is; empty if it is not an instance."""
+    """The pool to which the pod belongs as an instance; empty if the pod is not an instance."""
     state: InstanceState | None = None
     """The recorded state; None if the pod is not an instance."""
     since: float = 0.0
@@ -44,14 +44,16 @@ class TurnTaker:
     least: int = 0
     at_least_seconds: float = 60.0
     waiting_since: float | None = None
-    """When the pool began to wait for a device, by its own condition (Unix seconds); None if it does not wait."""
+    """The time since which the pool has waited for a device, from its own condition (Unix seconds); None if it does not
+    wait.
+    """
     idle: bool = False
     """Whether the pool had no request for `at_least_seconds`, by its own condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedDevices:
-    """What one pool needs to know to take turns: `own` is this pool, `others` are the other pools that take turns."""
+    """The facts by which one pool takes turns: `own` is this pool, `others` are the other pools that take turns."""
 
     own: TurnTaker
     others: tuple[TurnTaker, ...] = ()
@@ -64,11 +66,13 @@ class SharedDevices:
         return [user for user in self.users if user.claim == claim and not user.off]
 
     def in_use(self) -> set[str]:
-        """Return the claims whose devices some pod may use."""
+        """Return the claims whose devices may be in use by a pod."""
         return {user.claim for user in self.users if not user.off}
 
     def last_user(self, claim: str) -> str:
-        """Return the pool whose instance at a claim changed its state last; empty if there is none."""
+        """Return the pool whose instance at a claim changed its state most recently; empty if no instance uses the
+        claim.
+        """
         users = [user for user in self.users if user.claim == claim]
         return max(users, key=lambda user: user.since).pool if users else ""
 
@@ -77,7 +81,7 @@ class SharedDevices:
         return any(user.claim == claim and user.pool == pool and user.off for user in self.users)
 
     def held(self, pool: str) -> int:
-        """Return the number of devices that instances of the pool hold and are not about to give up."""
+        """Return the number of devices that the pool's instances hold and are not about to leave."""
         return len({user.claim for user in self.users if user.pool == pool and not (user.off or user.goes)})
 
     def serving(self, pool: str, claim: str) -> list[DeviceUser]:
@@ -87,8 +91,8 @@ class SharedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """How a pool fares that takes turns: how many of its `wanted` instances wait for a device, who holds the devices,
-    and whether it is idle.
+    """A pool's state in taking turns: how many of its `wanted` instances wait for a device, which pools hold the
+    devices, and whether the pool is idle.
     """
 
     wanted: int

@@ -1,10 +1,10 @@
 """Role flips: a drained instance of a role with a surplus continues, in the same pod, in a role that lacks an instance.
 
-Only the pod records a flip in progress, so the flip continues after a restart. Each round decides again what happens to
-the drained instance: it continues in the role that it was drained for if that role still lacks an instance, else in its
-own role if that role lacks one; otherwise it is deleted like any other drained instance. An instance whose requested
-drain is withdrawn returns to its own role at once, if that role lacks an instance, or has an instance that never served
-and can be removed instead.
+A flip in progress is recorded on the pod, so the flip continues after a restart of the operator. In each round, the
+drained instance has three possible ends, tried in this order: it continues in the role for which it was drained if that
+role still lacks an instance; it continues in its own role if that role lacks an instance; it is deleted like any other
+drained instance. If a person withdraws a drain, the instance returns to its own role at once, provided that the role
+lacks an instance or has an instance that never served and can be removed instead.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ class Flips:
     destinations: Mapping[str, Role]
     """The next role of each draining instance; the instance already counts in that role."""
     moving: Mapping[Role, int]
-    """By role, the number of instances that planned flips will take from the role or give to it, so that nothing else
-    removes or creates them. Empty while the control API does not answer, because no flip can begin then, and the
-    missing instances are created.
+    """By role, the number of instances that planned flips will move into the role or out of it; no other step may
+    create or remove these instances. Empty while the control API does not respond: then no flip can begin, and missing
+    instances are created.
     """
 
     def arriving(self, role: Role) -> int:
-        """Return how many draining instances will continue in this role."""
+        """Return the number of draining instances that will continue in this role."""
         return sum(1 for destination in self.destinations.values() if destination is role)
 
 
 def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
-    """Finish the flips whose instances are drained, and begin the next one if none is in progress."""
+    """Finish the flips whose instances are drained. If no flip is in progress, begin the next flip."""
     destinations = _destinations(plan, desired)
     _finish(plan, desired, destinations)
     moving: dict[Role, int] = {}
@@ -96,7 +96,7 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 
 
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """Return how many instances move from one role to the other by flips.
+    """Return the number of instances that move from the donor role to the taker role by flips.
 
     Instances of the donor role that do not serve are removed instead, and during a rollout instances are replaced, not
     flipped.
@@ -108,7 +108,7 @@ def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinatio
 
 
 def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """Return how many instances a role lacks; a negative number means a surplus."""
+    """Return the number of instances that a role lacks; a negative number means a surplus."""
     return role.replicas - len(plan.live(role.role)) - sum(1 for destination in destinations.values() if destination is role.role)
 
 

@@ -1,9 +1,9 @@
 """`next_actions`: the next actions for a pool. Each role is brought to its number of instances.
 
-When a role scales up while instances drain, new instances are created and the drains go on. A draining instance has
-lost its sessions and its position on the rings, so reviving it would save nothing of value, and without revival there
-is one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose
-requested drain is withdrawn.
+When a role scales up while instances drain, new instances are created and the drains continue. A draining instance has
+already lost its sessions and its position on the rings, so its return to service would save nothing and would add a
+race. Only two kinds of drained instances serve again: those drained for a role flip, and those whose requested drain is
+withdrawn.
 """
 
 from collections.abc import Mapping
@@ -44,10 +44,10 @@ def next_actions(
 
     Total: every combination of arguments has a plan, and a settled pool has an empty plan. `desired` None = no valid
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
-    API's response to the states of exactly these instances; it is None if the API did not respond, and then no action
-    is taken that needs the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest
-    ordinal known to have been given; it is needed if that instance is already gone. `gone` are instances that went and
-    have no successor yet.
+    API's response to the states of exactly these instances; it is None if the API did not respond, and then only
+    actions that need no confirmation by routers are returned. `now` is in Unix seconds and may jump. `last_ordinal` is
+    the highest ordinal known to have been given; it is needed if the instance with that ordinal no longer exists.
+    `gone` are instances that disappeared and have no successor yet.
     """
     plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal, gone=gone)
     _record_states(plan, weights(desired, observed, now))
@@ -120,8 +120,8 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or have drained for too long, except those that will change their role and
-    those that were drained to stay empty.
+    """Delete instances that are drained, or have drained for too long, except instances that will change their role,
+    and instances that were drained to stay empty.
     """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
@@ -157,8 +157,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """Return the spec's desired state of a role. For a role that the pool does not have, no instances are desired;
-    everything else is taken from another role.
+    """Return the desired state of a role. If the spec does not have the role, the desired number is 0 and all other
+    settings are copied from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -167,8 +167,8 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Replace a pod with an old template at once if it never served, so that a corrected image need not wait for the
-    wrong one.
+    """Delete a pod with an outdated template at once if it never served, so that a corrected image can replace a broken
+    image immediately.
     """
     if desired.rollout.halt is not None:
         return
@@ -182,8 +182,8 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
     """Create the instances that a role lacks, remove surplus instances, and replace outdated ones.
 
-    `arriving` = drained instances that will continue in the role. `moving` = surplus or missing instances that are left
-    to role flips. `succeeding` = successors that are created before their predecessors are drained.
+    `arriving` = drained instances that will continue in the role. `moving` = surplus or missing instances that role
+    flips will handle. `succeeding` = successors that are created before their predecessors are drained.
     """
     wake(plan, desired, desired.replicas - len(plan.live(desired.role)) - arriving - moving)
     keep_in_bounds(plan, desired)
@@ -217,10 +217,10 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
-    """Remove surplus instances: first those that do not serve, then the cordoned ones, then the cheapest that serve,
-    outdated before current.
+    """Remove surplus instances: first instances that do not serve, then cordoned instances, then serving instances,
+    outdated and cheap ones first.
 
-    At least the desired number goes on serving.
+    At least the desired number of instances keeps serving.
     """
     surplus = give_back(plan, desired, surplus)
     free = [instance for instance in live if instance.id not in plan.actions]
@@ -243,7 +243,9 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
 
 SHARE = 4
-"""At most one in this many instances of a role may be out of service when a stalled instance is drained."""
+"""Reciprocal of a share: when a stalled instance is drained, at most one in this many instances of the role may be out
+of service.
+"""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 

@@ -42,7 +42,9 @@ _LOSSES = {PodHealth.FAILED: "PodFailed", PodHealth.UNREACHABLE: "NodeUnreachabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedInstance:
-    """One pod of the pool. Times are Unix seconds; `state` and `state_since` are what was last recorded on the pod."""
+    """One pod of the pool. Times are Unix seconds; `state` and `state_since` are the values last recorded on the
+    pod.
+    """
 
     id: str
     role: Role = Role.BOTH
@@ -61,13 +63,15 @@ class ObservedInstance:
     drain_requested: bool = False
     """Whether a person asked to drain and replace the instance."""
     drained_on_request: bool = False
-    """Whether the instance's drain began because a person asked for it."""
+    """Whether the instance drains because a person requested it."""
     drained_as_surplus: bool = False
     """Whether the instance drains because fewer instances are desired."""
     ordinal: int = 0
     """The instance's ordinal in the pool, counted from 1; 0 = created before instances had ordinals."""
     failures: int = 0
-    """Number of consecutive instances that failed before this instance, which replaces the last of them."""
+    """Number of consecutive instances that failed before this instance. This instance replaces the last of the failed
+    instances.
+    """
     health_reason: str = ""
     """Kubernetes' reason for the health, such as `Evicted`; empty if Kubernetes gives none."""
     restarts: int = 0
@@ -77,7 +81,7 @@ class ObservedInstance:
     adopted: bool = False
     """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     group: str = ""
-    """The LeaderWorkerSet of which this pod is the leader; empty for an instance of one pod."""
+    """Name of the LeaderWorkerSet whose leader is this pod; empty for an instance of one pod."""
     waking: bool = False
     """Whether the instance's recorded state is Starting because it is being woken."""
     sleep: EngineSleep = EngineSleep.UNASKED
@@ -95,8 +99,8 @@ class ObservedInstance:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the engine process is still the one that had its full weight: a gap in readiness has then lost no
-        cache.
+        """Whether the engine process is the same process that reached its full weight. If so, the engine kept its cache
+        although its pod was not ready for a while.
         """
         return self.warmed_restarts == self.restarts
 
@@ -110,7 +114,7 @@ class RoleChange(StrEnum):
     """How an instance moves from a role with a surplus to a role that lacks an instance."""
 
     ROLE_FLIP = "RoleFlip"
-    """Drain it, then let the same pod continue in the other role."""
+    """Drain the instance, then let the same pod continue in the other role."""
     REPLACE = "Replace"
     """Drain and delete the instance, and create another instance in the other role."""
 
@@ -119,9 +123,9 @@ class RoleChange(StrEnum):
 class Halt:
     """A rollout that a person paused or a regression stopped: no outdated instance is replaced.
 
-    Lost instances are still replaced, and new ones are still created when more are desired. While a rollout is paused,
-    each template keeps its number of instances, as each ReplicaSet of a paused Deployment does. After a regression the
-    new template gets no more instances.
+    Lost instances are still replaced, and further instances are still created when more are desired. While a rollout is
+    paused, each template keeps its number of instances, as each ReplicaSet of a paused Deployment does. After a
+    regression the new template gets no more instances.
     """
 
     former_hash: str | None = None
@@ -131,15 +135,15 @@ class Halt:
     updated: int = 0
     """Number of instances that keep the present template; 0 after a regression."""
     regressed: bool = False
-    """Whether the present template made the pool worse; its instances are then removed before those of the former
-    template.
+    """Whether the present template made the pool worse. If so, instances with the present template are removed before
+    instances with the former template.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLimit:
-    """A step of a canary: `updated` instances get the present template, and all others keep the former one. If the
-    former template is unknown (None), new instances get the present one.
+    """A step of a canary: `updated` instances get the present template, and all other instances keep the former
+    template. If the former template is unknown (None), new instances get the present template.
     """
 
     former_hash: str | None
@@ -153,14 +157,14 @@ class RolloutBounds:
     max_surge: int = 1
     max_unavailable: int = 0
     halt: Halt | None = None
-    """Why the rollout is halted; None while it continues."""
+    """The reason why the rollout is halted; None while it continues."""
     canary: CanaryLimit | None = None
     """The limit of the present canary step; None = the rollout replaces all instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming:
-    """How a new instance gets its share of the keys; see `fairlead.reconciling.warming`."""
+    """The steps by which a new instance gets its share of the keys; see `fairlead.reconciling.warming`."""
 
     seconds: float = 0.0
     """Seconds until the instance has its full weight; 0 = it has its full weight at once."""
@@ -175,11 +179,11 @@ _AT_ONCE = Warming()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The workload that a role's adopted pods come from, as its scale subresource shows it."""
+    """The workload to which a role's adopted pods belong, according to its scale subresource."""
 
     replicas: int
     pods: int = 0
-    """How many pods the workload has now, by its own status."""
+    """Present number of the workload's pods, from its status."""
     ordered: bool = False
     """Whether the workload always ends the pod with the highest ordinal first; otherwise it ends the pod with the
     lowest deletion cost first.
@@ -216,19 +220,20 @@ class DesiredRole:
     replace_stalled_after_seconds: float = 60.0
     """Seconds after which an instance with a stalled engine is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
-    """The declared speed in tokens per second, used unless the control API knows a better one. Converts cached tokens
-    into the seconds that a session would wait elsewhere, to choose the instance to remove.
+    """The declared prefill speed in tokens per second. It is used if the control API has no better figure. When an
+    instance must be removed, its cached tokens are converted by this speed into the seconds that its sessions would
+    wait elsewhere.
     """
 
     @property
     def kept_hash(self) -> str:
-        """Hash of the template whose instances are removed last."""
+        """Hash of the template whose instances are the last to be removed."""
         halt = self.rollout.halt
         return halt.former_hash if halt is not None and halt.regressed and halt.former_hash is not None else self.spec_hash
 
     @property
     def least_serving(self) -> int:
-        """Number of instances that must go on serving: the minimum, and at least one each of prefill and decode."""
+        """Number of instances that must keep serving: the role's minimum; for prefill and decode at least one each."""
         return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 
@@ -258,7 +263,7 @@ class ReplicaLimits:
     """Seconds for which an instance must have been lost before it is replaced."""
     longest_backoff_seconds: float = 300.0
     """Upper limit in seconds of the backoffs `failed_backoff_seconds` and `lost_timeout_seconds`, which double with
-    each failure in a row. A backoff that is configured longer than this limit stays as it is.
+    each failure in a row. A configured backoff that is already longer than this limit is not shortened.
     """
     stable_seconds: float = 600.0
     """Seconds that an instance must have lived to reset the count of failures in a row, as in the kubelet's crash

@@ -1,9 +1,9 @@
-"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number of instances.
+"""Drains that a person requests: the instance is emptied and replaced, and the role keeps its number of instances.
 
-Such a drain begins under the same condition as an eviction: all other desired instances serve, and the instance is not
-the last one that serves. Otherwise its successor is created first, above the maximum if necessary. If the request is
-withdrawn before the instance is empty, the instance returns to service, unless its successor already serves. An
-instance that shares its device with other pools is drained at once, since its successor needs the device.
+Such a drain begins under the same conditions as an eviction: all other desired instances serve, and at least one other
+instance serves. Otherwise a successor is created first, above the maximum if necessary. If the request is withdrawn
+before the instance is empty, the instance returns to service, unless its successor already serves. An instance that
+shares its device with other pools is drained at once, since its successor needs the device.
 """
 
 from fairlead.instances import InstanceState
@@ -48,7 +48,7 @@ def is_withdrawn(instance: ObservedInstance) -> bool:
 
 
 def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
-    """Return whether enough instances of the role go on serving without this instance."""
+    """Return whether enough other instances of the role keep serving without this instance."""
     others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
     serving = sum(1 for one in others if one.state is InstanceState.SERVING)
     return serving >= max(1, desired.least_serving, desired.replicas - 1)

@@ -1,6 +1,6 @@
-"""Watches a rollout: whether it progresses, is paused, or is worse than the version it replaces. The facts about the
-past (when the rollout began, the attainment at that time, how long something has been wrong) are a record in the pool's
-status, so a restarted operator reaches the same verdict.
+"""Watches a rollout and decides whether it progresses, is paused, or makes the pool worse than the former version did.
+Facts about the past (the rollout's begin, the attainment at that time, the duration of a problem) are stored as a
+record in the pool's status, so a restarted operator reaches the same verdict.
 
 A record belongs to one revision and one `spec.rollout`; a change of either starts a new record, which also resumes a
 stopped rollout.
@@ -23,12 +23,12 @@ _SERVED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
 
 
 class RolloutTrouble(StrEnum):
-    """Why a rollout has stopped: the reason of Progressing=False."""
+    """The reason why a rollout has stopped; also the reason of Progressing=False."""
 
     PAUSED = "RolloutPaused"
     REGRESSED = "RolloutRegressed"
     REJECTED = "CanaryRejected"
-    """The judge of the canary found the new revision worse; its instances get the former template again."""
+    """The canary's judge found that the new revision is worse; its instances get the former template again."""
     LATE = "ProgressDeadlineExceeded"
     """The rollout continues, but no further instance was updated for too long."""
 
@@ -48,7 +48,7 @@ class Rollout:
     """Time when one of the numbers in `updated` last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has become worse since the rollout began, in words; empty if nothing has."""
+    """The change for the worse since the rollout began, in words; empty if there is none."""
     regressed: bool = False
     step: int = 0
     """The step of the rollout's canary, counted from 0; beyond the last step all instances are replaced."""
@@ -59,11 +59,11 @@ class Rollout:
 
     @property
     def step_name(self) -> str:
-        """The name of the present canary step, by which records and verdicts refer to it."""
+        """The name of the present canary step in records and verdicts."""
         return f"{self.key}/{self.step}"
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
-        """Return why the rollout has stopped, as a code and in words; None while it continues."""
+        """Return the reason why the rollout has stopped, as a code and in words; None while the rollout continues."""
         if self.regressed and spec.canary is not None:
             reason = RolloutTrouble.REJECTED if self.rejected else RolloutTrouble.REGRESSED
             return reason, f"{self.measured}; its instances get the former template again; change the pool to try once more"
@@ -150,7 +150,9 @@ def _leaves(instance: ObservedInstance) -> bool:
 
 
 def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:
-    """Return what is worse than before, in words: updated instances that fail, or the SLO attainment."""
+    """Return the change for the worse, in words: failing updated instances, or a lower SLO attainment. None if there is
+    none.
+    """
     failing = sorted(item.id for item in fresh if _fails(item))
     if failing:
         return f"{len(failing)} of {len(fresh)} updated instances fail ({failing[0]})"
@@ -177,7 +179,7 @@ def step_in_force(rollout: Rollout | None, spec: RolloutSpec) -> CanaryStepSpec 
 
 
 def updated_in(step: CanaryStepSpec, replicas: int) -> int:
-    """Return how many of a role's `replicas` instances have the new template during the step."""
+    """Return the number of a role's `replicas` instances that have the new template during the step."""
     return min(replicas, ceil(step.share * replicas / 100))
 
 

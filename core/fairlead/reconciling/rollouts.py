@@ -79,32 +79,34 @@ def _shares_no_devices(desired: DesiredPool) -> bool:
 
 
 def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:
-    """Return the instances that a rollout replaces by draining: those with an old template that served already."""
+    """Return the instances that a rollout replaces by draining: instances that have served and have an outdated
+    template.
+    """
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
 def _to_replace(desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """Return how many outdated instances the rollout replaces: all of them, or as many as the present canary step
-    allows.
+    """Return the number of outdated instances that the rollout replaces: all outdated instances, or as many as the
+    present canary step allows.
     """
     rolling, canary = len(outdated(desired, live)), desired.rollout.canary
     return rolling if canary is None else max(0, rolling - max(0, desired.replicas - canary.updated))
 
 
 def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInstance], *, halted: bool) -> frozenset[str]:
-    """Return the instances that are drained soon: those whose drain a person asked for and, unless the rollout is
-    `halted`, those that the rollout replaces.
+    """Return the instances that will be drained soon: instances whose drain a person requested and, unless the rollout
+    is `halted`, instances that the rollout replaces.
     """
     templates = {} if halted else {role.role: role.spec_hash for role in roles if not role.adopts}
     return frozenset(one.id for one in instances if one.drain_requested or templates.get(one.role, one.spec_hash) != one.spec_hash)
 
 
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
-    """Return how many instances above `replicas` and above the successors of requested drains (`succeeding`) the role
-    may have now.
+    """Return the surge: the number of instances that the role may have now in addition to `replicas` and to the
+    successors of requested drains (`succeeding`).
 
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound. A
-    surge that has started continues while the rollout is halted; without an instance of the present template none has
+    surge that has started continues while the rollout is halted. If no instance has the present template, no surge has
     started, and instances above `replicas` are surplus.
     """
     rolling = _to_replace(desired, live)
@@ -119,11 +121,11 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """Return how many instances may be created without exceeding the surge, counting outdated instances that still
-    drain.
+    """Return the number of instances that may be created within the surge; outdated instances that still drain count
+    too.
 
-    Instances that drain because fewer are desired do not count, whatever their template: they must not keep a lost
-    instance from being replaced, or the pool from growing again.
+    Instances that drain because of a scale-in do not count, whatever their template: otherwise they could prevent the
+    replacement of a lost instance, or a new scale-out of the pool.
     """
     draining = sum(
         1
@@ -140,8 +142,8 @@ def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
     """Return the hashes of the templates of the next `count` instances to create: the present template, unless the
     rollout is halted or a canary.
 
-    In these two cases, instances are created from the present template only up to the number that it may have; all
-    others get the former template.
+    In these two cases, only the allowed number of instances gets the present template; all other instances get the
+    former template.
     """
     limit, count = desired.rollout.halt or desired.rollout.canary, max(0, count)
     if limit is None or limit.former_hash is None:

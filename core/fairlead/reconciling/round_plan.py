@@ -51,18 +51,18 @@ class RoundPlan:
     claims: list[str] | None = None
     """The claims of shared devices that this plan may still take; None = instances share no devices."""
     in_use: frozenset[str] = frozenset()
-    """The claims whose devices some pod holds."""
+    """The claims of the devices that pods hold."""
     gone: Mapping[str, Role]
     """Instances that have gone and that nothing replaces yet, with their roles."""
     most_creations: int | None = None
     """Maximum number of instances to create while instances of other roles are replaced; None = there are none."""
 
     def free(self) -> list[ObservedInstance]:
-        """Return instances without an action in this round whose pods are not being deleted."""
+        """Return the instances that have no action in this round and whose pods are not being deleted."""
         return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
 
     def live(self, role: Role) -> list[ObservedInstance]:
-        """Return a role's instances that are useful now or will be: they are not being removed from the role, and this
+        """Return a role's instances that serve now or will serve: they are not being removed from the role, and this
         plan does not delete them.
         """
         return [
@@ -89,8 +89,8 @@ class RoundPlan:
 
     def replaced(self, role: Role, most: int) -> list[str]:
         """Return the instances of a role that the next `most` new instances replace. Candidates are instances whose
-        pods are being deleted and instances that are gone without a successor; if there are more than `most`, the last
-        ones are returned, because the others already have successors.
+        pods are being deleted, and instances that disappeared without a successor. If there are more than `most`
+        candidates, the last `most` candidates are returned, because earlier candidates already have successors.
         """
         names = [instance.id for instance in self.leaving(role)] + sorted(name for name, of in self.gone.items() if of is role)
         return names[max(0, len(names) - most) :] if most > 0 else []
@@ -165,11 +165,13 @@ class RoundPlan:
         return [claim for claim in self.claims or () if claim not in used]
 
     def failed(self, role: Role, failures: int) -> None:
-        """Record how many failures in a row precede the replacement of a failed instance."""
+        """Record the number of consecutive failures before the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """Return how many more failed instances may be replaced now, given the limit of creations per second."""
+        """Return the number of further failed instances that may be replaced now within the limit of creations per
+        second.
+        """
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
@@ -189,9 +191,9 @@ class RoundPlan:
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """Return the candidates with their costs of removal, in the order in which to drain them: first those that a
-        person wants drained, then cordoned ones, then those whose template is not the one to keep, then all others;
-        within each group the cheapest first.
+        """Return the candidates with their costs of removal, in the order of draining: first instances whose drain a
+        person requested, then cordoned instances, then instances whose template is not kept, then all other instances.
+        Within each group, the cheapest instance comes first.
 
         Empty if the routers' reports are missing.
         """
@@ -208,7 +210,7 @@ class RoundPlan:
 
 
 def timer_of(instance: ObservedInstance) -> float:
-    """Return when the instance's state, or its drain, began (Unix seconds)."""
+    """Return the time at which the instance's drain or, if it does not drain, its state began (Unix seconds)."""
     if instance.state is InstanceState.DRAINING and instance.draining_since is not None:
         return instance.draining_since
     return instance.state_since

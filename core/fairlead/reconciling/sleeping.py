@@ -1,9 +1,9 @@
 """Instances that sleep: a role puts surplus instances to sleep, and wakes them when it needs more instances.
 
 A sleeping engine has lost its KV cache, so all sleepers of a role are alike. The instance with the least valuable cache
-goes to sleep, since a scale-in drains that instance; it is drained as for its deletion, and only the end differs. A
-sleeper has no anchors, counts in no desired number, and is in no router's table. Only its engine says whether it
-sleeps: the recorded state follows the engine's answer, no matter who woke the engine or put it to sleep.
+goes to sleep, because a scale-in drains that instance. It is drained in the same way as before a deletion. A sleeping
+instance has no anchors, does not count towards the desired number, and is in no router's table. The recorded state
+follows the engine's own answer whether it sleeps, even if somebody else woke the engine or put it to sleep.
 """
 
 from fairlead.instances import InstanceState
@@ -20,9 +20,9 @@ _SURPLUS = "ScaledDown"
 
 
 def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
-    """Have a drained instance sleep instead of deleting it. Return False if the instance must be deleted: it is not
-    merely surplus, its template is an old one, enough other instances sleep already, or its engine cannot sleep or
-    takes too long to fall asleep.
+    """Put a drained instance to sleep instead of deleting it. Return False if the instance must be deleted: it was
+    drained for another reason than a surplus, its template is outdated, enough other instances sleep already, or its
+    engine cannot sleep or takes too long to fall asleep.
     """
     is_surplus = instance.drained_as_surplus and not (instance.drain_requested or instance.cordoned or instance.adopted)
     late = plan.elapsed(instance) >= desired.drain_timeout_seconds + PATIENCE_SECONDS
@@ -38,8 +38,8 @@ def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) 
 
 
 def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
-    """Begin to wake up to `missing` sleepers; of those that share devices with other pools, only those whose devices
-    are free.
+    """Begin to wake up to `missing` sleeping instances. A sleeping instance that shares its device with other pools is
+    woken only if the device is free.
     """
     able = [one for one in _sleepers(plan, desired) if _is_kept(desired, one) and one.sleep is EngineSleep.ASLEEP]
     for instance in [one for one in able if plan.claims is None or one.claim in plan.claims][: max(0, missing)]:
@@ -68,8 +68,8 @@ def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
 
 
 def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete sleepers beyond the number that the role keeps, outdated sleepers, sleepers that a person wants drained,
-    sleepers whose device the role no longer uses, and instances that did not wake up in time.
+    """Delete sleeping instances beyond the number that the role keeps, sleeping instances with an outdated template,
+    with a requested drain or with a device that the role no longer uses, and instances that did not wake up in time.
     """
     sleepers = _sleepers(plan, desired)
     for instance in sleepers:
@@ -95,7 +95,9 @@ def _is_kept(desired: DesiredRole, instance: ObservedInstance) -> bool:
 
 
 def _room(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Return how many more instances may sleep; negative if too many do. Instances that are falling asleep count."""
+    """Return the number of further instances that may sleep; negative if too many sleep. Instances that are falling
+    asleep count as sleeping.
+    """
     return desired.asleep - sum(_counts(plan, desired, one) for one in plan.observed)
 
 

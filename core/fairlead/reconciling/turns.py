@@ -1,9 +1,10 @@
 """Pools take turns on the devices that they share: on each device at most one instance is awake.
 
-An instance is woken or created only on a free device: one that every other pod has left, by the word of its engine. A
-pool that lacks a device waits, which its condition `HasDevices` says; another pool that may give up a device drains an
-instance for it, and the instance sleeps. No message passes between pools: each decides by what the cluster and the
-engines say now, so that an operator that was killed between any two steps is followed by one that goes on.
+An instance is woken or created only on a free device. A device is free when the engines of all other pods confirm that
+they have left it. A pool that lacks a device waits and shows this in its condition `HasDevices`. Another pool that can
+release a device then drains an instance and puts it to sleep. Pools exchange no messages: each pool decides from the
+present state of the cluster and the engines, so that the next operator can continue after an operator was killed
+between any two steps.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from fairlead.reconciling.sleeping import PATIENCE_SECONDS
 RESERVED_SECONDS = 60.0
 """Seconds for which a free device is kept for the pool that is first to take it. Then any pool may take it."""
 DEFERENCE_SECONDS = 30.0
-"""Seconds for which a pool leaves it to another pool, which comes first, to give up a device."""
+"""Seconds for which a pool leaves the release of a device to the pool that should release one first."""
 START_SECONDS = 900.0
 """Seconds that a cold start, or the end of an instance, may take while another pool waits for its device."""
 
@@ -33,8 +34,8 @@ def is_idle(devices: SharedDevices, observations: PoolObservations | None) -> bo
 
 
 def turn_of(desired: DesiredRole, instances: Iterable[ObservedInstance], observations: PoolObservations | None, now: float) -> Turn | None:
-    """Return how the pool fares; None if the role takes no turns. An idle pool waits only for its minimum: a pool with
-    requests would have to give up a device for it.
+    """Return the pool's state in taking turns; None if the role takes no turns. An idle pool waits for devices only up
+    to its minimum, because a pool with requests would have to release a device for it.
     """
     devices = desired.devices
     if devices is None:
@@ -48,8 +49,8 @@ def turn_of(desired: DesiredRole, instances: Iterable[ObservedInstance], observa
 
 
 def free_claims(devices: SharedDevices, now: float) -> list[str]:
-    """Return the claims whose devices the pool may take now, without those that are kept for pools that come first. The
-    device of a sleeper that has not left it, such as a paused engine, is free for that sleeper.
+    """Return the claims whose devices the pool may take now, without devices that are kept for pools with precedence.
+    If a sleeping engine has not left its device, such as a paused engine, the device is free for this engine only.
     """
     own = devices.own.pool
     free = [claim for claim in devices.own.claims if all(_is_sleeper(user, own) for user in devices.holders(claim))]
@@ -61,7 +62,7 @@ def free_claims(devices: SharedDevices, now: float) -> list[str]:
 
 
 def _is_kept(devices: SharedDevices, rival: TurnTaker, claim: str, now: float) -> bool:
-    """Return whether a free device is kept for a rival, which gets it before this pool."""
+    """Return whether a free device is reserved for the pool `rival`, which has precedence over this pool."""
     is_first = _place_in_line(devices, rival, now, claim) < _place_in_line(devices, devices.own, now, claim)
     return is_first and now < devices.free_since.get(claim, now) + RESERVED_SECONDS
 
@@ -71,7 +72,7 @@ def _is_sleeper(user: DeviceUser, pool: str) -> bool:
 
 
 def _waiting(devices: SharedDevices, now: float) -> list[TurnTaker]:
-    """Return the other pools that wait, in the order in which they get devices."""
+    """Return the other pools that wait for a device, in the order in which they get devices."""
     waiting = [rival for rival in devices.others if rival.waiting_since is not None]
     return sorted(waiting, key=lambda rival: _place_in_line(devices, rival, now))
 
@@ -86,15 +87,15 @@ def _place_in_line(devices: SharedDevices, taker: TurnTaker, now: float, claim: 
 
 
 def _preferred(devices: SharedDevices, taker: TurnTaker, claims: Iterable[str]) -> list[str]:
-    """Return those of the claims that the pool can use, first those where an instance of it sleeps."""
+    """Return the claims that the pool can use. Claims at which an instance of the pool sleeps come first."""
     usable = [claim for claim in claims if claim in taker.claims]
     return sorted(usable, key=lambda claim: not devices.sleeps_at(taker.pool, claim))
 
 
 def keep_apart(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Delete instances that would be two on a device, or that keep other pools from a device without using it: a
-    sleeper that woke up out of turn, one whose engine does not say that it left its device, and a start that takes too
-    long.
+    """Delete three kinds of instances: a sleeping instance that woke up although it is not the pool's turn, a sleeping
+    instance whose engine does not confirm that it left its device, and an instance that takes too long to start. Each
+    would be a second instance on its device, or would block the device without using it.
     """
     devices = desired.devices
     if devices is None:
@@ -126,8 +127,8 @@ def _is_unsure(now: float, devices: SharedDevices, instance: ObservedInstance) -
 
 
 def give_up(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Drain an instance for each other pool that waits, for which no device is free or about to become free, and for
-    which this pool is the one to give up a device.
+    """Drain an instance for each other pool that waits, if no device is free or becoming free for that pool and it is
+    this pool's turn to release one.
     """
     devices = desired.devices
     if devices is None or plan.observations is None:
@@ -150,7 +151,9 @@ def _all_claims(devices: SharedDevices) -> list[str]:
 
 
 def _victim(plan: RoundPlan, desired: DesiredRole, devices: SharedDevices, rival: TurnTaker) -> tuple[float, str] | None:
-    """Return the instance to drain for a rival, with its cost; None if this pool gives up none."""
+    """Return the instance to drain for the waiting pool `rival`, with its cost; None if this pool releases no
+    device.
+    """
     live = [one for one in plan.live(desired.role) if one.id not in plan.actions and one.state in ACCEPTING]
     least = max(devices.own.least, desired.min_replicas)
     own = TurnTaker(pool=devices.own.pool, claims=devices.own.claims, priority=devices.own.priority, least=least)
@@ -165,7 +168,7 @@ def _victim(plan: RoundPlan, desired: DesiredRole, devices: SharedDevices, rival
 
 
 def _yields(devices: SharedDevices, giver: TurnTaker, rival: TurnTaker, *, idle: bool) -> bool:
-    """Return whether a pool gives up a device for a rival that waits."""
+    """Return whether the pool `giver` releases a device for the waiting pool `rival`."""
     has, gets = devices.held(giver.pool), devices.held(rival.pool)
     if has <= giver.least:
         return False

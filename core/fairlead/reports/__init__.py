@@ -1,4 +1,4 @@
-"""Reports from routers to the control API about what they did.
+"""Reports of routers' work to the control API.
 
 Each batch covers the time since the previous batch and has an id: it is stored at most once however often it is sent,
 so a router may resend it until it is acknowledged. These dataclasses are the wire format (JSON). All times are Unix

@@ -34,7 +34,8 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAddress:
-    """The address at which other routers may ask a router to decide for them, and the secret that they need for that.
+    """The address at which other routers may ask this router to decide for them, and the secret that they must know to
+    ask.
 
     Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
     Routers with different `protocol` versions do not ask each other.
@@ -50,7 +51,7 @@ class AskAddress:
 class RouterState:
     """A router's present state, true at `sent_at`: the tables it uses and its work in progress.
 
-    Unlike a batch, the state does not add up what happened since the last report. `use` has every pool that the router
+    Unlike a batch, the state is not a sum over the time since the last report. `use` has every pool that the router
     serves. `asked_at` is None for a router that others cannot ask. `shares` cover the pools for which the router
     decides alone although other routers also send requests to them.
     """
@@ -74,7 +75,7 @@ class Cargo(StrEnum):
 
 
 class RowTime(StrEnum):
-    """How the API checks a row's time when the row arrives.
+    """The check that the API makes of a row's time when the row arrives.
 
     Rows of `HISTORY` are kept whatever their age, and an impossible `at` is replaced by the time of arrival. Rows of
     `MOMENT` (with a time `at`), `SECOND` or `MINUTE` are dropped if they are too old or in the future. Rows of `NONE`
@@ -90,8 +91,7 @@ class RowTime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """How the rows in one field of a report are handled: how routers batch them, and how the API checks and stores
-    them.
+    """The handling of the rows in one field of a report: routers' batching, and the API's checks and storage.
 
     `kept` names the setting of the retention in days: older rows are not stored. `table` is the table, partitioned by
     days, that stores the rows unchanged; empty = the rows are stored differently.
@@ -149,8 +149,8 @@ ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIN
 class Report(ReportBatch):
     """A batch as it is sent, with the fields of RouterState added.
 
-    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`: the
-    time of sending by the clock that dated the batch's rows.
+    If one post has several consecutive batches, the first batch has the whole state, and the other batches have only
+    `sent_at`: the time of sending, by the same clock as the times of the batch's rows.
     """
 
     sent_at: float

@@ -1,4 +1,6 @@
-"""Bindings of sessions to their home instances, as routers change them and as the API streams them to routers."""
+"""Bindings of sessions to instances: the changes that routers report, and the bindings that the API streams to
+routers.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +11,7 @@ from fairlead.values import value
 
 
 class BindingReason(StrEnum):
-    """Why a session's KV home is where it is: the trigger of a migration, and of a re-route.
+    """The reason for a session's binding; also the trigger of a migration or of a re-route.
 
     Decided by figures: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that held it
     was hot · `prefix-equal` the new instance held as much of the prompt and had less to do · `prefix-affinity` the new
@@ -81,15 +83,17 @@ gains at least the policy's minimum.
 """
 
 TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
-"""For each reason unknown to routers of the last release, the reason that is sent to them instead; routers do not act
-on it.
+"""For each reason that routers of the last release do not know, the reason that is sent to them instead; routers do not
+act on it.
 
 Empty as long as no reason was added since a release.
 """
 
 
 def told_reason(stored: str) -> BindingReason:
-    """Return why a session is where it is, as a reason that every router knows. Raises ValueError without a reason."""
+    """Return the reason for a session's placement as a reason that every router knows. Raises ValueError if `stored` is
+    not a reason.
+    """
     reason = BindingReason(stored)
     return TOLD_AS.get(reason, reason)
 

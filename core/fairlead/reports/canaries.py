@@ -10,10 +10,10 @@ class CanarySample:
     """A request that ended while its pool had a canary, in the canary's step `step`.
 
     `canary`: whether an instance of the new revision served the request. `session` is a hash of the session's name.
-    `ttft_seconds` counts from the dispatch, since the engine is not responsible for the wait before it, and is None if
-    no first token was seen. `cached_tokens` is the engine's count, None if the engine gives none; `hit_tokens` is the
-    router's own estimate. `decoding` is the number of other requests that decoded on the instance when this request
-    ended. A failed request has neither latencies nor tokens.
+    `ttft_seconds` counts from the dispatch, because the engine is not responsible for the wait before the dispatch, and
+    is None if no first token was seen. `cached_tokens` is the engine's count, None if the engine gives none;
+    `hit_tokens` is the router's own estimate. `decoding` is the number of other requests that decoded on the instance
+    when this request ended. A failed request has neither latencies nor tokens.
     """
 
     pool: PoolKey

@@ -12,7 +12,7 @@ from fairlead.values import value
 
 
 class DecisionReason(StrEnum):
-    """Why the chosen instance was chosen."""
+    """The reason why the chosen instance was chosen."""
 
     ONLY_INSTANCE = "only-instance"
     ROUND_ROBIN = "round-robin"
@@ -61,10 +61,11 @@ class CandidateScore:
 
 @value
 class Weighing:
-    """How a policy arrived at its choice.
+    """The grounds of a policy's choice.
 
-    It holds the rule that decided, the chosen candidate and the next best, the number of instances considered, the
-    instance that another rule would have chosen (`passed_over`), and the thresholds and weights in force (`limits`).
+    They are the rule that decided, the chosen candidate and the next best candidate, the number of instances
+    considered, the instance that another rule would have chosen (`passed_over`), and the thresholds and weights in
+    force (`limits`).
     """
 
     rule: str
@@ -75,9 +76,7 @@ class Weighing:
 
 
 class KeptFor(StrEnum):
-    """Why a decision is kept. If several reasons apply, the first in this order is recorded; each decision has one
-    reason.
-    """
+    """The reason why a decision is kept. If several reasons apply, the first reason in this order is recorded."""
 
     ASKED = "asked"
     """The decision's client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
@@ -89,13 +88,13 @@ class KeptFor(StrEnum):
     LATE = "late"
     """The decision's request missed the TTFT or the TPOT target."""
     MOVED = "moved"
-    """The session's home moved with the decision, or the request was re-routed."""
+    """The session's binding moved with the decision, or the request was re-routed."""
     SAMPLE = "sample"
     """A sample of all other requests is kept."""
 
 
 class RequestOutcome(StrEnum):
-    """How the request of a decision ended."""
+    """The end of a decision's request."""
 
     SERVED = "served"
     REFUSED = "refused"
@@ -145,9 +144,9 @@ class Continuation:
     computed_tokens: int
     gap_seconds: float | None = None
     unlike: str | None = None
-    """Why the answer after the move may differ from what the source would have generated: `seed` (the state of its
-    sampling is lost), or `penalties` (for presence and frequency; the target counts the earlier part of the answer as
-    prompt). None if no reason is known.
+    """The reason why the answer after the move may differ from the answer that the source would have generated. `seed`:
+    the state of its sampling is lost. `penalties` (for presence and frequency): the target counts the earlier part of
+    the answer as prompt. None if no reason is known.
     """
     source_rank: int | None = None
     target_rank: int | None = None
@@ -158,8 +157,8 @@ class ShadowChoice:
     """The choice of a policy that only advises (`spec.routing.shadows`), for the same request at the same instant.
 
     `target` is an instance or rank, named as in the candidates of the decision, None if the policy failed; `alike` says
-    whether the request went to this target. The predicted TTFTs and hits of both targets are by the same formula of the
-    router, whatever formula the policies predict by; no engine ever confirmed those of `target`.
+    whether the request went to this target. The predicted TTFTs and hits of both targets are computed by the router's
+    own formula, even if the policies use other formulas. The figures of `target` were never confirmed by an engine.
     """
 
     policy: str
@@ -180,21 +179,21 @@ class SampledDecision(Generic[Pool, Time]):
     of requests.
 
     `queued_seconds` is the time from arrival to dispatch; for `held_seconds` of it no instance accepted requests (None
-    = the router does not report it). `ttft_seconds` is the TTFT the request finally had, that wait included, at
-    `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the last
-    decode instance tried, if another instance did the prefill. The ranks are data-parallel ranks, None for instances
-    with a single one. `named` is the client's name for the session if several conversations share that name; `session`
+    = the router does not report it). `ttft_seconds` is the request's final TTFT, including these waits, at the instance
+    `served_by`, which differs from `chosen` if the request was re-routed or moved in the meantime. `decode` is the last
+    decode instance tried, if another instance did the prefill. The ranks are data-parallel ranks; None for instances
+    with a single rank. `named` is the client's name for the session if several conversations share that name; `session`
     is then another of its names, or the beginning of its prompt, or None.
 
-    `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
-    refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
-    other instances after it had begun. `client_request` is the client's own id of the request (`x-request-id`), None if
-    it gave none. `trace` is the id of the trace that the router exported, None if it exported none of the request.
-    `shadows` are the choices of the policies that only advise.
-    The targets are those of the pool when the request ended. `outcome` is None if it is unknown: from an
-    older router, or because another router saw the end.
+    For a refused request, `chosen` is the instance that would have got the request ("" if no instance could take it),
+    and `rejection` is the reason of the refusal. `attempts` are the instances that failed the request, in order;
+    `continuations` the moves of its answer to other instances after it had begun. `client_request` is the client's own
+    id of the request (`x-request-id`), None if it gave none. `trace` is the id of the trace that the router exported,
+    None if it exported none of the request. `shadows` are the choices of the policies that only advise. The targets are
+    the pool's targets at the end of the request. `outcome` is None if it is unknown: from an older router, or because
+    another router saw the end.
 
-    Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
+    Subclasses declare `pool` and `at` again with their types, like the subclasses of `Move`.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and measured figures
+"""Routers' reports about engines: differences from the pool's spec, contents of prefix caches, and measured figures
 such as speeds.
 """
 
@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 
 
 class EngineTrouble(StrEnum):
-    """How an engine differs from its pool's spec: a reason of the condition Degraded."""
+    """A difference between an engine and its pool's spec; also a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
     """The engine's list of models lacks `spec.model`: every request for it will fail."""
@@ -21,13 +21,13 @@ class EngineTrouble(StrEnum):
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
     """The engine's gauge of KV usage is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
-    """The engine's KV blocks have another size than those of the pool's other instances, so its KV events are not
+    """The size of the engine's KV blocks differs from the size at the pool's other instances, so its KV events are not
     used.
     """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """When routers asked the engine to compute a prompt for another instance, its response named no KV blocks to fetch.
-    So sessions that leave the engine are recomputed, and decode instances compute its prompts themselves. For a while
-    the engine is not asked again.
+    """A router asked the engine to compute a prompt for another instance, and the response named no KV blocks to fetch.
+    So the caches of sessions that leave the engine are recomputed, and decode instances compute its prompts themselves.
+    For a while, routers do not ask this engine again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
@@ -53,7 +53,7 @@ PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledEngine:
-    """An instance whose engine is not as a router expects, and the difference as a sentence."""
+    """An instance whose engine differs from the router's expectation, and the difference as a sentence."""
 
     pool: PoolKey
     instance: str
@@ -138,8 +138,8 @@ class LearntFigure:
     """
     observed: float | None = None
     off_seconds: float = 0.0
-    """Seconds for which `predicted`, or else `declared`, has been wrong by more than half
-    (`fairlead.reports.figures_off`).
+    """Seconds for which the figure has been wrong by more than half (`fairlead.reports.figures_off`). The figure is
+    `predicted` or, without it, `declared`.
     """
     value: float | None = None
     """An instance's figure as the router measured it, see `fairlead.capabilities`: tokens per second for prefills, else

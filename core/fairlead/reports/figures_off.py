@@ -1,9 +1,11 @@
-"""When a figure is wrong: it differs from the observed value by more than half, in either direction."""
+"""Rule for a wrong figure: it differs from the observed value by more than half, in either direction."""
 
 from fairlead.reports.engines import LearntFigure
 
 OFF = 1.5
-"""Factor above which a figure and its observation differ: when one is more than this many times the other."""
+"""Factor above which a figure and its observation differ: the larger value is more than this many times the smaller
+value.
+"""
 LEAST_SAMPLES = 20
 """Minimum number of prefills, answers or prompts on which a reported figure is measured."""
 
@@ -14,7 +16,7 @@ def is_off(figure: float | None, observed: float | None) -> bool:
 
 
 def off_figure(figure: LearntFigure) -> bool:
-    """Return whether a figure is wrong: the one in use, or else the declared one, which the router would use after a
+    """Return whether a figure is wrong: the figure in use, or the declared figure, which the router would use after a
     restart.
     """
     if figure.samples < LEAST_SAMPLES:

@@ -19,7 +19,7 @@ class LoadSample:
     the tokens that the client had received; it counts as late if the TTFT target had passed without a first token.
     `prefilled_tokens` are the uncached tokens of the prompts whose computation ended in the second.
     `prefilling_seconds` is the time since the instance's last sample in which at least one prompt was being computed.
-    `generated_tokens` are the output tokens that arrived in the second, including those of unfinished responses; if a
+    `generated_tokens` are the output tokens that arrived in the second, including tokens of unfinished responses; if a
     stream does not show its tokens, all of them count when it ends. An older router does not report the last seven
     fields; they are then None, which does not mean zero.
     """
@@ -66,8 +66,8 @@ class HeldDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """This router's current use of a pool: the requests it holds, and the seconds since the pool last had a request
-    here (0 while it has one).
+    """This router's current use of a pool: the number of requests that it holds, and the seconds since the pool's last
+    request at this router ended (0 while it has requests).
     """
 
     pool: PoolKey

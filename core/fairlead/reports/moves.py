@@ -14,8 +14,8 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why a session or request moves: the trigger, the figure that decided, and the `threshold` that this figure
-    exceeded. Both numbers are None if no figure decided.
+    """The cause of a move of a session or request: the trigger, the deciding figure, and the `threshold` that this
+    figure exceeded. Both numbers are None if no figure decided.
 
     Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
     `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an
@@ -34,8 +34,8 @@ class MoveCause:
 
 
 class MoveOutcome(StrEnum):
-    """The outcome of the request that carried a move; `underway` until that request got its first token or ended
-    without one.
+    """The outcome of the request with which a session moved. It is `underway` until the request got its first token or
+    ended without one.
     """
 
     UNDERWAY = "underway"
@@ -52,7 +52,7 @@ class CacheFate(StrEnum):
 
     MOVED = "moved"
     UNNAMED = "unnamed"
-    """The source computed the prompt and did not say where its blocks are: no connector is configured there."""
+    """The source computed the prompt but did not name its KV blocks, because no connector is configured there."""
     REFUSED = "refused"
     """The source or the target responded with an error."""
     LOST = "lost"
@@ -63,9 +63,9 @@ class CacheFate(StrEnum):
 
 @value
 class CacheTransfer:
-    """How KV blocks were brought from one instance to another, or why not. Times in seconds.
+    """The transfer of KV blocks from one instance to another, or the reason why there was none. Times are in seconds.
 
-    `tokens` counts the tokens that the target lacked and got (0 if it got none); `bytes` is the size of their KV
+    `tokens` is the number of tokens whose blocks the target lacked and received; `bytes` is the size of their KV
     blocks, estimated from the transfers that engines counted before, None without such counts. `predicted_seconds` is
     None without a prediction.
     """
@@ -91,11 +91,11 @@ class Move(Generic[Pool, Time]):
     unknown, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy required at the time,
     None if it required none.
 
-    `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
-    request waited for the transfer; None if no transfer was tried. `tokens_moved` counts the tokens of these blocks
-    that were transferred, `tokens_recomputed` those that were not. `transfer_bytes` is None if engines have not counted
-    any bytes yet. With `handed_over`, no client's request carried the move; the router itself sent the session's last
-    prompt to the target, as the source was being removed.
+    `cache` is the outcome of the transfer of KV blocks from source to target, and `transfer_seconds` the request's wait
+    for the transfer; both are None if no transfer was tried. The target lacked tokens, of which `tokens_moved` were
+    transferred and `tokens_recomputed` were not. `transfer_bytes` is None if engines have not counted any bytes yet.
+    With `handed_over`, no client's request carried the move; the router itself sent the session's last prompt to the
+    target, as the source was being removed.
 
     `source_rank` and `target_rank` are data-parallel ranks, None for instances with a single one; a session may move
     from one rank of an instance to another. Subclasses declare `pool` and `at` again with their types, since the
@@ -147,9 +147,9 @@ class Move(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRecord(Move[PoolKey, float]):
-    """A session migration: the home of a bound session moved, with a new request or with a queued one.
+    """A session migration: the binding of a session moved to another instance, with a new or a queued request.
 
-    It has the id of its BindingChange and travels in the same report; the API stores it exactly when that change binds.
+    It has the id of its BindingChange and is sent in the same report; the API stores it only if that change wins.
     """
 
     pool: PoolKey
@@ -161,9 +161,9 @@ class MigrationRecord(Move[PoolKey, float]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRouteRecord(Move[PoolKey, float]):
     """A re-route: a request that was queued or already sent to one instance went to another. With the trigger
-    `prefix-copied` it is a copy of a shared prefix, which no request carried: `request` is then the copy's own id.
+    `prefix-copied`, a shared prefix was copied without a client's request; `request` is then the id of the copy.
 
-    No session's home moved; `session` is only the session that the request named.
+    No session's binding moved; `session` is only the session that the request named.
     """
 
     pool: PoolKey

@@ -1,11 +1,11 @@
-"""How many requests met the pool's SLO, second by second and class by class."""
+"""Number of requests that met the pool's SLO, by second and priority class."""
 
 from dataclasses import dataclass
 
 from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 MAX_CELLS = 1000
-"""Maximum number of cells of one sample; larger ones are split into several, whose counts add up."""
+"""Maximum number of cells of one sample. A sample with more cells is split into several samples whose counts add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ class ReasonFacts:
     """The facts about one reason for refusals: the router's response to the client, and the texts of pages and of
     advice.
 
-    `short` is the role that has too few instances: prefill, decode, or None for neither. `by_estimate` says that the
-    router estimated or counted too little time or room; if False, no instance serves the model, or none is allowed to
-    serve the request.
+    `short` is the role that has too few instances: prefill, decode, or None for neither. If `by_estimate` is True, the
+    router estimated too little time or counted too little room; if False, no instance serves the model, or no instance
+    is allowed to serve the request.
     """
 
     status: int
@@ -30,7 +30,7 @@ class ReasonFacts:
 
 
 class RejectionReason(StrEnum):
-    """Why a request was refused; the values are used as metric labels, in a header and in the audit log."""
+    """The reason why a request was refused; the values are used as metric labels, in a header and in the audit log."""
 
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
@@ -131,8 +131,8 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Reasons for refusals that too few decode instances cause. FOR_PREFILL has the reasons that too few prefill instances
-cause; all other reasons are in neither set.
+"""Reasons for refusals whose cause is too few decode instances. FOR_PREFILL has the reasons whose cause is too few
+prefill instances; all other reasons are in neither set.
 """
 
 

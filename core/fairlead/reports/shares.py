@@ -13,7 +13,7 @@ from fairlead.tables import PoolKey
 
 
 class Apart(StrEnum):
-    """Why a router decides alone although other routers also send requests to the pool's instances."""
+    """The reason why a router decides alone although other routers also send requests to the pool's instances."""
 
     NOT_FOUND = "not-found"
     """The router knows no other router that can be asked: the other routers report no address, or the control API has
@@ -121,7 +121,9 @@ def placed(instance: str, blocks: Sequence[int]) -> PlacedPrompt:
 
 
 def told_block(block: int) -> int:
-    """Return a block's hash as it is sent: its upper 53 bits, which every JSON reader parses to the same number."""
+    """Return a block's hash in the form in which it is sent: its upper 53 bits, an integer that every JSON reader
+    parses exactly.
+    """
     return block >> 11
 
 

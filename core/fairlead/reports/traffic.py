@@ -38,7 +38,7 @@ def _unstored() -> Any:
 
 
 TRAFFIC_BLOCK_TOKENS = 512
-"""Tokens that one id of a recorded request stands for, as in Mooncake's traces."""
+"""Number of prompt tokens for which a recorded request has one id, as in Mooncake's traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class RecordedRequest:
     generated tokens; None if no engine worked for the request, for example because it was refused. `sample_rate` is the
     share of sessions that are recorded (0-1], each with all its requests.
 
-    The next fields say where the request was sent and how it was served; they are None if it was not sent. `instance`
+    The next fields describe how the request was served; they are None if it was not sent to an instance. `instance`
     (and its data-parallel `rank`) is the last instance that received the prompt, `sent_seconds` after the request's
-    arrival. From then on the first token took `ttft_seconds` and the whole answer `answer_seconds`, both None unless
-    one engine alone served the request and its first token was seen. `engine_prompt_tokens` and `cached_tokens` are the
-    engine's counts of the prompt's tokens, and of the cached part of them; if the engine does not report the latter,
-    the router's estimate.
+    arrival. From that time on, the first token took `ttft_seconds` and the whole answer `answer_seconds`; both are None
+    unless a single engine served the request and its first token was seen. `engine_prompt_tokens` and `cached_tokens`
+    are the engine's counts of the prompt's tokens and of the cached tokens among them. If the engine does not report
+    cached tokens, the router's estimate is used.
 
     The other fields make the request a turn of its session's tree (`fairlead.session_trees`). `ended_seconds` is the
     time from its arrival until its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id

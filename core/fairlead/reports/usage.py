@@ -1,4 +1,6 @@
-"""What requests used of a pool's instances, by key, class and session: the amounts by which costs are divided."""
+"""The usage of a pool's instances by requests, by key, class and session. Costs are divided in proportion to these
+amounts.
+"""
 
 from dataclasses import dataclass
 
@@ -11,8 +13,9 @@ class PoolUsage:
     records add up.
 
     `minute` is the minute's beginning, in Unix seconds. `key` is the id of the requests' key and `session` their
-    session; each is empty for requests without one. `prefill_tokens` are the prompt tokens that engines computed,
-    `hit_tokens` the cached ones, as engines report them, or else by the router's estimate.
+    session; each is empty for requests without one. `prefill_tokens` are the prompt tokens that engines computed, and
+    `hit_tokens` the prompt tokens found in caches; both are the engines' figures or, without them, the router's
+    estimates.
     """
 
     pool: PoolKey

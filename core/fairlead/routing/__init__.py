@@ -1,4 +1,4 @@
-"""Routing: which instance a request goes to, when it is sent, and what is remembered about it.
+"""Routing: chooses the instance for a request, decides when to send the request, and remembers the results.
 
     scheduling              from a submitted request to its end, for one pool
     admission | queues      what is refused early; what waits, and in which order it is sent

@@ -1,4 +1,4 @@
-"""Minimum and maximum numbers of instances, and what sets them."""
+"""Minimum and maximum numbers of instances, and the source of each bound."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ class BoundsInForce:
         return min(max(replicas, self.lower), self.upper)
 
     def set_by(self, replicas: int) -> str | None:
-        """Return the schedule whose bound excludes `replicas`; None if the role's own bound does, or if it is within
-        the bounds.
+        """Return the schedule whose bound excludes `replicas`; None if the role's own bound excludes it, or if
+        `replicas` is within the bounds.
         """
         return self.lower_by if replicas < self.lower else self.upper_by if replicas > self.upper else None
 

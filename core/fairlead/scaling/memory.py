@@ -46,7 +46,7 @@ class RoleMemory:
     declared: int
     replicas: int
     compared_at: float | None = None
-    """When the need was last computed from signals; None if never."""
+    """Time at which the need was last computed from signals; None if it was never computed."""
     highest: tuple[Recommended, ...] = ()
     """Recommendations that no later one exceeds, oldest first: within a window, the first of them is the highest."""
     lowest: tuple[Recommended, ...] = ()
@@ -55,7 +55,9 @@ class RoleMemory:
     told: str = ""
     """The key of the last recommendation that was recorded, so that only changes are recorded."""
     rebuilt_at: float | None = None
-    """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
+    """Time at which the number of instances was set to the number of present instances because no memory existed;
+    earlier steps are not known. None if the memory never was lost.
+    """
     woken: Woken | None = None
     """The role's last start from zero; None if it has not been started from zero."""
 
@@ -78,8 +80,8 @@ class RatioMemory:
     beyond: int = 0
     """Number of consecutive comparisons that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """Number of the latest comparisons in a row, among those that `beyond` counts, that found a move worth it for the
-    measured work.
+    """Number of the latest consecutive comparisons, of those counted in `beyond`, in which a move paid for the measured
+    work.
     """
     moved_at: float | None = None
     told: str = ""
@@ -88,7 +90,7 @@ class RatioMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """Everything that scaling remembers of a pool: the memory of each role, and that of the ratio controller."""
+    """The memory of a pool's scaling: the memory of each role and of the ratio controller."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)
@@ -120,8 +122,8 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """Return the smallest shift that explains the numbers of both roles, or of one role while the other lacks
-    instances.
+    """Return the smallest shift between the roles that explains the numbers of both roles, or of one role while the
+    other lacks instances.
     """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
@@ -131,7 +133,7 @@ def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
     """Return the memory with no time after `now`, in case the clock was set back.
 
-    Events in the future count as having happened just now, so a cooldown lasts at most once more.
+    The times of future events are set to `now`, so a cooldown may be repeated once at most.
     """
     ratio = memory.ratio
     return replace(

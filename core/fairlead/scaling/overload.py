@@ -1,8 +1,8 @@
-"""Models what happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's
-work is the number of instances that it keeps busy all the time (`sizing`). With early rejection, the two roles lose
-requests in different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first:
-few requests with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more
-requests in decode than in prefill; the more the lengths of prompts differ, the larger the difference.
+"""A model of the refused requests in a pool whose prefill or decode instances have too much work. A role's work is the
+number of instances that it keeps busy all the time (`sizing`). With early rejection, the two roles lose requests in
+different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first: few requests
+with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more requests in
+decode than in prefill; the more the lengths of prompts differ, the larger the difference.
 
 With log-normal lengths, the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
 requests (their Lorenz curve), where P is the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
@@ -55,8 +55,8 @@ class Outlook:
     busiest: float
 
     def is_better_than(self, other: "Outlook") -> bool:
-        """Return whether this split serves more requests, or as many with less work for the busiest role. At most one
-        of two splits is better than the other.
+        """Return whether this split serves more requests, or equally many with less work for the busiest role. Of two
+        splits, at most one is better than the other.
         """
         more = self.servable - other.servable
         if abs(more) >= _LEAST_MORE_SERVED:

@@ -1,4 +1,5 @@
-"""Whether an instance should move from decode to prefill or back: the controller that Mooncake's paper leaves open.
+"""The controller of the ratio of prefill to decode instances: decides whether an instance should move from decode to
+prefill or back. Mooncake's paper does not define such a controller.
 
 Every period the loads (predicted latencies over their SLO) and the arriving work are smoothed. There are two reasons to
 move one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
@@ -11,10 +12,10 @@ smoothing restarts. A comparison does not count while the receiver has an instan
 figures do not include its effect yet. If the loads oscillate, as prefill and decode do under early rejection, they call
 for opposite moves in turn, so no move is made unless half an oscillation is longer than these comparisons.
 
-And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that is unknown, the pool
-must serve more requests after it, or as many with its busier role less busy. This must hold in each of these
-comparisons, and for the smoothed work even if that is wrong by its standard error, which shrinks with the number of
-comparisons. At most one of two neighbouring splits is better, so under constant work no move is ever reverted.
+A move must also pay: after the move, the pool must serve more requests, or equally many with less work for its busier
+role. This is computed from the arriving work (`sizing`) or, if the work is unknown, from the loads. It must hold in
+each of these comparisons, and also if the smoothed work is wrong by its standard error, which shrinks with the number
+of comparisons. Of two neighbouring splits at most one is better, so a move is never reverted under constant work.
 """
 
 from collections.abc import Mapping
@@ -28,13 +29,13 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure in a smoothed figure, once there are many figures. Each older figure has half the weight
-of the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
+"""Weight of the newest figure in a smoothed figure, if there are many figures. Each older figure has half the weight of
+the next newer one. The first figure gets no extra weight, so that figures from before the traffic began are soon
 forgotten.
 """
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
-"""For each sign of `RatioMemory.beyond`, the role that receives an instance and the role that gives one."""
+"""For each sign of `RatioMemory.beyond`: the sign, the role that receives an instance, and the role that loses one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

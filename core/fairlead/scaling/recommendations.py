@@ -1,5 +1,5 @@
-"""A controller's recommendation, its cause and its outcome: a row of history that contains every figure of the sentence
-about it.
+"""A controller's recommendation, its cause and its outcome: a row of history with all figures of the sentence that
+describes it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,9 @@ class Cause(StrEnum):
     SLOW_OUTPUTS = "SlowOutputs"
     LOADS_APART = "LoadsApart"
     WORK_EXCEEDS = "WorkExceeds"
-    """More work arrives than the role can do, and another split of instances between roles would serve more of it."""
+    """More work arrives than the role can do, and another division of the instances between the roles would serve more
+    of the work.
+    """
     IDLE = "Idle"
     """No router has had a request for the pool for a while."""
     HELD = "Held"
@@ -39,7 +41,7 @@ class Cause(StrEnum):
 
 
 class Hold(StrEnum):
-    """Why a recommendation is not followed, or only in part."""
+    """The reason why a recommendation is not followed, or only in part."""
 
     STABILIZING = "Stabilizing"
     """Another number was recommended within the stabilisation window."""
@@ -66,7 +68,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Instances that a role needs, as fractional numbers; a part is None if it is not computed or not measured."""
+    """Number of instances that a role needs, as fractions; a part is None if it is not computed or not measured."""
 
     for_prompts: float | None = None
     """Instances to prefill the arriving prompts, within the target load."""
@@ -134,18 +136,19 @@ class Recommendation:
     need: Need | None = None
     imbalance: Imbalance | None = None
     signals: tuple[RoleSignals, ...] = ()
-    """The signals from which the recommendation was computed: the role's, or those of both roles."""
+    """The signals from which the recommendation was computed: the signals of the role, or of both roles."""
     demand: PoolDemand | None = None
     """The demand that was observed, for scaling to and from zero."""
     speed: Figure = UNKNOWN
-    """When starting from zero: the prefill speed of an instance, from which the first number was computed."""
+    """For a start from zero: the prefill speed of an instance, from which the first number of instances was computed.
+    """
     start: Figure = UNKNOWN
-    """When starting from zero: how long an instance takes to start; only if further instances are needed for the
-    requests that arrive until then.
+    """For a start from zero: the duration of an instance's start. Set only if further instances are needed for the
+    requests that arrive during the start.
     """
     expected_prompt_tokens: int | None = None
-    """Prompt tokens that will be held when an instance has started, if requests keep arriving as they have since the
-    first instances were requested.
+    """Number of prompt tokens that will be held when an instance has started, if requests keep arriving at the rate
+    since the first instances were requested.
     """
 
     @property
@@ -172,13 +175,13 @@ def receiver_of(line: str) -> Role:
 
 
 def is_held(line: str) -> bool:
-    """Return whether the recommendation with this `line` was held back, by something else than a bound."""
+    """Return whether the recommendation with this `line` was prevented by something other than a bound."""
     return line.split()[2:3] == [Verdict.HELD] and not stands(line)
 
 
 def advised_number(line: str, current: int) -> int:
-    """Return the number that the recommendation with this `line` advises instead of the `current` one; the current one
-    if it advises none.
+    """Return the number that the recommendation with this `line` advises instead of `current`; return `current` if it
+    advises no other number.
     """
     if line.split()[2:3] != [Verdict.ADVISED]:
         return current

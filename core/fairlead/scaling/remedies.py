@@ -1,9 +1,9 @@
-"""What would help a pool that misses its objectives, according to simulations of its recorded requests.
+"""Remedies for a pool that misses its objectives, found by simulations of its recorded requests.
 
-Each request matters, not their mean: a request whose prompt alone takes longer than the TTFT target, on an idle
-instance that has every known prefix, is late with any number of instances (`Reach`). The other requests may need more
-instances. A number is offered only if a simulation of the recorded requests, including refused ones, confirmed it; an
-estimate from rates is always called an estimate.
+Requests are examined one by one, not by their mean. A request is late with any number of instances if its prompt alone
+takes longer than the TTFT target on an idle instance that has cached every known prefix (`Reach`). The other requests
+may need more instances. A number is offered only if a simulation of the recorded requests, including refused ones,
+confirmed it; an estimate from rates is always called an estimate.
 """
 
 from collections import defaultdict
@@ -17,7 +17,9 @@ from fairlead.scaling.host_caches import HostCache
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
-"""A number counts as good as the best if it serves in time at most this share of requests less."""
+"""Difference of shares (0-1) up to which a number counts as equal to the best: it serves at most this share of requests
+less in time.
+"""
 _ONE_OF_TWENTY = 1.645
 """Number of standard deviations: a normal variable exceeds its mean by more than this in one of twenty cases."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -25,15 +27,15 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How many recorded requests no number of instances serves in time, and what would help these requests.
+    """The recorded requests that no number of instances could serve in time, and the remedies for them.
 
-    `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
-    an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond` requests
-    that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed
-    can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows with a TTFT
-    target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest prompt, or
-    uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
-    similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
+    `requests` counts all recorded requests. `beyond` counts requests that take longer than the TTFT target even alone,
+    on an idle instance with every earlier prefix cached; `refused` counts refused requests, and `refused_beyond`
+    requests that are both. `too_long` counts requests that need more KV memory than an engine has, which neither time
+    nor speed can change; `beyond` includes them. The share of `beyond` would be no larger than the percentile allows
+    with a TTFT target of `ttft_seconds`, or with engines that are `speed` times as fast. `tokens` is the longest
+    prompt, or uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal
+    number of similar requests is more work than these requests by more than the share `swing` (0.2: a fifth).
     """
 
     requests: int
@@ -65,12 +67,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The simulated result of one value (a number of instances of a role, or a TTFT target in seconds): the share of
-    all requests that is in time. Refused requests count as late.
+    """The simulated share of all requests that is in time, for one value: a number of instances of a role, or a TTFT
+    target in seconds. Refused requests count as late.
 
     `attainments` are the shares for each seed at the recorded rate, `fewer` and `more` the shares with fewer and more
     requests. In one of twenty cases, an equal number of similar requests has a share that is lower by more than
-    `error`. `unknown` says why the result cannot be relied on; None if it can.
+    `error`. `unknown` is the reason why the result is not reliable; None if it is reliable.
     """
 
     value: float
@@ -97,7 +99,7 @@ class Simulated:
     use these same results.
 
     `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number of
-    instances. `held` is the number that was offered before; it stays as long as it is within the new range.
+    instances. `held` is the number that was offered before; it is offered again as long as it is within the new range.
     """
 
     simulation: str
@@ -115,9 +117,11 @@ class Simulated:
     ttfts: tuple[Tried, ...]
     reach: Reach
     unlike: str | None = None
-    """Why the simulated pool is not like the real one, so that its results confirm nothing; None if it is like it."""
+    """The reason why the simulated pool differs from the real pool, so that its results confirm nothing; None if it
+    does not differ.
+    """
     host_cache: HostCache | None = None
-    """What a cache in host memory would add to the hits of the same requests."""
+    """The hits that a cache in host memory would add for the same requests."""
     held: int | None = None
 
 
@@ -137,7 +141,7 @@ class Confirmed:
 
 
 def enough_instances(found: Simulated) -> Confirmed | None:
-    """Return the confirmed number of instances; None if none is confirmed, or none helps."""
+    """Return the confirmed number of instances; None if no number is confirmed, or no number helps."""
     if found.unlike is not None:
         return None
     numbers = sorted(found.numbers, key=lambda one: one.value)
@@ -153,8 +157,8 @@ def enough_instances(found: Simulated) -> Confirmed | None:
 
 
 def enough_time(found: Simulated) -> Confirmed | None:
-    """Return the confirmed TTFT target for the present number of instances; None if none is confirmed, or none
-    helps.
+    """Return the confirmed TTFT target for the present number of instances; None if no target is confirmed, or no
+    target helps.
     """
     return None if found.unlike is not None else _chosen(sorted(found.ttfts, key=lambda one: one.value), found.before, found.goal)
 
@@ -215,7 +219,8 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """Return the share by which another sample of such requests brings more work than this one in one of twenty cases.
+    """Return the share by which the work of another sample of such requests exceeds the work of this sample in one of
+    twenty cases.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -245,8 +250,8 @@ def nice(seconds: float) -> float:
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Return the numbers of instances above the present number to try first: each at least half larger than the one
-    before, and the estimate.
+    """Return the numbers of instances to try first, all above the present number: about 1.3, 2, 3, 5 and 8 times the
+    present number, and the estimate.
     """
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])

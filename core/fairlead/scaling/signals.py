@@ -76,8 +76,7 @@ class RoleSignals:
     (prefill), by the load of decodes (decode).
     """
     ttft_attainment: float | None = None
-    """Share (0-1) of the arrived requests that had their first token within `slo.ttft`; refused ones
-    count as missed.
+    """Share (0-1) of the arrived requests that got their first token within `slo.ttft`; refused requests count as late.
     """
     tpot_attainment: float | None = None
     """Share (0-1) of finished requests whose time per output token was within `slo.tpot`."""
@@ -89,8 +88,8 @@ class RoleSignals:
 
     @property
     def is_mostly_unfinished(self) -> bool:
-        """Whether few requests finished and more are running: the finished ones are then the short ones, and say little
-        about the work.
+        """Whether few requests finished and more requests are running. The finished requests are then mainly short
+        ones, and do not represent the work.
         """
         return not self.knows_work and self.in_flight > (self.finished_requests or 0)
 
@@ -112,7 +111,7 @@ class PoolSignals:
 
 def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: float) -> float:
     """Return the output tokens per request, computed from the requests that finished in a period, their output tokens,
-    and all tokens generated in it, those of running answers included (0 = not reported). 0 while none finished.
+    and all tokens generated in it, including tokens of running answers (0 = not reported). 0 while none finished.
 
     The mean over finished requests includes long answers only when they end, minutes late if the load has just changed.
     Generated tokens over finished requests is an estimate from all observed parts of answers, as for right-censored

@@ -1,4 +1,5 @@
-"""How many instances a role needs for the arriving work, and how busy a number of instances is.
+"""Computes the number of instances that a role needs for the arriving work, and the load of a given number of
+instances.
 
 Prefill: the arriving uncached prompt tokens per second, divided by the tokens that one instance computes per second
 when used to `target_load`; plus the instances that work off, within `recovery_seconds`, requests that already wait

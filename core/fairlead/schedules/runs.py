@@ -22,7 +22,7 @@ class RunOutcome(StrEnum):
 
 
 class RunReason(StrEnum):
-    """Why a window closed, or why a start opened no window.
+    """The reason why a window closed, or why a start opened no window.
 
     `missed`: the control API got no state of the pool during the whole window, so it is unknown whether the window was
     in force.
@@ -67,7 +67,7 @@ def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: da
 
 
 def closing_reason(schedules: Mapping[str, ScheduleSpec], window: Window, now: datetime) -> RunReason:
-    """Return why an open window has closed."""
+    """Return the reason why an open window has closed."""
     schedule = schedules.get(window.schedule)
     if now >= window.closes:
         return RunReason.ENDED

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 from fairlead.schedules.crons import Cron
 
 HORIZON = timedelta(days=366 * 8 + 2)
-"""How far starts are searched: the longest pause of a cron that can start at all is from 29 February 2096 to 2104."""
+"""Length of time in which starts are searched: the longest pause of any possible cron is from 29 February 2096 to 2104.
+"""
 
 _DAY = timedelta(days=1)
 _TICK = timedelta(microseconds=1)

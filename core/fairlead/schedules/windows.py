@@ -24,8 +24,8 @@ class Window:
 
 
 def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    """Yield the starts after an instant in order: those of the cron and of `runAt`, including skipped and paused
-    ones.
+    """Yield the starts after an instant in order, from the cron and from `runAt`. Starts that are skipped or paused are
+    included.
     """
     extra = sorted(start for start in schedule.run_at if start > after)
     last: datetime | None = None
@@ -70,7 +70,7 @@ def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> I
 
 
 def next_change(schedules: Sequence[ScheduleSpec], instant: datetime) -> datetime | None:
-    """Return the next instant at which a window opens or closes; None if none ever does."""
+    """Return the next instant at which a window opens or closes; None if no window ever will."""
     changes = [window.closes for window in open_windows(schedules, instant)]
     changes += [start for schedule in schedules for start in islice(next_starts(schedule, instant), 1)]
     return min(changes, default=None)
@@ -85,7 +85,7 @@ def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Itera
 
 
 def _latest_start(schedule: ScheduleSpec, instant: datetime) -> datetime | None:
-    """Return the latest start up to an instant that was not skipped and whose window could still be open."""
+    """Return the latest start up to `instant` that is not skipped and whose window could still be open."""
     oldest = instant - timedelta(seconds=schedule.duration_seconds)
     extra = [start for start in schedule.run_at if oldest < start <= instant and start not in schedule.skip]
     for start in starts_until(schedule.cron, schedule.time_zone, instant, oldest):

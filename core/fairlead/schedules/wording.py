@@ -19,7 +19,9 @@ def cron_words(cron: Cron) -> str:
 
 
 def dst_note(cron: Cron, zone: ZoneInfo, instant: datetime) -> str:
-    """Return what the zone's clock changes mean for starts of the cron, for the year after an instant."""
+    """Return a sentence about the effect of the zone's clock changes on starts of the cron, for one year after an
+    instant.
+    """
     offsets = {datetime.fromtimestamp(instant.timestamp() + day * 86400, zone).utcoffset() for day in range(366)}
     if len(offsets) == 1:
         return f"{zone.key} does not change its clocks in the coming year."

@@ -1,4 +1,6 @@
-"""Reads a document into a class whose fields were made by `shapes`, by the shapes and rules of the CRD's schema."""
+"""Reads a document into a class whose fields were made by `shapes`, and checks it by the shapes and rules of the CRD's
+schema.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +26,8 @@ def read(
     """Build `of` from a document found at `path`, with defaults for fields that are left out or null.
 
     `named` maps a field to its name in the document. `owner` names the object in error messages if the path does not.
-    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules
-    that do not hold. Transition rules, which compare with the previous document, are left to Kubernetes.
+    Raises InvalidInput, which names the exact field, for unknown, missing, mistyped and out-of-bounds fields, and for
+    broken rules. Transition rules, which compare with the previous document, are only checked by Kubernetes.
     """
     if not isinstance(document, Mapping):
         raise InvalidInput(path, document, "write an object with fields")
@@ -126,7 +128,7 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
 
 
 def _as_in_kubernetes(pattern: str) -> str:
-    """Return the pattern, changed so that `$` means what it means to Kubernetes; Python's `$` also matches before a
+    """Return the pattern, changed so that `$` has the same meaning as in Kubernetes; Python's `$` also matches before a
     final newline.
     """
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern

@@ -16,10 +16,10 @@ _SHAPE = "fairlead.shape"
 class Rule:
     """A rule between fields of one object.
 
-    `cel` is the rule for the Kubernetes API, `holds` the same rule for `read`, and the sentence is what a
-    person reads when it fails. `holds` gets the object as it was read. It is None for a transition rule, which
-    compares with the previous object and which only Kubernetes checks. `field` is the field at fault, by its
-    name in the document: `replicas`.
+    `cel` is the rule for the Kubernetes API, `holds` the same rule for `read`, and `message` the sentence for people
+    when the rule fails. `holds` gets the object after reading. It is None for a transition rule, which compares with
+    the previous object and which only Kubernetes checks. `field` is the field at fault, by its name in the document:
+    `replicas`.
     """
 
     cel: str
@@ -54,8 +54,8 @@ class Shape:
     schema: Mapping[str, Any] | None = None
     rules: tuple[Rule, ...] = ()
     convert: Callable[[Any], Any] | None = None
-    """Turns a text into the attribute's value; `str` of that value gives the text back. If it raises ValueError, the
-    message says what to write.
+    """Converts a text to the attribute's value; `str` converts the value back. If it raises ValueError, the error's
+    message is the remedy.
     """
     document_name: str = ""
     """The field's name in the document, if it does not follow from the attribute's name."""
@@ -210,7 +210,7 @@ def free(description: str) -> Any:
 
 
 def verbatim(description: str, schema: Mapping[str, Any]) -> Any:
-    """Declare a field for an optional object with a given schema, kept exactly as it is written."""
+    """Declare a field for an optional object with a given schema; the object is kept exactly as written."""
     return _shaped(Shape(kind="verbatim", description=description, default=None, schema=schema), None)
 
 

@@ -74,7 +74,9 @@ class AccessCalls(ApiCalls):
         return await self._call("PATCH", f"/v1/gateway-keys/{segment(key_id)}", GatewayKey, body=change)
 
     async def rotate_gateway_key(self, key_id: str, rotation: GatewayKeyRotation) -> GatewayKey:
-        """Create a new secret for a key that is not revoked, and set how long the former secret is accepted."""
+        """Create a new secret for a key that is not revoked, and set the time for which the former secret is still
+        accepted.
+        """
         return await self._call("POST", f"/v1/gateway-keys/{segment(key_id)}/rotate", GatewayKey, body=rotation)
 
     async def revoke_gateway_key(self, key_id: str) -> None:

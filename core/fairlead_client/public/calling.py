@@ -1,4 +1,4 @@
-"""How the public API is called: each call returns a typed response or a stream, or raises a problem."""
+"""Calls the public API: each call returns a typed response or a stream, or raises a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ class ApiCalls:
         return type(self)("", token, http=self._http, own_header=self._own_header)
 
     async def close(self) -> None:
-        """Close the connections, including those of every client made by `with_token`."""
+        """Close the connections, also the connections of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

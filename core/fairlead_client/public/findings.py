@@ -11,11 +11,11 @@ class FindingCalls(ApiCalls):
     """Calls about findings for all visible pools, or for one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
-        """Return everything that has a page and whose name contains this text."""
+        """Return all objects and pages whose name contains this text."""
         return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
 
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
-        """Return the problems of all pools, or of one, ranked by harm."""
+        """Return the problems of all pools or, with `pool`, of one pool, ranked by harm."""
         return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
 
     async def pool_engine(self, pool: PoolKey) -> PoolEngine:

@@ -47,7 +47,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"{subject_of(pool, instance)}/series", Series, query=query)
 
     async def figures(self, pool: PoolKey | None = None, *, start: str = "now-1h", end: str = "now") -> RangeFigures:
-        """Return the outcomes of the requests of a range, of all visible pools or of one."""
+        """Return the outcomes of the requests in a time range, of all visible pools or, with `pool`, of one pool."""
         return await self._call("GET", f"{subject_of(pool, None)}/figures", RangeFigures, query={"from": start, "to": end})
 
     async def instance_figures(self, pool: PoolKey, instance: str, *, start: str = "now-1h", end: str = "now") -> InstanceFigures:
@@ -70,7 +70,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
 
     async def tasks(self, pool: PoolKey | None = None) -> TaskList:
-        """Return the tasks with the newest turns, of all visible pools or of one."""
+        """Return the tasks with the newest turns, of all visible pools or, with `pool`, of one pool."""
         return await self._call("GET", "/v1/tasks", TaskList, query={"pool": None if pool is None else str(pool)})
 
     async def tree(self, pool: PoolKey, session: str) -> SessionTree:
@@ -78,7 +78,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"/v1/trees/{path_of(pool)}/{segment(session)}", SessionTree)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """Return how long sessions of the pool wait between turns."""
+        """Return the times for which sessions of the pool wait between turns."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/think-times", ThinkTimes)
 
     async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
@@ -130,7 +130,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
 
     async def cost(self, filters: Query | None = None) -> CostReport:
-        """Return what instances cost; the filter `by` is a CostGroup."""
+        """Return the cost of instances; the filter `by` is a CostGroup."""
         return await self._call("GET", "/v1/cost", CostReport, query=filters)
 
     async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
@@ -151,7 +151,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", "/v1/audit/head", AuditHead)
 
     async def audit_views(self) -> AuditViews:
-        """Return the caller's own saved views of the audit log, and those that others share."""
+        """Return the saved views of the audit log: the caller's own views, and views that other people share."""
         return await self._call("GET", "/v1/audit-views", AuditViews)
 
     async def save_audit_view(self, request: AuditViewRequest) -> AuditView:

@@ -50,7 +50,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/pod-events", PodEvents)
 
     async def send_test_request(self, pool: PoolKey, trial: Trial) -> TrialAnswer:
-        """Send one request to a pool through a router, as a client does."""
+        """Send one request to a pool through a router, like a client."""
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/test-request", TrialAnswer, body=trial)
 
     async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:
@@ -71,16 +71,16 @@ class PoolCalls(ApiCalls):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> SloAttainment:
-        """Return how well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
+        """Return the attainment of the objectives from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
         query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
     async def slo_tasks(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> SloTasks:
-        """Return how well the pool's targets of whole tasks were met; default: the past day."""
+        """Return the attainment of the pool's targets for whole tasks; default: the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks", SloTasks, query={"from": start, "to": end})
 
     async def slo_task_burn(self, pool: PoolKey) -> SloTaskBurn:
-        """Return how fast the error budgets of the pool's targets of whole tasks are used up."""
+        """Return the burn rates of the error budgets of the pool's targets for whole tasks."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/tasks/burn", SloTaskBurn)
 
     async def slo_burn(self, pool: PoolKey) -> SloBurn:
@@ -97,7 +97,9 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """Return how many requests of the range (default: the past day) would have met other targets, such as `5s`."""
+        """Return the number of requests in the range (default: the past day) that would have met other targets, such as
+        `5s`.
+        """
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
@@ -118,7 +120,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/canary", Canary)
 
     async def shadows(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> ShadowReport:
-        """Return what the policies that only advise would have decided in a range, by default the past day."""
+        """Return the decisions that advising policies would have made in a range; default: the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/shadows", ShadowReport, query={"from": start, "to": end})
 
     async def heatmap(
@@ -157,8 +159,8 @@ class PoolCalls(ApiCalls):
     async def differences(
         self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
     ) -> Differences:
-        """Return how the requests of some instances from `start` to `end` differ from the other requests from
-        `rest_start` to `rest_end`. `instances` are separated by commas; each time range is at most a day.
+        """Return the differences between the requests of some instances from `start` to `end` and the other requests
+        from `rest_start` to `rest_end`. `instances` are separated by commas; each time range is at most a day.
         """
         query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

@@ -60,11 +60,11 @@ class AdviceReport:
 class PoolTrend:
     """A pool's results step by step, oldest first; for all pools together, `pool` is empty.
 
-    `judged` counts finished requests, `in_time` those of them that met both TTFT and TPOT; `refused` and `failed`
-    requests are counted separately. `ttft_seconds` is the TTFT at the SLO's percentile (for all pools together, at the
-    95th), rounded to the two digits that the histogram resolves; None in a step without requests. `instance_hours` are
-    the hours that its instances existed in the range, whether they served or not. `figures` are over the whole range;
-    for all pools together, they include pools that no longer exist.
+    `judged` counts finished requests, and `in_time` the judged requests that met both TTFT and TPOT; `refused` and
+    `failed` requests are counted separately. `ttft_seconds` is the TTFT at the SLO's percentile (for all pools
+    together, at the 95th), rounded to the two digits that the histogram resolves; None in a step without requests.
+    `instance_hours` are the hours that its instances existed in the range, whether they served or not. `figures` are
+    over the whole range; for all pools together, they include pools that no longer exist.
     """
 
     pool: str
@@ -79,7 +79,7 @@ class PoolTrend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """All pools over a range, in steps of `step_seconds`; the last step may be incomplete."""
+    """The results of all pools over a range, in steps of `step_seconds`; the last step may be incomplete."""
 
     start: datetime
     end: datetime

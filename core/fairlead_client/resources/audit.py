@@ -69,14 +69,14 @@ class ClusterAuditReceipt:
 
 
 class AuditKind(StrEnum):
-    """Who acted: a person (also with a token or kubectl), or the system."""
+    """The kind of actor: a person (also with a token or kubectl), or the system."""
 
     HUMAN = "human"
     SYSTEM = "system"
 
 
 class AuditResult(StrEnum):
-    """How the action ended: done, not allowed, failed during execution, or refused because of its input."""
+    """The result of the action: done, not allowed, failed during execution, or refused because of its input."""
 
     OK = "ok"
     DENIED = "denied"
@@ -216,6 +216,6 @@ class AuditView(AuditViewFilters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditViews:
-    """The saved views that a person sees, by name: their own, and those that others share with them."""
+    """The saved views that a person sees, by name: the person's own views, and views that other people share."""
 
     views: list[AuditView]

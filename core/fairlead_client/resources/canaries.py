@@ -8,7 +8,7 @@ from fairlead.canaries.verdicts import StepVerdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEstimate:
-    """How one metric (`ttft`, `tpot`, `hits`, `errors`, `tokens`) changed in the canary.
+    """The change of one metric (`ttft`, `tpot`, `hits`, `errors`, `tokens`) in the canary.
 
     With `is_ratio`, `change`, `low` and `high` are relative to the value of the other instances (0.05 = 5 % more);
     otherwise they are differences of shares (0.05 = 5 points more). The bounds are valid whenever they are read; None =
@@ -28,8 +28,8 @@ class CanaryEstimate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLook:
     """The judgement of a canary's step at the time `at`. `canary_sessions` and `other_sessions` are the sessions that
-    counted. `requests` are those of both groups, `canary_requests` those of the canary; `late_requests` were reported
-    too late to count.
+    counted. `requests` are the requests of both groups, `canary_requests` the requests of the canary; `late_requests`
+    were reported too late to count.
     """
 
     at: datetime

@@ -78,7 +78,7 @@ class CostStep:
 
 
 class SavedBy(StrEnum):
-    """What saved cost."""
+    """The cause of saved cost."""
 
     SCHEDULES = "schedules"
     CACHING = "caching"

@@ -14,7 +14,8 @@ class RoutingDecision(SampledDecision[str, datetime]):
 
     The winning candidate follows from `rule`, the candidates' values of the rule's terms, and `limits`. `terms` say in
     which unit and direction each term counts (`total` is one of them); `parts` name the terms that add up to the total.
-    `candidates` are the chosen candidate, the next best one and the one passed over, out of `considered` instances.
+    `candidates` are the chosen candidate, the next best candidate and the candidate that was passed over, out of
+    `considered` instances.
     """
 
     pool: str

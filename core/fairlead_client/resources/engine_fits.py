@@ -46,7 +46,7 @@ class EngineCosts:
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:
-        """Return the first field with an impossible value, that value, and what to write; None if the fit can be
+        """Return the first field with an impossible value, the value, and the remedy; None if the fit can be
         simulated.
         """
         for one in fields(self):
@@ -95,17 +95,17 @@ class FitPoint:
 class EngineFit:
     """The costs of an engine, fitted to requests.
 
-    `source` says in words from which requests; the oldest requests are used for fitting, the later ones for judging.
-    `contradicting` requests had their first token sooner than the recorded number of computed tokens allows (the engine
-    had more of their tokens cached): they are modelled as cached, and used neither for fitting nor for judging.
-    `at_edges` counts requests that ran together with requests missing from the records. `points` are of judged
+    `source` describes these requests in words; the oldest requests are used for fitting, the later requests for
+    judging. `contradicting` requests had their first token sooner than the recorded number of computed tokens allows
+    (the engine had more of their tokens cached): they are modelled as cached, and used neither for fitting nor for
+    judging. `at_edges` counts requests that ran together with requests missing from the records. `points` are of judged
     requests.
     """
 
     source: str
     fitted_at: datetime
     first_at: datetime | None = None
-    """When the first request arrived; None if the records have no date."""
+    """Time at which the first request arrived; None if the records have no date."""
     last_at: datetime | None = None
     engines: int
     requests: int
@@ -136,8 +136,8 @@ class PoolEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
-    """A recorded request as one engine served it. `at` is when the request was sent to the engine; the other times are
-    seconds since then.
+    """A recorded request, as one engine served it. `at` is the time at which the request was sent to the engine; the
+    other times are seconds since then.
     """
 
     at: datetime

@@ -16,7 +16,7 @@ class ExpectationState(StrEnum):
 
 class Quantity(StrEnum):
     """Quantities with an expected value: shares of requests in time (within both targets) and refused, the share of
-    prompt tokens that is not computed, and the sessions that change their home.
+    prompt tokens that is not computed, and the number of sessions that move.
     """
 
     ATTAINMENT = "attainment"
@@ -29,8 +29,9 @@ class Quantity(StrEnum):
 class ExpectedFigure:
     """A quantity without the change (`before`) and with the change (`after`): means over the seeds.
 
-    `unknown` says why the figures are not reliable. It is None if they agree to within a quarter between both seeds,
-    with the other rates and with the pool's records, and in nine of ten cases with other samples of such requests.
+    `unknown` is the reason why the figures are not reliable. It is None if the figures differ by at most a quarter
+    between both seeds, from the figures at other rates and from the pool's records, and in nine of ten cases from the
+    figures of other samples of such requests.
     """
 
     quantity: Quantity
@@ -43,11 +44,11 @@ class ExpectedFigure:
 class PlanExpectation:
     """The expected effect of a plan.
 
-    `reason` says in words why nothing is known. The first half of the `requests`, recorded from `start` to `end`, warms
-    the simulated pool up; then the change is made, and `figures` are over the other half, which took `measured_seconds`
-    when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed without and with the
-    change, and with the change at the recorded request rate times each of `rates`. `notes` say what was left out or
-    assumed.
+    `reason` says in words why the effect is not known. The first half of the `requests`, recorded from `start` to
+    `end`, warms the simulated pool up; then the change is made, and `figures` are over the other half, which took
+    `measured_seconds` when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed
+    without and with the change, and with the change at the recorded request rate times each of `rates`. `notes` say
+    what was left out or assumed.
     """
 
     plan: str

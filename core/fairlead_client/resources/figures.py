@@ -95,11 +95,11 @@ class InstanceFigures:
     """All figures shown for one instance over one range, from the same records as its charts.
 
     The range is the requested range, widened to whole minutes or longer steps, as in charts. `sent` counts requests
-    sent to the instance and `failed_sends` those that failed there. `judged` counts requests that got all of their
-    tokens from the instance, and `in_time` those of them that met both targets. `first_tokens` counts first tokens that
-    came from the instance, and `ttft_in_time` those of them that met TTFT. `ttft_p95_seconds` and `tpot_p95_seconds`
-    are the highest p95 of a single second: an instance has no histogram over longer times. `complete_until`: later
-    requests are not counted yet, because the roll-ups lag; None = nothing is missing.
+    sent to the instance and `failed_sends` requests that failed there. `judged` counts requests that got all their
+    tokens from the instance, and `in_time` the judged requests that met both targets. `first_tokens` counts first
+    tokens from the instance, and `ttft_in_time` the first tokens that met TTFT. `ttft_p95_seconds` and
+    `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram over longer times.
+    `complete_until`: later requests are not counted yet, because the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime

@@ -56,12 +56,12 @@ class ScheduleTrial:
 class PoolForecast:
     """A pool's forecast for seven days from the last midnight of its time zone; `unknown` says why there is none.
 
-    Instances are requested `lead_seconds` before they are needed: the time of a start (measured, or else assumed) plus
-    the time until a new instance's cache holds as much as the caches of all other instances. `schedules` are the
-    proposed schedules; `request` is the request for a plan with them, None if the pool has them already. `trials` are
-    simulations of the last week; they are empty until computed, which takes a while after the first request. `worth_it`
-    says whether the proposed schedules were clearly better in the trials. `departed` says that demand is outside of the
-    forecast, so that schedules which follow the forecast are suspended.
+    Instances are requested `lead_seconds` before they are needed: the time of a start (measured or, without a
+    measurement, assumed) plus the time until a new instance's cache holds as much as the caches of all other instances.
+    `schedules` are the proposed schedules; `request` is the request for a plan with them, None if the pool has them
+    already. `trials` are simulations of the last week; they are empty until computed, which takes a while after the
+    first request. `worth_it` says whether the proposed schedules were clearly better in the trials. `departed` says
+    that demand is outside of the forecast, so that schedules which follow the forecast are suspended.
     """
 
     pool: str

@@ -40,7 +40,7 @@ class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field unchanged.
 
     An empty list gives access to all pools or models, an empty `priority_class` is the default class, an empty budget
-    does not apply, and 0 removes a limit or, as `days` from now, the key's expiry.
+    does not apply, and 0 removes a limit; `days` 0 removes the key's expiry.
     """
 
     name: str | None = None

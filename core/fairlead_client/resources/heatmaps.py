@@ -12,7 +12,7 @@ class HeatmapRow:
     """The cells of an instance, oldest first; None = no data.
 
     Where rows are grouped, `instance` is the group's name, `members` counts its instances, and `state` and `role` are
-    the most frequent ones. `node` is where the instance runs, None if unknown. `breaches` are the indexes of the
+    the most frequent ones. `node` is the node of the instance, None if unknown. `breaches` are the indexes of the
     columns in which an absolute limit was exceeded.
     """
 
@@ -29,7 +29,7 @@ class HeatmapRow:
 class Heatmap:
     """One metric of a pool's instances over time.
 
-    `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all instances of a `role` or `node`.
+    `metric` is one of METRICS. `group` is the subject of a row: an `instance`, or all instances of a `role` or `node`.
     Columns are `step_seconds` wide from `start`; a cell is the maximum (or mean) of the values in its seconds.
     `maximum` is the top of the colour scale: the largest value or, if that is larger, the limit; 1 for shares. `sort`
     is the order of the rows, never `auto`.
@@ -61,7 +61,7 @@ class Heatmap:
 class HeatmapMigration:
     """The `count` migrations from one instance to another within one column.
 
-    `id`, `at` and `trigger` are those of the newest one.
+    `id`, `at` and `trigger` belong to the newest of these migrations.
     """
 
     id: str
@@ -90,7 +90,7 @@ GOOD_WHEN_HIGH = frozenset({"hit_rate"})
 """Metrics for which a low value is bad."""
 
 GROUPS = ("instance", "role", "node")
-"""The values of a heatmap's `group`: what one row shows."""
+"""The values of a heatmap's `group`: the subject of a row."""
 
 SORTS = ("name", "max", "latest", "pain", "auto")
 """Orders of rows: by role and name, by largest value, by newest value, or by how far and how long a row exceeded the

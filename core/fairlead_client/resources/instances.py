@@ -10,7 +10,7 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceCount:
-    """How many living instances of a role are in a state."""
+    """The number of living instances of a role in one state."""
 
     role: Role
     state: InstanceState
@@ -115,8 +115,8 @@ class EngineCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLoad:
-    """A data-parallel rank of the instance: its load in the newest complete second, and the number of sessions whose
-    home it is.
+    """A data-parallel rank of the instance: its load in the newest complete second, and the number of sessions that are
+    bound to it.
     """
 
     rank: int
@@ -129,7 +129,7 @@ class RankLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSession:
-    """A session whose home is this instance. `share` (0-1) is its context's share of all counted contexts."""
+    """A session that is bound to this instance. `share` (0-1) is its context's share of all counted contexts."""
 
     session: str
     context_tokens: int
@@ -142,7 +142,7 @@ class HeldSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsHeld:
-    """The sessions whose home is this instance: the ten with the largest contexts.
+    """The sessions that are bound to this instance: the ten sessions with the largest contexts.
 
     `counted` sessions, the most recently seen, were counted, with `context_tokens` in total; `complete` says whether
     these are all sessions. A context is the number of tokens of its session's requests; only the engine knows how much
@@ -161,8 +161,8 @@ class InstanceDetail:
 
     `caches` has a row for each live router that knows the instance's prefix cache, and `learnt` a row for each router
     and quantity that the router measured on the instance. `ranks` has the data-parallel ranks, if there are several.
-    `capability` has this instance's measured speeds, or else the declared ones; the size of the KV cache and the bytes
-    per token are the pool's, because routers measure them over all instances.
+    `capability` has this instance's measured speeds or, without measurements, the declared speeds; the size of the KV
+    cache and the bytes per token are the pool's, because routers measure them over all instances.
     """
 
     instance: InstanceSummary

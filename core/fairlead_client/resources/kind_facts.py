@@ -11,8 +11,8 @@ from fairlead_client.resources.access import AccessRole
 
 
 class InputKind(StrEnum):
-    """How a form shows an input, and how its text is read. `names` is a text field with suggestions, `switch` gives
-    true or false, `rows` is a list of objects with a line each.
+    """The way in which a form shows an input and reads its text. `names` is a text field with suggestions, `switch`
+    gives true or false, `rows` is a list of objects with one line each.
     """
 
     NUMBER = "number"
@@ -28,9 +28,8 @@ class InputKind(StrEnum):
 class Input:
     """An entry of a request's `fields`, as forms and commands ask for it.
 
-    `name` is the field's path, joined by dots: `zero.idleAfter`. `remedy` says what to write instead of text that
-    cannot be read. `told` is the template for the present value that a form shows while it is closed; empty = the value
-    is not shown.
+    `name` is the field's path, joined by dots: `zero.idleAfter`. `remedy` is shown for text that cannot be read. `told`
+    is the template for the present value that a form shows while it is closed; empty = the value is not shown.
     """
 
     name: str
@@ -57,7 +56,7 @@ class KindFacts:
     takes: tuple[str, ...] = ("fields",)
     """The fields that a request of this kind may have, the required ones first."""
     needs: int = 1
-    """How many of the fields in `takes`, counted from the first, are required."""
+    """Number of the fields in `takes`, counted from the first, that are required."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """By field, the remedy shown if the field is missing and its name does not say what to write."""
     section: str = ""
@@ -80,11 +79,14 @@ class KindFacts:
     creates: bool = False
     """Whether the change creates the object; undoing it deletes the object."""
     file_refusal: str = ""
-    """Why this kind of plan is impossible for a pool whose engines are listed in a file; empty = it is possible."""
+    """The reason why this kind of plan is impossible for a pool whose engines are listed in a file; empty if it is
+    possible.
+    """
     pods_refusal: str = ""
-    """Why this kind of plan is impossible for a pool whose instances are pods; empty = it is possible."""
+    """The reason why this kind of plan is impossible for a pool whose instances are pods; empty if it is possible."""
     workload_refusal: str = ""
-    """Why this kind of plan is impossible for a pool that adopts a workload's pods; empty = it is possible."""
+    """The reason why this kind of plan is impossible for a pool that adopts a workload's pods; empty if it is possible.
+    """
     for_scale_targets: bool = False
     """Whether this kind of plan, in spite of `workload_refusal`, is possible for a pool that scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +100,7 @@ class KindFacts:
 
     @property
     def for_running_engines(self) -> bool:
-        """Whether this kind is possible for a pool whose instances are started and stopped elsewhere."""
+        """Whether this kind is possible for a pool whose instances are not started and stopped by Fairlead."""
         return not self.file_refusal and not self.workload_refusal
 
 

@@ -13,10 +13,10 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 class WindowFigure:
     """One metric of the explained instance in the range; None without measurements.
 
-    `maximum` and `mean` are those of the per-second values, as in a heatmap's cell. `before` is the maximum in the
-    preceding range of equal length. `others` is the median of the maximums of the role's other instances;
-    `others_count` is the number of these instances, and `others_over` how many of them exceeded the `limit`. For a
-    metric whose low values are bad, `before` and `others` are means, to be compared with `mean`.
+    `maximum` and `mean` are computed from the values of single seconds, as in a heatmap's cell. `before` is the maximum
+    in the preceding range of equal length. `others` is the median of the maximums of the role's other instances;
+    `others_count` is the number of these instances, and `others_over` the number of them that exceeded the `limit`. For
+    a metric whose low values are bad, `before` and `others` are means, to be compared with `mean`.
     """
 
     metric: str
@@ -41,7 +41,7 @@ LEAST_SAMPLES = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderShare:
-    """The recorded requests of one session; `session` None stands for all requests without a session.
+    """The recorded requests of one session; `session` None means all requests without a session.
 
     `requests` and `prompt_tokens` count only recorded requests. `tokens_share` (0-1) is the session's share of all
     prompt tokens. It is exact if every request is recorded, else an estimate that weights each request by how rarely
@@ -63,8 +63,8 @@ class SenderShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Senders:
-    """The sessions whose requests went to the instance from `start` to the end of the range, those with most tokens
-    first.
+    """The sessions whose requests went to the instance from `start` to the end of the range, ordered by their tokens,
+    the largest number first.
 
     Routers record every request that ends, with a number that stands for its session. If this record covers nearly all
     `sent` requests, it is used (`is_whole`), and shares are exact sums over the recorded requests; sessions whose names

@@ -1,4 +1,4 @@
-"""Session migrations and re-routes: what moved from one instance to another, why, and whether it was faster than
+"""Session migrations and re-routes: the moved session or request, the reason, and whether the move was faster than
 staying.
 """
 
@@ -19,8 +19,8 @@ class Move(moves.Move[str, datetime]):
     at: datetime
     router: str
     explanation: str
-    """Sentences that explain what moved, why, which gain was predicted and whether it was reached; made from the other
-    fields.
+    """Sentences about the moved session or request, the reason, the predicted gain and the actual gain; made from the
+    other fields.
     """
     paid_off: bool | None
     """Whether the move was worth it.
@@ -32,7 +32,7 @@ class Move(moves.Move[str, datetime]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration(Move):
-    """A move of a bound session's home, which is a step of the session's history.
+    """A move of a session from one instance to another, which is a step of the session's history.
 
     `request` is the request that carried the move, None if no request did.
     """
@@ -42,7 +42,7 @@ class Migration(Move):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRoute(Move):
-    """A queued or unbound request that went to another instance; no session's home moved.
+    """A queued or unbound request that went to another instance; no session's binding moved.
 
     `session` is only the session that the request named.
     """

@@ -467,7 +467,7 @@ OF_INSTANCES = tuple(kind for kind in PlanKind if kind.facts.takes == ("instance
 """The kinds that need nothing but an instance's name."""
 
 OF_SESSIONS = tuple(kind for kind in PlanKind if kind.facts.takes[:1] == ("session",))
-"""The kinds that set or remove a session's home."""
+"""The kinds of plans that set or remove a session's binding."""
 
 _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 

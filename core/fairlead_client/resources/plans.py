@@ -24,9 +24,10 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverForecast:
-    """The part of their caches that the sessions of removed instances are expected to keep: the share (0-1) of the
-    pool's hits of the next five minutes, the extra seconds that the change takes for it, and the extra work as a share
-    of what the pool computes in that time. `unknown` says why the figures are not known; they are then None.
+    """The part of their caches that the sessions of removed instances are expected to keep. The fields are the share
+    (0-1) of the pool's hits in the next five minutes, the extra seconds that the change takes to keep the caches, and
+    the extra work as a share of the pool's computation in these seconds. If the figures are unknown, they are None and
+    `unknown` is the reason.
     """
 
     hits_kept: float | None = None
@@ -37,11 +38,11 @@ class HandOverForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverResult:
-    """How much of their caches the sessions of removed instances kept, beside the forecast `expected`.
+    """The part of their caches that the sessions of removed instances kept, together with the forecast `expected`.
 
     The counts are up to `until`: ten minutes after the plan was applied, or now; None before it is applied.
-    `sessions_moved` counts sessions that moved after their instance left, and `sessions_handed_over` those of them
-    whose prompt a router brought to another instance before their next turn. `tokens_moved` were transferred,
+    `sessions_moved` counts sessions that moved after their instance left, and `sessions_handed_over` the moved sessions
+    whose prompt was brought to another instance before their next turn. `tokens_moved` were transferred,
     `tokens_computed_ahead` computed in advance, and `tokens_lost` computed again in sessions' next turns. `hits_kept`
     is the kept share (0-1) of the tokens that could have been hit, None if there were no such tokens.
     """
@@ -63,8 +64,8 @@ class HandOverResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Why a plan was proposed: the sentence of the advice, and the change that the advice recommends. The plan waits
-    for a person to apply it, and is superseded when the advice is withdrawn or recommends another change.
+    """The origin of a proposed plan: the sentence of the advice, and the change that the advice recommends. The plan
+    waits for a person to apply it, and is superseded when the advice is withdrawn or recommends another change.
     """
 
     because: str
@@ -75,7 +76,7 @@ class Proposal:
 class PlanEffect:
     """The expected effect of applying, estimated from present sessions and traffic.
 
-    Sessions of a removed instance move to others, or are lost (`sessions_lost`) if no instance is left to take them.
+    Sessions of a removed instance move to other instances, or are lost (`sessions_lost`) if no instance is left.
     `warnings` name losses for users, caches or targets, `notes` other consequences of the change.
     `predicted_attainment` is the share of requests whose TTFT and TPOT would be in time, `predicted_refusals` the share
     that would be refused early, both as `prediction_basis` says; None if there is no traffic or the change does not
@@ -106,7 +107,7 @@ class PlanEffect:
     Applying it needs an admin, like any change of these settings.
     """
     hand_over: HandOverForecast | None = None
-    """How much of the caches of removed instances is kept; None if the plan removes no instance."""
+    """The part of the removed instances' caches that is kept; None if the plan removes no instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ class Plan:
     undo_until: datetime | None = None
     undo_of: str | None = None
     proposal: Proposal | None = None
-    """Why the plan was proposed; None for a plan that a person made."""
+    """The origin of a proposed plan; None for a plan that a person made."""
 
 
 def needed_role(plan: Plan) -> AccessRole:

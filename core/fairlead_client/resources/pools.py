@@ -89,8 +89,8 @@ class PoolDetail:
     `desired` has the desired instances per role, as the operator has them: an InferencePoolRole, an open window of a
     schedule, the load or the ratio may set other numbers than the spec. `learnt` has a row for each live router and
     each quantity that it measured on the pool's engines; `capability` has an instance's figures, each from its best
-    source: measured, fitted, declared or unknown. `conditions` are those that the operator reported at `observed_at`;
-    figures in them may be older by up to its resync pause (10 s by default).
+    source: measured, fitted, declared or unknown. `conditions` are the conditions that the operator reported at
+    `observed_at`; figures in them may be older by up to its resync pause (10 s by default).
     """
 
     pool: PoolSummary

@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMeanwhile:
-    """A change that somebody else made to an object after a plan was made for it. `by` None = unknown person; `diff`
-    has the format of a plan's diff.
+    """A change that somebody else made to an object after a plan was made for this object. `by` is None for an unknown
+    person; `diff` has the format of a plan's diff.
     """
 
     by: str | None
@@ -19,8 +19,8 @@ class ChangeMeanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConflict:
-    """Why a plan no longer fits its object: the plan's change, and everything that was changed meanwhile, oldest first.
-    `POST /v1/plans/{plan}/again` plans the same change for the object as it is now.
+    """The conflict between a plan and its object: the plan's change, and all changes that others made in the meantime,
+    oldest first. `POST /v1/plans/{plan}/again` plans the same change for the object as it is now.
     """
 
     plan: str
@@ -32,8 +32,8 @@ class PlanConflict:
 class Problem:
     """An RFC 9457 problem document.
 
-    `type` is a stable code (docs/api.md), `detail` one line that says what is wrong, `remedy` what to do about it (if
-    the detail does not already say so). `field` and `value` are present if a person's input was wrong, `conflict` if
+    `type` is a stable code (docs/api.md), `detail` one line with the fault, `remedy` the way to correct it (if the
+    detail does not already say so). `field` and `value` are present if a person's input was wrong, `conflict` if
     somebody else changed the object of a plan.
     """
 

@@ -1,4 +1,4 @@
-"""A pool's hash ring: each instance's share of the keys, and what a change of the instances would move."""
+"""A pool's hash ring: each instance's share of the keys, and the effect of a change of the instances."""
 
 from dataclasses import dataclass
 

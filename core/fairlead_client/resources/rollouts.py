@@ -9,7 +9,9 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRollout:
-    """A role's number of instances: desired, serving, and with the present template (without draining ones)."""
+    """A role's numbers of instances: desired instances, serving instances, and instances with the present template
+    (without draining instances).
+    """
 
     role: Role
     desired: int
@@ -38,8 +40,8 @@ class TemplateRevision:
 class Rollout:
     """The rollout of a pool, as its object reports it; `revisions` are newest first.
 
-    `under_way` = some instance has a template other than the present one. `reason` and `message` are those of the
-    condition Progressing. `began_at` None = no rollout is in progress.
+    `under_way` = at least one instance has a template other than the present template. `reason` and `message` are
+    copied from the condition Progressing. `began_at` None = no rollout is in progress.
     """
 
     pool: str

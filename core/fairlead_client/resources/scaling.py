@@ -1,4 +1,4 @@
-"""Scaling decisions: what was recommended for a role, why, and whether it was followed."""
+"""Scaling decisions: the recommendation for a role, its reason, and whether it was followed."""
 
 from dataclasses import dataclass
 from datetime import datetime

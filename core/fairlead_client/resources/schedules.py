@@ -14,9 +14,10 @@ from fairlead.schedules.windows import Window
 class ScheduleItem:
     """One schedule of a pool.
 
-    `subjects` name what it sets: the roles that it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the schedule
-    as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that will
-    happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
+    `subjects` name the settings that the schedule changes: the roles that it bounds, `slo`, `earlyRejection` and
+    `ratio`. `spec` is the schedule as written in a manifest. `window` is the open window, if any. `next_starts` are the
+    next 10 starts that will happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then
+    read-only here.
     """
 
     pool: str
@@ -54,8 +55,8 @@ class ScheduleDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsAt:
-    """The bounds of a role at a point in time: its own, or those of `schedule`. `replicas` is the number of instances
-    that would be desired then, None for a role whose number the pool does not declare.
+    """The bounds of a role at a point in time: the role's own bounds, or the bounds of `schedule`. `replicas` is the
+    number of instances that would be desired then, None for a role whose number the pool does not declare.
     """
 
     role: Role

@@ -1,4 +1,4 @@
-"""Search: objects of every kind with a page whose name contains the given text."""
+"""Search: objects of all kinds that have a page and whose name contains the given text."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -15,12 +15,12 @@ class Scope(StrEnum):
 
 
 class Drawn(StrEnum):
-    """How a chart connects consecutive values."""
+    """The way in which a chart connects consecutive values."""
 
     LINE = "line"
     """The value was measured in each step; None in a step without a measurement."""
     STEPS = "steps"
-    """A value holds until the next one; None before the first known value."""
+    """Each value holds until the next value; None before the first known value."""
     POINTS = "points"
     """The value is known only at single moments; the steps between them have no value."""
 
@@ -29,8 +29,8 @@ class Drawn(StrEnum):
 class SeriesLine:
     """One metric over time; `part` names its role, priority class, cause or router, None = the whole.
 
-    Each line has its own steps, those of its records: value `i` covers `step_seconds`, beginning `i` steps after
-    `start`. None = nothing is known about that step. A rate is computed over the known part of a step.
+    Each line has the steps of its own records: value `i` covers `step_seconds`, beginning `i` steps after `start`. None
+    = no value is known for the step. A rate is computed over the known part of a step.
     """
 
     metric: str

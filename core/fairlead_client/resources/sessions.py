@@ -1,4 +1,4 @@
-"""Sessions: the instance that holds each session's KV cache, and earlier ones."""
+"""Sessions: the instance that holds each session's KV cache, and the earlier instances."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,8 +8,8 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session and its home. `shared_at`: when several conversations were found to share the session's name; since
-    then each conversation is a separate session, and no instance holds this one.
+    """A session and the instance to which it is bound. `shared_at`: when several conversations were found to share the
+    session's name; since then each conversation is a separate session, and no instance holds this one.
     """
 
     pool: str

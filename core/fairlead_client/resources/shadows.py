@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowFigures:
-    """How one policy that only advises (`policy`) compares with the policy that decided (`decided_by`).
+    """A comparison of an advising policy (`policy`) with the policy that decided (`decided_by`).
 
     The advising policy was asked for `asked` requests, and failed for `failed` of them; for `alike` requests it named
     the same instance. For the requests with another instance, the predicted TTFT there was on average

@@ -19,8 +19,8 @@ MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines of which the simulator has a model. Each is named by the hardware and the language model with which
-    it was measured; one more stands for simulated engines.
+    """The engines for which the simulator has a model. Each is named by the hardware and the language model with which
+    it was measured; one further member means simulated engines.
     """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"
@@ -66,12 +66,12 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """What to simulate.
+    """The inputs of a simulation.
 
-    The first policy is the one with which the others are compared. Traffic is the requests recorded from `start` to
-    `end` (RFC 3339, or now-1h), or `trace`. `rates` are multiples of the recorded rate. The pool is as it is now,
-    except for `replicas` (or `prefill_replicas` and `decode_replicas`); `engine` is its engine model, scaled so that
-    prompts are computed at the speed that the pool declares. The same request with the same `seed` gives the same
+    The first policy is the baseline with which the other policies are compared. Traffic is the requests recorded from
+    `start` to `end` (RFC 3339, or now-1h), or `trace`. `rates` are multiples of the recorded rate. The pool is as it is
+    now, except for `replicas` (or `prefill_replicas` and `decode_replicas`); `engine` is its engine model, scaled so
+    that prompts are computed at the speed that the pool declares. The same request with the same `seed` gives the same
     numbers.
     """
 
@@ -133,7 +133,7 @@ class SimulationItem:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    """Why the simulation failed; None if it did not."""
+    """The reason why the simulation failed; None if it did not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +141,8 @@ class Simulation(SimulationItem):
     """A simulation with its inputs and results.
 
     `start` and `end` are the window of the recorded traffic, None for an uploaded trace. `winner` is the index in
-    `policies` of the one with the highest attainment, averaged over the rates; ties go to the lowest p90 TTFT, then to
-    the one named first. `notes` say what was left out or assumed.
+    `policies` of the policy with the highest attainment, averaged over the rates; ties go to the policy with the lowest
+    p90 TTFT, then to the policy that was named first. `notes` describe omissions and assumptions.
     """
 
     start: datetime | None = None

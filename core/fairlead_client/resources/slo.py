@@ -40,8 +40,9 @@ class SloTask:
 class SloVersion:
     """One version of a pool's objectives; only its end may change.
 
-    `revision` is the revision of the pool's spec that was in force when it began, made by `changed_by` (None for
-    versions recorded without them); a window of a schedule changes the objectives within one revision.
+    `revision` is the revision of the pool's spec that was in force when this version began, and `changed_by` the author
+    of that revision (both None for versions recorded without them); a window of a schedule changes the objectives
+    within one revision.
     """
 
     version: int
@@ -95,7 +96,7 @@ class SloPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloAttainment:
-    """How well a pool's objectives were met from `start` to `end`, the requested range in whole minutes or hours.
+    """The attainment of a pool's objectives from `start` to `end`, the requested range in whole minutes or hours.
 
     `whole` is the total, `shares` has each version and class separately, the newest version first; `points` are the
     steps in which requests ended.
@@ -112,7 +113,8 @@ class SloAttainment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurnWindow:
-    """How much of the error budget the requests of the last `seconds` used; for one priority class, or for all if None.
+    """The part of the error budget that the requests of the last `seconds` used, for one priority class or, if None,
+    for all classes.
 
     Each version of the objectives allows a share of its requests to be late: 100 % minus its percentile. `allowed` is
     the sum of the allowed requests, `late` the number of late ones. `burn` is late ÷ allowed: at 1 a budget lasts
@@ -145,9 +147,9 @@ class BurnAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloBurn:
-    """How fast a pool uses up its error budget now. `budget_left` is the rest of the last 30 days' budget: 1 if no
-    request was late, below 0 if more requests were late than allowed; None without requests, or if less than 30 days
-    are kept. Windows longer than the retention are left out.
+    """The burn rate of a pool's error budget now. `budget_left` is the remaining share of the last 30 days' budget: 1
+    if no request was late, below 0 if more requests were late than allowed; None without requests, or if less than 30
+    days are kept. Windows longer than the retention are left out.
     """
 
     pool: str
@@ -163,9 +165,10 @@ class SloBurn:
 class WhatIfShare:
     """Recorded requests of one priority class (of all classes if None) under other targets.
 
-    Between `in_time_least` and `in_time_most` of `requests` had a TTFT and a TPOT below the targets; the two are equal
-    if the number is exact. `attainment` is the requests' attainment under the targets that applied. `met` says whether
-    the percentile would have been reached; None if the number is not exact enough, or there are no requests.
+    Between `in_time_least` and `in_time_most` of `requests` had a TTFT and a TPOT below the targets; the two numbers
+    are equal if the number is exact. `attainment` is the requests' attainment under the targets that applied. `met`
+    says whether the percentile would have been reached; None if the number is not exact enough, or there are no
+    requests.
     """
 
     priority_class: str | None
@@ -182,8 +185,8 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """How many recorded requests would have met other targets, with the latencies that they had. This ignores that,
-    under other targets, routers would have queued and refused differently.
+    """The number of recorded requests that would have met other targets, judged by their recorded latencies. This
+    ignores that, under other targets, routers would have queued and refused differently.
 
     `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """
@@ -230,12 +233,13 @@ class TaskShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBurnWindow:
-    """How much of the error budget of one priority class the tasks used that were over in the last `seconds`, in whole
-    hours.
+    """The part of the error budget of one priority class that was used by the tasks that ended in the last `seconds`,
+    in whole hours.
 
-    Each version of the target allows a share of its tasks to be late: 100 % minus its percentile. `tasks` were judged,
-    `allowed` of them might be late, `late` were. `burn` is late ÷ allowed: at 1 a budget lasts exactly its period. In
-    `burn_of_all`, tasks that broke off also count as late. None without tasks, or without a budget (percentile 100).
+    Each version of the target allows a share of its tasks to be late: 100 % minus its percentile. `tasks` is the number
+    of judged tasks, `allowed` the number that may be late, `late` the number that were late. `burn` is late ÷ allowed:
+    at 1 a budget lasts exactly its period. In `burn_of_all`, tasks that broke off also count as late. None without
+    tasks, or without a budget (percentile 100).
     """
 
     window: str
@@ -252,8 +256,8 @@ class TaskBurnWindow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBudget:
     """The error budget of the tasks of one priority class. `percentile` is the goal in force, None if the class has no
-    target now. `budget_left` is the rest of the last 30 days' budget: 1 if no task was late, below 0 if more tasks were
-    late than allowed; None without tasks, or if less than 30 days are kept.
+    target now. `budget_left` is the remaining share of the last 30 days' budget: 1 if no task was late, below 0 if more
+    tasks were late than allowed; None without tasks, or if less than 30 days are kept.
     """
 
     priority_class: str
@@ -263,8 +267,8 @@ class TaskBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTaskBurn:
-    """How fast a pool uses up the error budgets of its targets of tasks: a budget, and a row of each window, for each
-    class that has a target or had tasks with one. Windows longer than the retention are left out.
+    """The burn rates of the error budgets of a pool's task targets: for each class that has a target or had tasks with
+    a target, a budget and one row for each window. Windows longer than the retention are left out.
     """
 
     pool: str
@@ -275,7 +279,7 @@ class SloTaskBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTasks:
-    """How well a pool met its targets of whole tasks, for tasks that were over from `start` to `end`: each version of
+    """The attainment of a pool's targets of whole tasks, for tasks that ended from `start` to `end`: each version of
     the objectives and each class, the newest version first.
 
     If there are very many tasks, only the newest are judged; `since` is then the time at which the oldest of them ended

@@ -1,4 +1,6 @@
-"""Session trees: how sessions are related, their turns over time, what tasks cost, and how long sessions wait."""
+"""Session trees: the relations between sessions, their turns over time, the cost of tasks, and the waits of
+sessions.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,8 +35,8 @@ class TurnSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFigures(TurnSums):
-    """A task: the turns that a client names as one task (`named`), or else all turns of a tree without a task; then
-    `task` is the name of the tree's root.
+    """A task: the turns that a client names as one task (`named`), or, for a tree without a named task, all its turns;
+    then `task` is the name of the tree's root.
 
     `tool_seconds` is the time in which the task's sessions had no request in flight, between their turns: tools ran, or
     somebody thought. It is None if not all turns are stored any more. `moves` are session migrations of its sessions.
@@ -81,10 +83,10 @@ class TreeSession(TurnSums):
     first_at: datetime
     ended_at: datetime
     instance: str | None
-    """The instance that holds the session now; None if no instance does."""
+    """The instance to which the session is bound now; None if it is not bound."""
     moves: int
     compactions: int
-    """How many of the stored turns compacted the conversation."""
+    """Number of stored turns that compacted the conversation."""
     tool_seconds: float | None
     """Time between the session's turns, in seconds; see `TaskFigures`."""
 

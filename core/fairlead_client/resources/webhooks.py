@@ -63,7 +63,7 @@ class WebhookRequest:
 class Webhook:
     """A webhook. `origin` is the part of its address before the path: the rest may be a secret like a password, so no
     response contains it. `secret` signs its notices and is present only in the response that created it. `waiting`
-    counts notices that are not delivered yet, and `last_problem` is why the newest attempt failed.
+    counts notices that are not delivered yet, and `last_problem` is the reason why the newest attempt failed.
     """
 
     id: str
@@ -82,8 +82,8 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeAttempt:
-    """One attempt to deliver a notice. `status` is the receiver's, if it responded; `problem` says why it counts as
-    failed, None if the notice was delivered.
+    """One attempt to deliver a notice. `status` is the receiver's, if it responded; `problem` is the reason why the
+    attempt counts as failed, None if the notice was delivered.
     """
 
     at: datetime

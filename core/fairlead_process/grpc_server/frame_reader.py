@@ -13,8 +13,9 @@ _HEAD_BYTES = 9
 
 MOST_STEPS = 1024
 STREAM_STEPS = 64
-"""Number of frames of one connection that are handled before other connections have their turn; a frame that begins a
-stream may be a whole request and counts as this many. A client can send thousands of frames in one read.
+"""Number of frames of one connection that are handled before other connections have their turn. A frame that begins a
+stream counts as 64 frames, because it may be a whole request. The limit is necessary because a client can send
+thousands of frames in one read.
 """
 
 _OF_HEADERS = (HEADERS, CONTINUATION)

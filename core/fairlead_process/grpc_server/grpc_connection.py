@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Uncounted:
-    """A counter of memory that stays at 0, for connections whose messages are too small to be counted."""
+    """A counter of memory that always stays at 0, for connections whose messages are too small to be counted."""
 
     held = 0
 

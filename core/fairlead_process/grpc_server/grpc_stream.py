@@ -1,7 +1,7 @@
 """The server side of one gRPC call: messages in both directions on a stream of an HTTP/2 connection, with flow control.
 
-Messages to the peer wait here while the peer has no room for them. As long as too many bytes wait, the peer gets no
-permission to send more on that stream, so memory stays bounded whichever side is slow.
+Messages to the peer wait here while the peer has no room for them. While too many bytes wait, the peer gets no
+permission to send more on this stream. So memory stays bounded, even if one side is slow.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Listener(Protocol):
         """Handle a message of the peer."""
 
     def keeps(self, size: int) -> bool:
-        """Return whether `size` bytes of an incomplete message may be kept until the rest of the message arrives.
-        Called each time that the size changes, finally with 0.
+        """Return whether `size` bytes of an incomplete message may be kept until the remaining bytes of the message
+        arrive. Called each time that the size changes, finally with 0.
         """
 
     def half_closed(self) -> None:
@@ -42,7 +42,7 @@ class Listener(Protocol):
 
 
 class Memory(Protocol):
-    """Counts the bytes that are `held` in it."""
+    """Counts the bytes that are `held` in memory."""
 
     held: int
 
@@ -126,8 +126,8 @@ class GrpcStream:
         self.flush()
 
     def when_sent(self, then: Callable[[], None]) -> None:
-        """Call `then` as soon as no bytes of this stream wait, because all were sent or the rest was discarded. Only
-        the last function given is called.
+        """Call `then` as soon as no bytes of this stream wait, because all bytes were sent or discarded. If this method
+        is called several times, only the last function is called.
         """
         if self._waiting:
             self._sent = then
@@ -142,8 +142,8 @@ class GrpcStream:
         self._tell_sent()
 
     def finish(self, status: int, message: str = "") -> None:
-        """End the call: after the waiting messages if the status is OK, else without them. Later events of the call are
-        ignored.
+        """End the call: after the waiting messages if the status is OK, otherwise without them. Later events of the
+        call are ignored.
         """
         if self._ended or self._closing is not None:
             return
@@ -154,7 +154,7 @@ class GrpcStream:
         self.flush()
 
     def flush(self) -> None:
-        """Send the waiting bytes, as far as the peer has room for them."""
+        """Send as many of the waiting bytes as the peer has room for."""
         waiting = self._waiting
         while waiting:
             piece = waiting[0]

@@ -1,5 +1,6 @@
 """Changes the cluster: instances, Service, PodDisruptionBudget.
 
-Each call is idempotent; a refused call is reported and tried again later. This package must not decide what is wanted.
-The danger: the package deletes pods, so it does only what an action says, and touches no object of another owner.
+Each call is idempotent; a refused call is reported and tried again later. This package carries out decisions and makes
+none. The danger: the package deletes pods, so it makes only the change that an action names, and touches no object of
+another owner.
 """

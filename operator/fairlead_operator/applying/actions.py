@@ -60,7 +60,7 @@ _UNLABELLED = (
 
 _DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
-    DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; what still ran there is cut off"),
+    DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; its running requests are cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
@@ -71,9 +71,9 @@ _DELETION_EVENTS = {
 }
 
 _RELEASES = {
-    ReleaseReason.NOT_SELECTED: "is no longer selected; it is left to its workload as it was",
+    ReleaseReason.NOT_SELECTED: "is no longer selected; the pod stays with its workload, without the pool's labels",
     ReleaseReason.POD_FAILED: "failed for good; it is left to its workload",
-    ReleaseReason.POOL_DELETED: "is left to its workload as it was: the pool is deleted",
+    ReleaseReason.POOL_DELETED: "stays with its workload, without the pool's labels: the pool is deleted",
 }
 
 

@@ -57,8 +57,8 @@ class OthersActs:
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Restore marks that are missing or changed on the pool's own pods: those among `documents`, and those that a
-        changed label keeps out of that list. Return whether there were any. Raises ClusterError.
+        """Restore marks that are missing or changed on the pool's own pods: the pods in `documents`, and pods that are
+        missing there because their label changed. Return whether any mark was restored. Raises ClusterError.
         """
         documents = tuple(documents)
         documents = [*documents, *await self._relabelled(identity, documents)]
@@ -66,7 +66,8 @@ class OthersActs:
         return any([await self._restore(identity, one) for one in lost])
 
     async def account_for(self, identity: PoolIdentity, ended: Sequence[EndedInstance], spec: PoolSpec | None, last_ordinal: int) -> bool:
-        """Record instances that ended without an event. Return whether one of them still exists and was repaired.
+        """Record each ended instance for which no event was recorded. Return True if at least one of these instances
+        still exists and was repaired.
 
         Raises ClusterError.
         """
@@ -90,8 +91,8 @@ class OthersActs:
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:
-        """Forget the instances that a plan replaces. If the plan creates no instance, forget all of them, because then
-        no instance is missing.
+        """Forget the instances that a plan replaces, so that each is replaced only once. If the plan creates no
+        instance, forget all instances, because then no instance is missing.
         """
         creations = [action for action in actions if isinstance(action, CreateInstance)]
         if is_planned and not creations:
@@ -139,7 +140,7 @@ class OthersActs:
         mark, now = (str(metadata.get("uid")), lost.names), self._clock()
         _, pause = self._restored.get(mark, (now, AGAIN_SECONDS / 2))
         self._restored[mark] = now, min(_LONGEST_SECONDS, 2 * pause)
-        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); it is put back as it was"
+        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); the labels and annotations are restored"
         self._recorder.record(identity, self._clock(), "InstanceMarksRestored", words, instance=metadata["name"])
         return True
 

@@ -157,7 +157,8 @@ async def delete_owned(cluster: Cluster, identity: PoolIdentity, resource: Resou
 
 
 async def delete_others(cluster: Cluster, identity: PoolIdentity, resource: Resource, wanted: Iterable[Mapping[str, Any]]) -> None:
-    """Delete the pool's objects of a kind that are not among `wanted`, including those that a deleted pool left behind.
+    """Delete the pool's objects of a kind that are not among `wanted`, including objects that remain from a deleted
+    pool.
 
     Raises ClusterError.
     """

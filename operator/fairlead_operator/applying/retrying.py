@@ -18,7 +18,9 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 3.0
-"""Seconds from which a refusal counts as slow: it waited for something, such as an admission webhook that hangs."""
+"""Duration of a refused call, in seconds, from which the refusal counts as slow. A slow call waited for something, such
+as an admission webhook that hangs.
+"""
 
 
 class NotOwned(Exception):
@@ -26,8 +28,8 @@ class NotOwned(Exception):
 
 
 class Altered(Exception):
-    """An object that was created is not as it must be, because something in the cluster changes such objects; `str`
-    says what is missing.
+    """An object was created, but something in the cluster changed the object. `str` of this error names the missing
+    part.
     """
 
 
@@ -36,8 +38,8 @@ class ActionRetries:
     `clock`.
 
     An action's key is a tuple that begins with the action's kind and ends with its object and the change, so that a
-    corrected action has no pause. After one slow refusal, a round leaves its other actions of the same kind for the
-    next round, and gives each action of another kind at most `SLOW_SECONDS`.
+    corrected action is tried without a pause. After one slow refusal, a round postpones its other actions of the same
+    kind to the next round, and gives each action of another kind at most `SLOW_SECONDS`.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -70,8 +72,8 @@ class ActionRetries:
         return self._refusals.due(self._clock())
 
     def problem_of(self, what: Hashable) -> ActionFailure | None:
-        """Return why this action was last refused, and when it is tried again; None if the last attempt was not
-        refused.
+        """Return the reason of this action's last refusal and the time of the next attempt; None if the last attempt
+        succeeded.
         """
         return self._refusals.problem(what)
 

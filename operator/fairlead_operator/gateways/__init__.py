@@ -2,6 +2,6 @@
 that gateways write on it.
 
 `manifests` builds the objects, `keeping` creates and removes them, `finding` and `objectives` read what gateways and
-teams write, and `watching` looks for changes. Nothing here is called for a pool without `spec.gateway`, so a cluster
-without gateways needs no right for it.
+teams write, and `watching` looks for changes. Nothing here is called for a pool without `spec.gateway`, so in a cluster
+without gateways the operator needs no rights for gateway objects.
 """

@@ -19,7 +19,7 @@ async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, 
     """Return all objects with these labels; None if the cluster does not have the kind, or this operator may not read
     it.
 
-    An optional kind must not keep a pool from being reconciled. Raises ClusterError.
+    So a missing optional kind does not prevent the pool's reconciliation. Raises ClusterError.
     """
     try:
         return await cluster.find(resource, namespace, selector)

@@ -77,11 +77,11 @@ class GatewayObjects:
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Create the objects that the spec in force requires, or remove those of an earlier spec; return the pool's
-        gateway facts.
+        """Create the objects that the spec in force requires, or remove the objects of an earlier spec; return the
+        pool's gateway facts.
 
-        `ports` are the ports at which instances listen. Returns None if the pool asks for no gateway and none of its
-        objects is left. Raises ClusterUnavailable.
+        `ports` are the ports at which instances listen. Returns None if the spec names no gateway and all gateway
+        objects of the pool are removed. Raises ClusterUnavailable.
         """
         if spec is None or spec.gateway is None:
             return await self._removed(identity, status)
@@ -107,8 +107,8 @@ class GatewayObjects:
         return problem
 
     async def _try(self, what: Hashable, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
-        """Call `act`, unless `what` was refused and the pause after the refusal still lasts. Return the facts of the
-        refusal; None if `act` succeeded.
+        """Call `act`, unless the object `what` was refused and the pause after the refusal still lasts. Return the
+        facts of the refusal; None if `act` succeeded.
         """
         await self._retries.attempt(identity, ("gateway", what), act)
         refusal = self._retries.problem_of(("gateway", what))

@@ -18,8 +18,8 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 """Kubernetes' label of an EndpointSlice: its Service."""
 
 MOST_TARGET_PORTS = 8
-"""Maximum number of target ports by GAIE's definition (only one in version 1.0). Each port of each pod is an endpoint
-for a gateway.
+"""Maximum number of target ports in GAIE's definition; version 1.0 allows only one port. A gateway counts each port of
+each pod as an endpoint.
 """
 
 _MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -75,8 +75,8 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
 
 
 def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Build the EndpointSlices of the pool's own Service from those of the routers: one for each address type. The list
-    is empty without routers, because Kubernetes then reports no ports.
+    """Build the EndpointSlices of the pool's own Service from the routers' EndpointSlices: one slice for each address
+    type. The list is empty without routers, because Kubernetes then reports no ports.
     """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):

@@ -1,7 +1,7 @@
 """Reads InferenceObjectives: priority classes that teams declare for a pool in separate objects. Pure.
 
-InferenceObjectives come from GAIE and moved to llm-d's API group in its version 1.6; both groups are read. A request
-names such a class like one of `spec.priorityClasses`, and routers make no difference.
+InferenceObjectives come from GAIE and moved to llm-d's API group in its version 1.6; both groups are read. Requests
+name these classes in the same way as the classes of `spec.priorityClasses`, and routers treat both alike.
 """
 
 import re
@@ -35,10 +35,9 @@ def is_of(document: Mapping[str, Any], pool: str) -> bool:
 
 
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
-    """Return the classes of a pool that objectives declare.
-
-    A name is used once, and the pool's own classes come first. If two objectives have the same name and priority, one
-    of them is used: both API groups may contain them during a cluster's migration.
+    """Return the priority classes that InferenceObjectives declare for a pool. Each name is used once, and the pool's
+    own classes come first. Two objectives may have the same name and priority, because both API groups may contain an
+    objective while a cluster migrates; then only one of the two is used.
     """
     own = {one.name for one in declared}
     found: dict[str, PriorityClass] = {}

@@ -26,7 +26,7 @@ _NO_SUCH_KIND = "no such kind"
 
 
 class GatewayNews:
-    """The pools of this operator that have `spec.gateway`, each with what was last read about it."""
+    """The pools of this operator that have `spec.gateway`, each with its last read gateway statuses and objectives."""
 
     def __init__(self) -> None:
         self._seen: dict[PoolKey, str | None] = {}

@@ -42,7 +42,7 @@ def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
 
 
 def is_adopted_elsewhere(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Return whether the pod was adopted by a pool other than the one with this uid."""
+    """Return whether another pool than the pool with this uid has adopted the pod."""
     return str((metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION, uid)) != uid
 
 

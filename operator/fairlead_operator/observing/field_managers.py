@@ -31,7 +31,7 @@ def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
 def who_changed(pool: Mapping[str, Any]) -> str:
     """Return the field manager whose write made the spec differ from the spec in force.
 
-    If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
+    If only one field differs, this is the field's owner; otherwise it is the last writer of the spec.
     """
     spec = without_nulls(pool.get("spec") or {})
     before: Mapping[str, Any] | None = ((pool.get("status") or {}).get("specInForce") or {}).get("spec")

@@ -2,7 +2,8 @@
 
 The leader is read as if it were a pod of the pool's own: the owner and the deletion of the LeaderWorkerSet count as the
 leader's. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then lost for a while
-and returns under the same name. Before the first pod exists, a document made from the set's template stands for it.
+and returns under the same name. While the leader pod does not exist, a document made from the set's template represents
+it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +16,13 @@ from fairlead_operator.pod_marks import LEADER
 GROUP = "leaderWorkerSet"
 """Member of a leader's document: its LeaderWorkerSet."""
 WORKERS = "workers"
-"""Member of a leader's document: the other pods of its group."""
+"""Key in a leader's document; its value lists the other pods of the group."""
 _SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 _ENDED = frozenset({"Failed", "Succeeded"})
 _RESTARTS = "GroupRestarts"
 LEADERLESS_SECONDS = 30.0
-"""Seconds after a set's creation from which a missing leader pod counts as a problem; the set's controller usually
-takes less than a second.
+"""Age of a set, in seconds, from which a missing leader pod is a problem. The set's controller usually creates the
+leader in less than a second.
 """
 
 Document = Mapping[str, Any]
@@ -49,7 +50,7 @@ def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Ite
 
 
 def group_of(document: Document) -> str:
-    """Return the name of a leader's LeaderWorkerSet; empty for a pod without one."""
+    """Return the name of the LeaderWorkerSet to which a leader pod belongs; empty for a pod without a set."""
     found: Document = document.get(GROUP) or {}
     return str(found["metadata"]["name"]) if found else ""
 

@@ -1,7 +1,7 @@
 """Finds the marks that others removed from the pool's own pods or changed there, and the values to restore. Pure.
 
 The operator stores its knowledge of a pod in the pod's labels and annotations, which anybody may remove or change. Each
-mark is restored as it was last read, or as the pod's name and the pool show it.
+mark gets its last read value or, if it was never read, the value that follows from the pod's name and the pool.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,8 +78,8 @@ class KnownMarks:
 
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    """The marks found by the reading before the last one. They serve pods that the last reading lacks because their
-    label was removed.
+    """The marks of the reading before the last reading. They are needed for pods that are missing in the last reading
+    because somebody removed the pool's label.
     """
     _names: frozenset[str] = frozenset()
     """The names of the pods of the last reading."""
@@ -89,8 +89,8 @@ class KnownMarks:
         return self._names - {document["metadata"]["name"] for document in documents}
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
-        """Return the missing or changed marks of those of these pods that are the pool's own. `last` is the highest
-        ordinal given so far.
+        """Return the pool's own pods that have missing or changed marks, with these marks. Pods of other owners are
+        ignored. `last` is the highest ordinal given so far.
         """
         seen, found, names = {}, [], set()
         for document in documents:
@@ -133,9 +133,9 @@ class KnownMarks:
 
 
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what shows a change of a pod's marks: the operator's labels with their values, the names of its
-    annotations, the values of those that never change, and the uids of the pod's owners. If this changes, the pod must
-    be examined, because the operator itself never removes any of these marks.
+    """Return the parts of a pod that change when its marks change: the operator's labels with their values, the names
+    of its annotations, the values of the constant annotations, and the uids of the pod's owners. If the result changes,
+    the pod must be examined, because the operator never removes these marks.
     """
     labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
     said = [annotations.get(name) for name in sorted(_ONCE)]

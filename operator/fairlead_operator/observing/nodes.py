@@ -1,9 +1,10 @@
 """Detects nodes that will be taken away, before their pods are evicted. Their instances are then drained as if a person
 had asked for it: each successor is created first.
 
-The sign is a taint or a condition that the program which removes the node writes on it: cluster-autoscaler, Karpenter,
-the termination handlers of clouds, Azure's scheduled events. A cordon counts only if configured, since nodes are
-cordoned for other reasons too. Only nodes with instances are read, one by one, every few seconds.
+The program that removes a node announces this by a taint or a condition of the node. The known programs are
+cluster-autoscaler, Karpenter, the termination handlers of clouds, and Azure's scheduled events. A cordon is only a sign
+if the settings say so, because nodes are also cordoned for other reasons. Only nodes with instances are read, one by
+one, every few seconds.
 """
 
 import asyncio
@@ -57,8 +58,8 @@ class ReadsNodes(Protocol):
 
 
 def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
-    """Return why the node will be taken away, as a sentence; empty if nothing says that it will. `node` None: the node
-    no longer exists.
+    """Return a sentence that says why the node will be taken away; empty if no sign of this is found. `node` is None if
+    the node no longer exists.
     """
     if when == NO_NODES or node is None:
         return ""
@@ -78,7 +79,7 @@ class LeavingNodes:
         self._seen: dict[str, str] = {}
 
     def why(self, node: str | None) -> str:
-        """Return why this node will be taken away; empty if nothing says that it will."""
+        """Return a sentence that says why this node will be taken away; empty if no sign of this was found."""
         return self._seen.get(node or "", "")
 
     def forget(self, pool: PoolKey) -> None:
@@ -87,7 +88,7 @@ class LeavingNodes:
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
         """Return the pool's pods; those on nodes that will be taken away are marked as if a person wanted them drained.
-        After a restart, such a drain continues at least until its node was read.
+        After a restart of the operator, a drain for this reason continues until the operator has read the node.
         """
         found = tuple(pods)
         if self._when == NO_NODES:

@@ -52,15 +52,15 @@ TROUBLES = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve without a change: all of a kubelet's reasons except those of a
-normal start.
+"""Waiting reasons of a container that persist until somebody changes something: all reasons that a kubelet gives,
+except the reasons in a normal start.
 """
 
 
 GATED = "SchedulingGated"
 """Kubernetes' reason for a pod with a scheduling gate, which keeps it from the scheduler."""
 KUEUE_LABEL = "kueue.x-k8s.io/managed"
-"""The label of a pod whose admission Kueue decides; Kueue's webhook sets it."""
+"""Label that Kueue's webhook sets on a pod whose admission Kueue decides."""
 KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
 """The label of a Workload with the uid of the object that it represents."""
 
@@ -126,7 +126,7 @@ class Pod:
 def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: PoolSpec | None = None) -> tuple[Pod, ...]:
     """Return the pods that this pool owns or adopted, by name.
 
-    Pods with the pool's label but another owner are left out, such as those of a namesake that was just deleted.
+    Pods with the pool's label but another owner are left out, such as pods of a deleted pool with the same name.
     """
     found = []
     for document in documents:
@@ -244,8 +244,8 @@ def waits_for_quota(pod: Pod) -> bool:
 
 
 def _refusal(status: Mapping[str, Any]) -> str:
-    """Return Kueue's message about why a Workload is not admitted: it has no quota, or it has quota but a further check
-    has not passed. Empty without such a message.
+    """Return Kueue's reason for not admitting a Workload: it has no quota, or it has quota but has not passed a further
+    check. Empty if Kueue gave no reason.
     """
     conditions = (_condition(status, kind) for kind in ("QuotaReserved", "Admitted"))
     return next((str(one.get("message") or "") for one in conditions if one.get("status") == "False"), "")
@@ -302,7 +302,7 @@ def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
     """Return whether the node lifecycle controller marked the pod not ready, because its node does not report.
 
     It only sets Ready to False (MarkPodsNotReady); a kubelet that finds a container not ready also sets ContainersReady
-    to False, and an unmet readiness gate gives a reason.
+    to False, and an unmet readiness gate sets a reason in the condition.
     """
     ready = _condition(status, "Ready")
     return (
@@ -313,7 +313,9 @@ def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
 
 
 def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
-    """Return why the pod of this name does not run, if that is not temporary."""
+    """Return the permanent problem because of which this pod does not run; None if it runs or the problem is
+    temporary.
+    """
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in TROUBLES:

@@ -49,7 +49,9 @@ def read_workload(
         return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
     strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
     if strange:
-        message = f"{strange[0]} is selected but is not a pod of {what}, so this is not scaled; let roles[].selector select only its pods"
+        message = (
+            f"{strange[0]} is selected but is not a pod of {what}, so the workload is not scaled; let roles[].selector select only its pods"
+        )
         return refused(ScaleProblemReason.OTHER_PODS, message)
     elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
     if elsewhere:

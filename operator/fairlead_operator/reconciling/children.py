@@ -22,8 +22,8 @@ from fairlead_operator.reconciling.specs import SpecInForce
 class Children:
     """The children of one pool.
 
-    The object remembers when the children were last found correct, only to save calls. They are checked again after an
-    event about one of them, a change of their inputs, or `recheck_seconds`.
+    To save calls, this object remembers when the children were last found correct. The children are checked again after
+    an event about one of them, a change of their inputs, or `recheck_seconds`.
     """
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, recheck_seconds: float) -> None:
@@ -51,8 +51,8 @@ class Children:
         """Create missing children, restore changed ones, and delete budgets and role objects that the pool should not
         have.
 
-        `leaving` counts the ready instances that drain; `target` is the target port of the Service. For a new pool no
-        lookup is made first, neither for existing children nor for children to delete.
+        `leaving` counts the ready instances that drain; `target` is the target port of the Service. For a new pool, the
+        children are created without first looking for existing ones.
         """
         spec, is_new = in_force.spec, in_force.previous is None
         if spec is None:

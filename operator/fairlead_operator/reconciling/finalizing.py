@@ -33,8 +33,8 @@ def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:
-    """Return the actions that mark the instances of a deleted pool as Draining; none if the pool's children are to be
-    kept.
+    """Return the actions that mark the instances of a deleted pool as Draining; empty if the deletion keeps the pool's
+    children.
 
     Instances whose pods are already terminating are included, as in a foreground deletion: routers must stop sending to
     them, so that the requests in flight have the pod's whole grace period.
@@ -59,7 +59,9 @@ def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
 
 
 class Finalization:
-    """Decides when a deleted pool may be removed. It remembers only whether the control API knows of the deletion."""
+    """Decides when a deleted pool may be removed. Its only memory is whether the control API has confirmed the
+    deletion.
+    """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool
@@ -76,14 +78,13 @@ class Finalization:
         now: float,
         release: Callable[[], Awaitable[bool]],
     ) -> float | None:
-        """Wait for the instances, call `release` for those that are pods of a workload, then report the deletion to the
-        control API.
+        """Wait for the instances, call `release` for adopted pods, then report the deletion to the control API.
 
         A pool whose adopted pods cannot be released is not removed, because the pods would keep the pool's labels and
         annotations.
 
-        Instances whose pods are already terminating are waited for too: in a foreground deletion all pods terminate,
-        with requests in flight. Returns the seconds until the next step, None if the pool may be removed.
+        Instances whose pods are already terminating must also end first: in a foreground deletion, all pods terminate
+        while requests are in flight. Returns the seconds until the next step, None if the pool may be removed.
         """
         deleted_at = parse_time(pool["metadata"]["deletionTimestamp"]) or now
         elapsed = max(0.0, now - deleted_at)

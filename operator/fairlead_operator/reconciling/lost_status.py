@@ -2,7 +2,8 @@
 
 The Kubernetes API does not promise to keep a status: a restore leaves it out, and a pool that is deleted without its
 children and created again begins without one. The last decided numbers are therefore also on the roles' budgets, which
-change with the numbers. A budget that an earlier pool left describes that pool; the instances are counted instead.
+change with the numbers. A budget that remains from an earlier pool of the same name is ignored; then the instances are
+counted.
 """
 
 from collections.abc import Iterable, Mapping

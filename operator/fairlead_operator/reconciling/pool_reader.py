@@ -57,11 +57,13 @@ class PoolReading:
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
-    """The present numbers of instances of roles whose numbers the status has lost; empty if the status has them."""
+    """Number of present instances by role, for the roles whose desired number is missing from the status; empty if the
+    status is complete.
+    """
 
     @property
     def status(self) -> dict[str, Any]:
-        """The pool's status as it was last written."""
+        """The pool's last written status."""
         status: dict[str, Any] = self.pool.get("status") or {}
         return status
 
@@ -177,8 +179,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """Yield the reading of each workload that a role names, with the other autoscalers of these workloads taken
-        into account. A refusal to read one workload affects only the scaling of that workload.
+        """Yield a reading for each workload that a role names; the reading also considers other autoscalers of the
+        workload. If one workload may not be read, only the scaling of that workload is affected.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None

@@ -80,8 +80,8 @@ class SettledPool:
         return replace(self.state, schedules=replace(schedules, at=at) if schedules is not None else None)
 
     def is_still(self, answer: PoolObservations) -> bool:
-        """Return whether a whole round with this response would change nothing: routers use the same table, and every
-        condition stays the same.
+        """Return whether a whole round with this response would change nothing: the routers use the same table version,
+        and every condition keeps its value.
         """
         known = self.facts.observations
         same_table = answer.table_acknowledged and known is not None and answer.table_version == known.table_version
@@ -102,8 +102,9 @@ def _judged(state: PoolState, facts: PoolFacts, now: float) -> PoolState:
 
 
 def is_settled(facts: PoolFacts) -> bool:
-    """Return whether the facts are those of a pool with nothing in progress and nothing that depends on the next
-    response of the control API. The number of instances of a pool that scales depends on the figures of each response.
+    """Return whether the pool is settled: no change is in progress, and nothing depends on the next response of the
+    control API. A pool that scales is never settled, because its number of instances depends on the figures of each
+    response.
     """
     fixed = facts.scaling is not None and facts.scaling.is_fixed
     answered = facts.observations is not None and facts.api_problem is None
@@ -122,8 +123,8 @@ def _words(condition: Condition) -> str:
 
 
 def _asked_for(pool: dict[str, Any]) -> Hashable:
-    """Return the annotations and fields of a pool in which people make requests. When one of them changes, all pauses
-    after refused actions end.
+    """Return the annotations and fields in which people make requests to the operator. If one of their values changes,
+    all pauses after refused actions end.
     """
     metadata = pool["metadata"]
     marks = [tuple(sorted((metadata.get(name) or {}).items())) for name in ("labels", "annotations")]
@@ -279,8 +280,9 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool that the control API still knows, because the pool was deleted while the API could not
-        be reached or without its finalizer. Nothing is reported if a pool of this name exists again.
+        """Report a deleted pool to the control API if the API does not know of the deletion. This happens if the API
+        could not be reached at that time, or if the finalizer had been removed. Nothing is reported if a pool of this
+        name exists again.
 
         Raises ClusterError.
         """
@@ -394,7 +396,7 @@ class PoolReconciler:
         )
 
     async def _with_devices(self, decided: PoolRound) -> PoolRound:
-        """Return the round with the devices on which the pool takes turns, as they are now. Raises ClusterError."""
+        """Return the round with the present state of the devices on which the pool takes turns. Raises ClusterError."""
         dependencies, reading = self._dependencies, decided.reading
         look = dependencies.turns.look(dependencies.cluster, dependencies.engines, reading.pool, reading.in_force.spec, decided.now)
         devices = await look
@@ -405,7 +407,9 @@ class PoolReconciler:
         return replace(decided, desired=desired, goal=goal, devices=devices)
 
     def _tell_turn(self, decided: PoolRound, written: Written) -> None:
-        """Record how many instances wait for a device. After a change, the pools that share devices look at once."""
+        """Record the number of instances that wait for a device. After a change, the pools that share devices check at
+        once whether they can act.
+        """
         turn = written.facts.turn
         self._dependencies.turns.note(self._key, turn.waiting if turn is not None else None, decided.now)
         if written.status_changed:
@@ -420,8 +424,8 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Return the seconds until the next reconciliation and, if the pool is settled, the state with which it stays
-        settled; else None.
+        """Return the seconds until the next reconciliation, and the state in which a settled pool stays settled (None
+        for a pool that is not settled).
         """
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)

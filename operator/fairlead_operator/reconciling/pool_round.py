@@ -21,7 +21,7 @@ from fairlead_operator.reconciling.windows import Scheduled, window_events
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRound:
-    """Everything decided in one round, at `now` (Unix seconds), before any of it is carried out.
+    """All decisions of one round at `now` (Unix seconds); nothing has been carried out yet.
 
     `state` was sent to the control API and `answer` is its response. `steps` are the changes of the desired numbers
     since the last round. `former` is the spec whose instances a halted rollout keeps. `goal` is the state to which
@@ -89,8 +89,8 @@ def _of_the_spec(round_: PoolRound) -> Iterator[RoundEvent]:
 
 
 def _of_bounds(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Yield an event for each role whose requested number of instances is beyond the role's bounds. Each case yields
-    one event, because the status of the role's object contains the message once it was recorded.
+    """Yield an event for each role whose requested number of instances exceeds the role's bounds. An event is yielded
+    only once per case, because the status of the role's object then contains the message.
     """
     objects = round_.reading.objects
     for item in round_.reading.declared:

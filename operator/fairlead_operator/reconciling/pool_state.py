@@ -40,9 +40,9 @@ def pool_state(
 ) -> PoolState:
     """Return the state to send to the control API.
 
-    The spec is that of the object, even if it is refused; `schedules` follow the spec in force. Conditions and desired
-    numbers are taken from the status, since those of this round depend on the response. `warming` has the share (0-1)
-    of its weight for each instance that does not have all of its weight yet; the instances `leaving` will be drained
+    The state contains the object's spec even if that spec is refused; `schedules` follow the spec in force. Conditions
+    and desired numbers are taken from the status, because this round's values depend on the response. `warming` maps
+    each warming instance to the share (0-1) of its weight that it has now. The instances in `leaving` will be drained
     soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
@@ -72,7 +72,9 @@ def pool_state(
 def present_outlook(
     spec: PoolSpec | None, pool: Mapping[str, Any], declared: tuple[WantedReplicas, ...], pods: tuple[Pod, ...], now: float
 ) -> tuple[Outlook, float | None]:
-    """Return what routers should expect while no instance accepts requests; Unknown without a spec in force."""
+    """Return the outlook for routers while no instance accepts requests (such as the time until one does); Unknown
+    without a spec in force.
+    """
     if spec is None:
         return Outlook.UNKNOWN, None
     stuck = frozenset(pod.instance.id for pod in pods if pod.trouble is not None)
@@ -86,8 +88,8 @@ def _desired(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return 0 as the desired number of each role, for a pool for which no spec was ever in force. The numbers are sent
-    so that those of the refused spec are not shown.
+    """Return 0 as the desired number of each role, for a pool that never had a spec in force. Without these zeros, the
+    API would show the numbers of the refused spec.
     """
     return {role["name"]: 0 for role in spec.get("roles") or ({"name": Role.BOTH.value},)}
 
@@ -103,10 +105,9 @@ def ring_anchors(state: PoolState, in_force: SpecInForce) -> int:
 
 
 def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
-    """Return the highest ordinal ever given.
-
-    The pods show the ordinals of existing instances, the status those of deleted ones. The pods are read after the
-    pool, so that the status never counts a pod that another operator made and this operator did not see.
+    """Return the highest ordinal ever given in a pool. The pods have the ordinals of existing instances, and the status
+    covers deleted instances. `pods` must be read after `pool`, so that a pod which another operator made is not counted
+    in the status but missing in `pods`.
     """
     return max((given_ordinal(pool), *(pod.instance.ordinal for pod in pods)))
 
@@ -117,8 +118,8 @@ def given_ordinal(pool: Mapping[str, Any]) -> int:
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
-    """Return the target port of the pool's Service: the port name, if that name leads to the engine's port in every
-    pod, or if no spec is in force; else the port number of the spec.
+    """Return the target port of the pool's Service. This is the port's name if the name leads to the engine's port in
+    every pod, or if no spec is in force; otherwise it is the port number of the spec.
     """
     named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
     return PORT_NAME if named or spec is None else spec.engine.port
@@ -152,10 +153,9 @@ def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str
 
 
 def is_busy(facts: PoolFacts, now: float) -> bool:
-    """Return whether something is in progress whose end no watch event will announce.
-
-    That is the case while routers have not acknowledged the table, or while the limit of creations per second delays
-    further creations. The start and the end of a pod are announced by events.
+    """Return whether the pool must be polled because something is in progress that ends without a watch event. This is
+    the case while routers have not acknowledged the table, or while the limit of creations per second delays further
+    creations. The start and the end of a pod are announced by events.
     """
     return any(
         instance.state is InstanceState.WARMING

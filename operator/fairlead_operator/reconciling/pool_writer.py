@@ -39,10 +39,8 @@ from fairlead_operator.times import format_second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The outcome of a round.
-
-    `facts` are those of the conditions in the status; `is_done` says whether every action was done, and
-    `status_changed` whether more than figures of the status changed.
+    """The outcome of a round. `facts` are the facts on which the conditions in the status are based. `is_done`: every
+    action was done. `status_changed`: more than the figures of the status changed.
     """
 
     facts: PoolFacts
@@ -80,8 +78,8 @@ class PoolWriter:
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Carry out everything that the round decided. A refused write stops no other write, except that of scaling's
-        memory, which stops all actions. Raises ClusterUnavailable.
+        """Carry out all decisions of the round. If a write is refused, the other writes still happen; but if the write
+        of scaling's memory is refused, no action is carried out. Raises ClusterUnavailable.
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
@@ -170,8 +168,8 @@ class PoolWriter:
         )
 
     async def _remember_scaling(self, round_: PoolRound) -> Mapping[str, Any] | None:
-        """Write scaling's memory before anything is done that depends on it, and return the resulting status; None if
-        the write was refused, so that nothing may be done.
+        """Write scaling's memory before the actions that depend on it. Return the resulting status; None if the write
+        was refused, and then no action is allowed.
 
         An operator killed between two drains then continues with the same decision. Without the memory, it would
         replace instances that already drain.
@@ -185,10 +183,9 @@ class PoolWriter:
         return {**old, "scaling": round_.scaling.status}
 
     async def _write_status(self, round_: PoolRound, old: Mapping[str, Any], facts: PoolFacts, last_ordinal: int) -> bool:
-        """Write the status, of which `old` is the present content. Return whether more than its figures changed.
-
-        Changes of figures alone are written no more often than a settled pool is reconciled; scaling's memory is
-        written at once, because the next round continues from it.
+        """Replace the status `old` by this round's status. Return whether more than figures changed. If only figures
+        changed, the status is written no more often than a settled pool is reconciled; scaling's memory is written at
+        once, because the next round continues from it.
         """
         reading, now = round_.reading, round_.now
         revision = revision_in_force(reading.identity, reading.in_force)
@@ -254,8 +251,8 @@ def refused_read(error: ClusterRefused) -> ActionFailure:
 
 
 def _leaving(round_: PoolRound) -> Mapping[Role, int]:
-    """Return, by role, the number of ready instances that the role's budget must cover in addition to the desired ones:
-    instances that drain or whose drain begins in this round, and instances that sleep or are being woken.
+    """Return, by role, the number of ready instances beyond the desired number that the role's budget must cover:
+    draining instances, instances whose drain begins in this round, and instances that sleep or are being woken.
     """
     begun = {action.instance for action in round_.actions if isinstance(action, Drain)}
     return Counter(

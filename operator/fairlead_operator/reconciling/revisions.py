@@ -33,7 +33,7 @@ class Former:
 
 
 class Revisions:
-    """The revisions of one pool. It remembers what it last stored, only to save calls."""
+    """The revisions of one pool. To save calls, this object remembers the last stored revision."""
 
     def __init__(self, cluster: Cluster, retries: ActionRetries) -> None:
         self._cluster = cluster
@@ -44,7 +44,7 @@ class Revisions:
         self._sources: tuple[object, Mapping[str, Former]] = (None, {})
         """The arguments of the last call of `made_from`, and the result."""
         self._noted: tuple[str, str] | None = None
-        """The last revision whose note was written, and the note."""
+        """The last revision whose note was written, and the text of this note."""
 
     async def keep(self, identity: PoolIdentity, in_force: SpecInForce, used: frozenset[str]) -> None:
         """Store engine and templates of the spec in force as the newest revision, and keep at most the number of
@@ -141,7 +141,9 @@ class Revisions:
             await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
 
     async def _make_newest(self, identity: PoolIdentity, data: dict[str, Any], ours: list[dict[str, Any]]) -> None:
-        """Create the revision, or renumber it if the pool was rolled back to it."""
+        """Create the revision of the spec in force. If this revision exists because the pool was rolled back, give it
+        the newest number.
+        """
         highest = int(ours[-1].get("revision") or 0) if ours else 0
         body = revision(identity, data, highest + 1)
         name = body["metadata"]["name"]
@@ -159,14 +161,16 @@ class _Role(msgspec.Struct):
 
 
 class _Data(msgspec.Struct):
-    """What the data of a revision must be to be read."""
+    """The form that a revision's data must have to be readable."""
 
     engine: dict[str, Any] | None = None
     roles: tuple[_Role, ...] | None = None
 
 
 def _is_readable(revision: Mapping[str, Any]) -> bool:
-    """Return whether a revision has the data of one. Anybody may create an object with the labels of one."""
+    """Return whether a revision's data can be read. Anybody may create a ControllerRevision with Fairlead's labels and
+    other data.
+    """
     try:
         msgspec.convert(revision.get("data"), _Data)
     except msgspec.ValidationError:

@@ -1,5 +1,5 @@
-"""The desired numbers of instances of a pool's roles, who asked for them, and their changes; also the InferencePoolRole
-objects. Pure.
+"""The desired numbers of instances of a pool's roles, the source of each number, and its changes; also the
+InferencePoolRole objects. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,8 @@ _NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedReplicas:
-    """The desired number of instances of a role, and where the number comes from: `spec.replicas set by kubectl`.
+    """The desired number of instances of a role, and the source of the number as words, such as `spec.replicas set by
+    kubectl`.
 
     `least` is the lower bound in force: the role's own bound, or that of a schedule's open window.
     """
@@ -92,8 +93,8 @@ def wanted_replicas(
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
     """Return the number of instances of every role as the pool or the role's object declares it, before any bounds; for
-    a role that selects its pods, the number of pods, at least one. `standing` has the numbers to use for roles whose
-    number the status has lost.
+    a role that selects its pods, the number of pods, at least one. `standing` has the numbers of roles whose number is
+    missing from the status.
     """
     if spec is None:
         return ()

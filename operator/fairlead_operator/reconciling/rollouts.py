@@ -29,7 +29,7 @@ class RolloutRound:
     trouble: tuple[RolloutTrouble, str] | None
     halted: bool
     step: CanaryStepSpec | None = None
-    """The present step of the rollout's canary; None without one."""
+    """The present canary step of the rollout; None if the rollout has no canary."""
     steps: int = 0
     """Number of steps of the canary; 0 = there is no canary."""
 
@@ -120,10 +120,9 @@ def _same_step(before: Rollout | None, now: Rollout) -> bool:
 def present_canary(
     rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
 ) -> CanaryFacts | None:
-    """Return the canary as routers need it; None without a canary.
-
-    Its share of the sessions is that of the step, but at most the share of the instances that take requests, so that
-    the canary's instances do not have more work than all others. The share is 0 while the rollout is halted.
+    """Return the canary's facts for routers; None without a canary. The canary's share of the sessions is the step's
+    share, but at most its share of the instances that take requests, so that its instances do not get more work than
+    the other instances. The share is 0 while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None
@@ -207,7 +206,9 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """Return the rollout in a revision's note; None if it has none, or an unreadable one: anybody may write it."""
+    """Return the rollout in a revision's note; None if the note has no rollout or cannot be read. Notes may be
+    unreadable because anybody may write them.
+    """
     try:
         return read_json(note.encode(errors="replace"), _notes).read()
     except msgspec.DecodeError:

@@ -102,8 +102,8 @@ def scaled(
     """Turn the declared numbers of instances into the numbers desired now, within the bounds of open windows of
     `schedules`.
 
-    `answer` is the control API's response of this round, None without one. `standing` has the present numbers of roles
-    whose scaling memory is lost.
+    `answer` is the control API's response in this round; None if the API did not respond. `standing` has the present
+    numbers of instances of roles whose scaling memory is lost.
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:

@@ -177,7 +177,8 @@ def was_refused(pool: Mapping[str, Any]) -> bool:
 def changes(before: PoolSpec | None, after: PoolSpec | None) -> tuple[SpecChange, ...]:
     """Return the changes to report when a new spec comes into force; none for a pool's first spec.
 
-    Numbers of instances are not included, since not only the spec decides them (see `roles.scale_steps`).
+    Changes of numbers of instances are not included, because schedules and the load decide these numbers too (see
+    `roles.scale_steps`).
     """
     if before is None or after is None or before == after:
         return ()

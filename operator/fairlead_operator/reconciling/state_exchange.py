@@ -31,8 +31,8 @@ class Answer:
 
 
 class StateExchange:
-    """Sends one pool's states to the control API. It remembers the newest response, and since when the API has not
-    responded. Unix times come from `clock`.
+    """Sends one pool's states to the control API. It remembers the newest response, and the time since which the API
+    has not responded. Unix times come from `clock`.
     """
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace, clock: Callable[[], float]) -> None:
@@ -54,7 +54,7 @@ class StateExchange:
         return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
-        """Return the observations as far as they can be trusted.
+        """Return the trusted part of the observations.
 
         Right after an outage or a start, routers may not have reported yet, so missing routers are not assumed to be
         gone.

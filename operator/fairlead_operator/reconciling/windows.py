@@ -33,8 +33,8 @@ class WindowEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
-    """The effect of a spec's schedules at a point in time. In `wake_in` seconds a window opens or closes; infinite if
-    none does.
+    """The effect of a spec's schedules at a point in time. `wake_in` is the number of seconds until the next window
+    opens or closes; infinite if no window will.
 
     `ratio` is the pool's ratio section, with the overrides of open windows.
     """
@@ -53,8 +53,8 @@ demand is outside of the forecast.
 
 
 def scheduled(spec: PoolSpec | None, now: float, *, forecast_left: bool = False) -> Scheduled | None:
-    """Return what the spec's schedules set at `now` (Unix seconds); None without a spec. With `forecast_left`, the
-    schedules that follow the forecast set nothing.
+    """Return the effect of the spec's schedules at `now` (Unix seconds); None without a spec. With `forecast_left`, the
+    schedules that follow the forecast have no effect.
     """
     if spec is None:
         return None

@@ -5,6 +5,6 @@ company ──► callers (routers for which this router decides) ────�
         └─► listed (addresses of routers, on this machine or from the control API)
 
 This package must not make routing decisions: the scheduler of the deciding router does. Its danger is a request for
-which two routers decide, or no router. A router that loses its decider decides alone again, and each of the two keeps
-reporting the requests until the other does.
+which two routers decide, or no router. A router that loses its decider decides alone again, and each of the two routers
+reports the requests until the other router reports them.
 """

@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 class _Guest:
-    """One pool of one other router for which this router decides; the scheduler sends its verdicts to it."""
+    """One pool of another router for which this router decides. The scheduler sends its decisions to this object."""
 
     def __init__(self, connection: RouterConnection, pool: Pool, scheduler: SharedScheduler) -> None:
         self._connection = connection

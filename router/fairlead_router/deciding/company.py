@@ -1,4 +1,4 @@
-"""The other routers that can be asked, and the choice of the one that decides for each pool."""
+"""The other routers that can be asked, and for each pool the choice of the router that decides."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Company:
     answer counts as absent; a router without others decides for all its pools. If directories have different entries
     for a router, the entry of the last directory counts.
 
-    Other routers connect to `listener`, or to a free port of the loopback if it is None; `door` limits their
-    connections.
+    Other routers connect to `listener`, or, if `listener` is None, to a free port of the loopback interface; `door`
+    limits the number of their connections.
     """
 
     def __init__(

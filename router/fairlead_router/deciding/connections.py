@@ -10,7 +10,7 @@ from fairlead_process.doors import STRANGER_SECONDS
 from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
-"""Seconds of silence after which the other router counts as gone."""
+"""Seconds without a frame from the other router after which that router counts as gone."""
 STALE_SHARE = 0.8
 """After silence for this share of `SILENCE_SECONDS`, the next frame closes the connection unread. The frame may have
 waited while this process was suspended; the router that sent it may have decided about its requests alone by now, and
@@ -19,12 +19,12 @@ an answer would decide twice.
 GREETING_SECONDS = 2.0
 """Seconds within which a router must prove its identity; after that it is disconnected, even if it keeps sending."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""Maximum number of sent bytes that the other router may leave unread; beyond it, that router counts as gone."""
+"""Maximum number of sent bytes that the other router has not read yet. Beyond it, that router counts as gone."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """A connection that calls `heard` with each frame, and `ended` once when it ends; after that it calls neither. With
-    `hears_stale` it also passes on frames that follow a long silence.
+    """A connection that calls `heard` with each frame, and `ended` once when it ends; after that it calls neither of
+    them. With `hears_stale`, it also passes on frames that arrive after a long silence.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 AGAIN_SECONDS = 1.0
 """Seconds until a router is asked again to decide for a pool that it gave up or that this router took back."""
 LONGEST_AGAIN_SECONDS = 30.0
-"""The longest pause in seconds before a router is asked again to decide for a pool. The pause doubles while the router
-keeps giving the pool up, because it does not have the pool or lets a third router decide for it.
+"""The longest pause in seconds before a router is asked again to decide for a pool. The pause doubles each time the
+router ends its decisions for the pool, because it does not have the pool or lets a third router decide for it.
 """
 
 
@@ -39,7 +39,7 @@ class _Words:
 
 
 class OtherRouter:
-    """A connection to a router that can decide for this one, and the pools for which it does."""
+    """A connection to a router that can decide for this router, and the pools for which it decides."""
 
     def __init__(self, router: str, listed: Listed, now: Callable[[], float], ended: Callable[[OtherRouter], None]) -> None:
         self.listed = listed
@@ -94,7 +94,7 @@ class OtherRouter:
         scheduler.ask(_Words(self.connection, name), now)
 
     def ask_no_more(self, pool: Pool) -> None:
-        """Decide for the pool in this router again, and not in the other."""
+        """Stop asking the other router about the pool: this router decides for the pool again."""
         name = str(pool.key)
         if self._asked.get(name) is pool:
             self.connection.say(name, Leave())

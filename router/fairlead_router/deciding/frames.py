@@ -204,5 +204,7 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """Return a request with only this id, for a verdict: the router that asked for the verdict has the other fields."""
+    """Return a request with only this id, as part of a decision. The router that asked for the decision has the other
+    fields.
+    """
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

@@ -1,4 +1,4 @@
-"""Proofs by which two routers show each other that they know a secret, without sending it.
+"""Proofs by which two routers show each other that they know a secret, without sending the secret.
 
     asking router ── Hello (nonce) ──────► asked router
                   ◄─ Challenge (nonce) ───

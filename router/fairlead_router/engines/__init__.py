@@ -1,4 +1,4 @@
-"""Connections to engines, and what engines report about themselves.
+"""Connections to engines, and engines' reports about themselves.
 
 `upstream` keeps and opens connections; `engine_pages` and `model_cards` parse an engine's metrics and its list of
 models, and `silences` notes which engines do not respond at all. This package must not know pools or clients. Its

@@ -1,10 +1,10 @@
-"""Parses what an engine reports about itself: its metrics page, with metric names by engine type and version, and its
-list of models.
+"""Parses an engine's reports about itself: its metrics page, with metric names by engine type and version, and its list
+of models.
 
 vLLM renamed the gauge of its KV cache with version 0.10; if several names are possible, the first one on the page
 counts. An engine with several data-parallel ranks has a sample for each rank. For the engine as a whole, numbers of
-requests and cache sizes are summed, and the used share is the largest one. SGLang may repeat a rank's samples, for each
-of its parallel processes and for each priority; the largest is the rank's.
+requests and cache sizes are summed, and the used share is the largest one. SGLang may repeat a rank's samples for each
+of its parallel processes and each priority; then the largest value is used.
 
 Metrics that change with an engine's steps are read by rank, to see whether the rank makes progress. Most steps of a
 long prompt generate no token. After such a step vLLM changes only the used share of its KV cache, because it counts
@@ -59,11 +59,11 @@ class MetricNames:
     cache_tokens: str = ""
     """Gauge of the tokens that fit into a rank's KV cache."""
     cache_config: str = ""
-    """Gauge whose labels have the size of the KV cache, for engines without `cache_tokens`."""
+    """Name of the gauge whose labels have the size of the KV cache, for engines without `cache_tokens`."""
     steps: tuple[str, ...]
     """Counters that change with the engine's steps, and never because of HTTP requests alone."""
     sleep: str = ""
-    """Gauge whose label `sleep_state` shows whether the engine is awake."""
+    """Name of the gauge whose label `sleep_state` shows whether the engine is awake."""
     least_seconds: float = LEAST_SECONDS
     """Shortest time in seconds after which an unchanged counter can mean that the engine does not work."""
 
@@ -172,8 +172,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
-    """Return what an engine with vLLM's NixlConnector has fetched from other engines since its start: the bytes of KV
-    blocks, and the number of prompt tokens whose blocks they are.
+    """Return the totals of fetches from other engines since this engine's start, for vLLM's NixlConnector: the bytes of
+    KV blocks, and the number of prompt tokens in these blocks.
     """
     samples = _Samples(page)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
@@ -211,7 +211,7 @@ def _movements(
 
 
 def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
-    """Return the step counters of the engine as a whole, from those of its ranks; None without ranks."""
+    """Return the step counters of the whole engine, computed from the counters of its ranks; None without ranks."""
     if len(ranks) <= 1:
         return next(iter(ranks), None)
     return Movement(
@@ -330,8 +330,8 @@ def _number(told: bytes) -> float:
 
 
 def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -> dict[bytes, float]:
-    """Return the largest value of each rank, keyed by the rank's value of `label`; the key is b"" for samples without
-    it.
+    """Return the largest value of each rank, keyed by the rank's value of `label`. Samples without this label have the
+    key b"".
     """
     ranks: dict[bytes, float] = {}
     for labels, value in samples:

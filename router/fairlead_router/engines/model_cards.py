@@ -1,4 +1,4 @@
-"""The model cards of engines (`GET /v1/models`), and merged cards with what holds for all engines of a pool.
+"""The model cards of engines (`GET /v1/models`), and merged cards with the facts that hold for all engines of a pool.
 
 An engine may report anything: its cards are limited in number and size, and no card makes a pool serve a model that
 another pool declares.
@@ -21,10 +21,11 @@ MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields of which a merged card has the smallest value, because any of the engines may get a request."""
+"""Fields for which a merged card has the smallest value of all engines, because any of these engines may get a request.
+"""
 
 _OF_ONE_ANSWER = ("id", "created")
-"""Fields of a permission whose values an engine changes with each response."""
+"""Fields of a permission whose values differ between responses of the same engine."""
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:

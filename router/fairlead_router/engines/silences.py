@@ -1,5 +1,5 @@
-"""Tracks engines that do not respond at all, or make no progress. It tells an engine that hangs from an engine that
-computes for a long time.
+"""Tracks engines that do not respond at all, or make no progress. It distinguishes an engine that hangs from an engine
+that computes for a long time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ respond.
 
 class Stall(NamedTuple):
     """A finding that an engine, or some of its data-parallel ranks, has work but makes no progress. `avoidable`:
-    whether other instances can serve the requests that wait for it.
+    whether other instances can serve the requests that wait for this engine.
     """
 
     words: str
@@ -68,7 +68,7 @@ class Silences:
         self._since.pop(address, None)
 
     def runs(self, address: str, requests: int) -> None:
-        """Record how many running requests the engine reports."""
+        """Record the number of running requests that the engine reports."""
         self._running[address] = requests
 
     def works(self, address: str) -> bool:

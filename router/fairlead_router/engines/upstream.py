@@ -12,7 +12,7 @@ from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamC
 
 
 class UpstreamPool:
-    """Idle connections by address; opens new ones. `clock` returns seconds from any start."""
+    """Idle connections to engines, by address; opens new connections. `clock` returns seconds from any start."""
 
     def __init__(
         self, clock: Callable[[], float], *, connect_seconds: float = 2.0, idle_seconds: float = 30.0, idle_limit: int = 512
@@ -57,7 +57,9 @@ class UpstreamPool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Take back a connection whose response is complete; keep it for reuse if both sides allow that."""
+        """Take back a connection whose response is complete, and keep the connection for reuse if both sides allow
+        it.
+        """
         if connection.closed or not connection.complete or not connection.keep_alive or connection.half_sent:
             connection.close()
             return
@@ -72,7 +74,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """Drop a connection that has closed, if it was among the idle ones."""
+        """Forget a closed connection if it was one of the idle connections."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)

@@ -43,13 +43,12 @@ kernel of an engine's host acknowledges these probes even while the engine compu
 class UpstreamFailure(Exception):
     """A failure of an engine to respond properly.
 
-    `kind`: refused, unreachable, timeout, lost, protocol or status.
-    `answer`: the engine's response, if its status is a success but it reports a failure, or has no content or no end.
-    `words`: what the engine did; clients read it after the instance's name (`shown`).
-    `at`, `detail`: the address and details, for the log only; `str(failure)` has them and `words`.
-    `status`: the engine's own code for the failure; 0 = none.
-    `retry_after_seconds`: the time after which the engine accepts the next request, if it named one.
-    `headers`: headers of the engine's response that remain valid without the body.
+    `kind`: refused, unreachable, timeout, lost, protocol or status. `answer`: the engine's response, if the response
+    has a success status but reports a failure, or has no content or no end. `words`: the failure in words; clients read
+    it after the instance's name (`shown`). `at`, `detail`: the address and details, for the log only; `str(failure)`
+    has them and `words`. `status`: the engine's own code for the failure; 0 = none. `retry_after_seconds`: the time
+    after which the engine accepts the next request, if the engine named a time. `headers`: headers of the engine's
+    response that remain valid without the body.
     """
 
     def __init__(
@@ -128,8 +127,9 @@ class _Heard(NamedTuple):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an engine.
 
-    After `send`, `first` waits for the beginning of the response. Then either `read` returns what has arrived since, or
-    `pipe` hands every piece on from within the event loop's callback, which avoids waking a task per token.
+    After `send`, `first` waits for the beginning of the response. Then either `read` returns the bytes that have
+    arrived since, or `pipe` passes on each piece inside the event loop's callback, which avoids waking a task per
+    token.
     """
 
     __slots__ = (
@@ -159,7 +159,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
-        """The received pieces of a body that were not consumed yet. The list object never changes, because the parser
+        """The received pieces of a body that were not read yet. The list object never changes, because the parser
         appends to it.
         """
         heard = _Heard(self.on_header, self.on_headers_complete, self._pieces.append, self.on_message_complete)
@@ -173,7 +173,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._unseen = 0
         """Bytes received outside of a body, counted from the request or from the last piece of a body."""
         self._beyond = ""
-        """A message about what exceeds a limit; empty if nothing does."""
+        """A message that names the exceeded limit; empty while no limit is exceeded."""
         self._sending_paused = False
         self.received = 0
         """Number of times that bytes arrived on this connection. While it does not grow, the engine is silent."""
@@ -236,7 +236,7 @@ class UpstreamConnection(asyncio.Protocol):
     async def read(self) -> bytes:
         """Return the body bytes that have arrived since the last call; b"" when the response is complete.
 
-        Raises UpstreamFailure if the connection is lost before that.
+        Raises UpstreamFailure if the connection is lost before the response is complete.
         """
         while not self._pieces:
             if self.complete:

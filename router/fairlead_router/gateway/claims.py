@@ -1,9 +1,9 @@
-"""Finds the tenant and the priority class of a request, as far as its client is trusted to name them.
+"""Finds the tenant and the priority class of a request. Names from the client count only if the client is trusted.
 
-The headers are those of llm-d's endpoint picker; if a header has an old and a new name, the new one counts. The class
-is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key of the gateway's own settings
-belongs to the operator, and is trusted. A key made by a person allows at most its own class, and its requests count for
-its own tenant. Where no key is required, the settings say whether a client without a key is trusted.
+The headers are the headers of llm-d's endpoint picker; if a header has an old and a new name, the new one counts. The
+class is llm-d's InferenceObjective, and one of the pool's priority classes in Fairlead. A key of the gateway's own
+settings belongs to the operator, and is trusted. A key made by a person allows at most its own class, and its requests
+count for its own tenant. Where no key is required, the settings say whether a client without a key is trusted.
 """
 
 from __future__ import annotations

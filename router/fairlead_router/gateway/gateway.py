@@ -252,8 +252,8 @@ class Gateway:
             raise memory_full() from None
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send a request about a stored response to the instance that made the response. If that instance is not
-        remembered, ask the others for it.
+        """Send a request about a stored response to the instance that made the response. If the instance is not
+        remembered, ask the other instances for the response.
 
         A request about a stored response needs no body, so the body is dropped.
         """
@@ -304,10 +304,8 @@ class Gateway:
             await self._send(problem.answer(dialect), client, send, close=problem.status in (408, 413) or problem.code == MEMORY_FULL)
 
     async def _send(self, answer: ErrorAnswer, client: ClientRequest, send: Send, *, close: bool = False) -> None:
-        """Send a response that the router itself made.
-
-        If the rest of the request's body will not be read (`close`, or a half-read upload), the connection ends after
-        it.
+        """Send a response that the router itself made. If the remaining body of the request will not be read (`close`,
+        or a half-read upload), the connection ends after this response.
         """
         client.name(self._calls.next_id().encode())
         if client.explains and all(name != KEPT_HEADER for name, _ in answer.headers):

@@ -1,4 +1,4 @@
-"""Finds the keys of a prompt's KV blocks from its known tokens, and asks an engine to tokenize the unknown rest.
+"""Finds the keys of a prompt's KV blocks from its known tokens, and asks an engine to tokenize the unknown part.
 
 Only pools whose engines send KV events need this. No request waits for an engine: routing uses the tokens that are
 known when a request arrives, and the router's own history for the rest. Meanwhile an engine tokenizes the prompt, so
@@ -70,7 +70,9 @@ class _Asking:
         """
 
     def dispute(self, path: str, now: float) -> None:
-        """Record a dispute: the tokens that an engine counted for a request differ from those of its tokenization."""
+        """Record a dispute: for a request, the number of tokens that the engine counted differs from the number of
+        tokens in the engine's tokenization.
+        """
         self.disputes[path] += 1
         if self.disputes[path] >= MOST_DISPUTES:
             self.disputes[path], self.disputed_until[path] = 0, now + DISPUTED_SECONDS

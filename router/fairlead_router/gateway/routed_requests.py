@@ -1,12 +1,13 @@
-"""Turns a parsed request into a routing request: finds the pool that serves it, and collects what routing needs.
+"""Turns a parsed request into a routing request: finds the pool that serves the request, and collects the inputs of
+routing.
 
 The gateway and the endpoint picker differ in how a request arrives and how it reaches an engine; this module has what
 they share.
 
 The router estimates a prompt's tokens from its kind and from the length of the canonical prompt, which has everything
-that an engine renders. The bytes of a token differ between kinds: a token of JSON has fewer bytes than a token of
-prose, the bytes that stand for a medium are an estimate, and part of the prompt may be stored at the engine. So the
-router learns the size of a token for each kind separately (`fairlead.routing.knowledge.token_sizes`):
+that an engine renders. The number of bytes per token differs between kinds of prompts: JSON has fewer bytes per token
+than prose, the bytes of a medium are an estimate, and part of the prompt may be stored at the engine. So the router
+learns the size of a token for each kind separately (`fairlead.routing.knowledge.token_sizes`):
 
     plain text     text alone
     +tools         also tools, tool calls, thoughts or documents
@@ -45,14 +46,17 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Request fields that add parts to a prompt, or cut parts from it, that the request's bytes do not show."""
+"""Fields of a request that add tokens to its prompt, or remove tokens from it, without being visible in the request's
+bytes.
+"""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 
 ADAPTERS = "lora_path"
-"""The field in which a request to SGLang names its adapter, or one for each prompt, in addition to the model."""
+"""The field in which a request to SGLang names its adapter (or one adapter for each prompt), in addition to the model.
+"""
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""Suffixes of a prompt's kind, by what the prompt has besides text."""
+"""Suffixes of a prompt's kind: the contents that the prompt has besides text."""
 
 Document = Mapping[str, Any]
 
@@ -93,8 +97,8 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """Return the pools that a client may use: those that its key opens, or all pools if the client was admitted without
-    a key.
+    """Return the pools that a client may use: the pools that its key opens, or all pools if the client was admitted
+    without a key.
     """
     return every if key is None else key.opens
 

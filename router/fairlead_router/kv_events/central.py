@@ -48,10 +48,10 @@ class Share(Protocol):
     held: int
 
     def take(self, size: int) -> bool:
-        """Reserve this many bytes more; return False if there is no room for them."""
+        """Reserve `size` further bytes; return False if there is no room for them."""
 
     def release(self, size: int | None = None) -> None:
-        """Release this many bytes; None = all of them."""
+        """Release `size` bytes; None = all reserved bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class CentralPort:
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Pass all messages of the subscription's topic to it. If several subscriptions have the same topic, the first
-        one gets the messages.
+        """Pass all messages with the subscription's topic to the subscription. If several subscriptions have the same
+        topic, the first one gets the messages.
         """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)
@@ -101,8 +101,8 @@ class CentralPort:
             del self._by_topic[topic]
 
     def topic_of(self, instance: str, address: str) -> str | None:
-        """Return a topic `kv@<pod>@…` of no subscription whose pod is this instance's name, or its address with or
-        without port. None if there is none.
+        """Return a topic `kv@<pod>@…` that no subscription has, and whose pod is the instance's name or its address
+        (with or without port). None if no such topic was received.
         """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
@@ -124,7 +124,9 @@ class CentralPort:
         self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
-        """Pass a message to the subscription of its topic; return whether there is one."""
+        """Pass a message to the subscription with the message's topic; return False if no subscription has this
+        topic.
+        """
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)
@@ -195,8 +197,8 @@ class Publisher(asyncio.Protocol):
         self._port.left(self)
 
     def may_go(self) -> bool:
-        """Return whether the connection may be closed (see `Visitor`): its peer has not identified itself in time, or
-        has sent no message of a followed instance.
+        """Return whether the connection may be closed (see `Visitor`), because its peer has not identified itself in
+        time or has sent no message of a followed instance.
         """
         patience = IDLE_SECONDS if self._reader.is_ready else STRANGER_SECONDS
         return not self._is_known and self._loop.time() - self._since > patience
@@ -266,8 +268,8 @@ class CentralSubscription(Subscription):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the source is settled. The request for new messages that is sent once a second does not unsettle it;
-        a replay that fills a gap does.
+        """Whether the source is settled. A replay that fills a gap makes it unsettled; the request for new messages
+        that is sent once a second does not.
         """
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 

@@ -38,7 +38,7 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 
 class InstanceEvents:
     """Follows all event sources of one instance of a pool, from construction until `close`. `caches` is the pool's
-    index; `target` returns the target (`fairlead.targets`) of the engine's rank with an index, as far as it is known at
+    index; `target` returns the target (`fairlead.targets`) of the engine's rank with an index, if the rank is known at
     that time.
 
     A rank's events count (`EngineCaches.heard`) while its source is settled and all ranks have the pool's block size.
@@ -55,8 +55,8 @@ class InstanceEvents:
         reader: SlicedReader,
         central: CentralPort | None = None,
     ) -> None:
-        """Open no source yet: `open_some` does. `central` is the port to which engines connect, or None if the router
-        has no such port.
+        """Create the object without opening a source; `open_some` opens the sources. `central` is the port to which
+        engines connect, or None if the router has no such port.
         """
         self._target = target
         self._heard: set[str] = set()
@@ -86,7 +86,7 @@ class InstanceEvents:
 
     @property
     def unheard(self) -> list[Subscription]:
-        """The subscriptions to sources whose engine connects to routers, but has sent nothing to this router."""
+        """The subscriptions to sources whose engine connects to routers but has sent no messages to this router."""
         return [one for one in self.subscriptions if one.told.connects and not one.connected]
 
     @property

@@ -3,13 +3,13 @@
 An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text begins
 with the same tokens. So this module divides texts into chunks of bytes, and keeps for each chunk, identified by its own
 text and all text before it, the keys of the engine's blocks that end in it. A lookup costs one hash per chunk and no
-tokenizing. That idea is from llm-d (its prefix store); unlike there, chunks are separate for each model, roles and
-template, and all sizes are in bytes.
+tokenizing. The idea is from llm-d's prefix store. The differences are that chunks are separate for each model, roles
+and template, and that all sizes are in bytes.
 
 The strings that an engine reports for its tokens show where in the texts a token ends. A byte-level tokenizer writes
 each byte as one printable character (GPT-2's table); a SentencePiece tokenizer writes a space as `▁` and a lone byte as
-`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The right one of these conventions is
-that under which all texts are found in the tokens, in their order.
+`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The right convention is the one by
+which all texts are found in the tokens, in their order.
 """
 
 import re
@@ -29,7 +29,7 @@ each token ends.
 
 
 def aligned(texts: Sequence[bytes], token_strings: Sequence[str]) -> tuple[list[int], list[int]] | None:
-    """Return where each text begins and where each token ends, as positions in the bytes of all tokens; None if the
+    """Return the begin of each text and the end of each token, as positions in the bytes of all tokens; None if the
     texts are not found in the tokens.
     """
     for wording in _likely(token_strings):
@@ -61,8 +61,8 @@ def _likely(token_strings: Sequence[str]) -> Iterator[Wording]:
 
 
 def _byte_characters() -> dict[int, int]:
-    """Return GPT-2's table: the byte that each character stands for. Printable bytes stand for themselves, the others
-    are characters from U+0100 on.
+    """Return GPT-2's table from characters to bytes. Printable bytes are represented by the same character, other bytes
+    by characters from U+0100 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -107,7 +107,7 @@ class PromptText:
     """The parts of a prompt that determine its tokens: the texts, and a prefix of each text, such as its role."""
 
     root: bytes
-    """A digest of what else determines the tokens: the request's form and the template's arguments."""
+    """A digest of the other inputs that determine the tokens: the request's form and the template's arguments."""
     heads: tuple[bytes, ...]
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
@@ -215,9 +215,9 @@ class KnownPrompts:
 
 def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
     """Yield four numbers for each chunk: its hash, the index of its text, the position in that text where it ends, and
-    its size in bytes. The last chunk stands for the whole prompt, with the position -1.
+    its size in bytes. The last chunk has the position -1 and identifies the whole prompt.
 
-    What is rendered before a text belongs to the first chunk of that text.
+    Tokens that are rendered before a text belong to the first chunk of that text.
     """
     name, before = xxh3_64_intdigest(prompt.root), prompt.tool_bytes
     for piece, (head, text) in enumerate(zip(prompt.heads, prompt.texts, strict=True)):

@@ -40,7 +40,9 @@ _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_co
 
 
 class Disputed(Exception):
-    """The number of tokens that the engine counted for the request differs from that of its tokenization."""
+    """The engine confirmed no tokenization: the number of tokens that it counted for the request differs from the
+    number of tokens in the tokenization.
+    """
 
 
 @value
@@ -76,7 +78,7 @@ Answer = TypeVar("Answer")
 
 @value
 class Asked:
-    """The request whose prompt is to be tokenized, and the engine that does it."""
+    """The request whose prompt is to be tokenized, and the engine that tokenizes it."""
 
     address: str
     engine_type: str
@@ -98,8 +100,9 @@ class PromptQuestions:
         """
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
-        """Return the tokens of a request, by the one of its possible renderings (`questions`) that the engine confirms.
-        `first_is_usual`: the engine was seen to render other requests as the first question does.
+        """Return the tokens of a request from its possible renderings (`questions`): the tokens of the rendering that
+        the engine confirms. `first_is_usual`: the engine was observed to render other requests in the way of the first
+        question.
 
         Raises UpstreamFailure if the engine fails, Disputed if it confirms no rendering or several with different
         tokens, msgspec.MsgspecError for a response that cannot be parsed.
@@ -156,7 +159,7 @@ class PromptQuestions:
         return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for it."""
+        """Return the engine's own count of the request's tokens; None if the engine has no endpoint for counting."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}

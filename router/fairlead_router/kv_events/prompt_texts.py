@@ -1,9 +1,9 @@
 """Turns a request's document into the texts that determine its prompt's tokens, and into a question: the body of a
-request by which an engine tokenizes them.
+request that lets an engine tokenize these texts.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
-`entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a prompt that depends on what
+`entrypoints/openai/responses/`, `renderers/online_renderer.py`. There is no question for a prompt with parts that
 `/tokenize` does not accept: images, a stored conversation, fields of the request's own path.
 """
 
@@ -47,7 +47,7 @@ class Rendering:
     after it.
     """
     disabled_effort: str = "none"
-    """The reasoning effort that stands for `thinking: {"type": "disabled"}`: `low` if the template does not accept
+    """The reasoning effort that replaces `thinking: {"type": "disabled"}`: `low` if the template does not accept
     `none`.
     """
 
@@ -220,7 +220,7 @@ def _part(part: object) -> dict[str, str] | None:
 
 
 def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the texts of a prompt, and the prefix of each of them."""
+    """Return the texts of a prompt, and for each text its prefix."""
     if "prompt" in fields:
         return (b"",), (_encoded(fields["prompt"]),)
     messages = fields["messages"]

@@ -23,7 +23,7 @@ class Readable(Protocol):
     """An object that reads sockets in the slices of a `SlicedReader`."""
 
     def read(self, until: float) -> bool:
-        """Read what has arrived, at most until this value of `time.perf_counter`. Return whether there may be more to
+        """Read received messages, at most until this value of `time.perf_counter`. Return whether there may be more to
         read.
         """
 
@@ -32,7 +32,9 @@ class Readable(Protocol):
 
 
 class SlicedReader:
-    """Lets `Readable`s read in turn when their sockets have data. Make it inside a running event loop."""
+    """Lets `Readable` objects read one after the other when their sockets have data. Make it inside a running event
+    loop.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

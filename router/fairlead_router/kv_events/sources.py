@@ -33,7 +33,7 @@ _MOST_FAULTS = 3
 
 
 class SourcesUnreadable(Exception):
-    """The response names no endpoints at all; the message says what is wrong with it."""
+    """The response names no endpoints; the message says why it cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class EventSource:
     replay_endpoint: str | None
     topic: str
     connects: bool = False
-    """Whether the engine connects to this endpoint, which then belongs to a router, instead of listening at it."""
+    """Whether the engine connects to this endpoint of a router, instead of listening at an endpoint of its own."""
 
 
 class ToldSources(NamedTuple):
@@ -204,7 +204,7 @@ def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
 
 
 def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
-    """Return what the response reports of each rank, and messages about what is impossible in it."""
+    """Return the response's report about each rank, and messages about its impossible values."""
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:

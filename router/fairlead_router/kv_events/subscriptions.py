@@ -26,7 +26,9 @@ REPLAY_SECONDS = 2.0
 """Seconds without a message of a requested replay after which the router requests the replay again."""
 
 MOST_TRIES = 3
-"""Number of unanswered replay requests after which an engine that still publishes counts as having no replay."""
+"""Number of replay requests without a response after which an engine that still publishes events counts as unable to
+replay.
+"""
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
@@ -44,7 +46,7 @@ is read and discarded.
 """
 
 ASKS_AT_ONCE = 16
-"""Maximum number of replay requests in a burst for one source; after that, one per second."""
+"""Maximum number of replay requests for one source in a burst; after the burst, one per second."""
 
 REST_AFTER_SECONDS = 30.0
 """Seconds after which a source that cannot be reached rests: its sockets are closed for a while. A source that sends
@@ -160,7 +162,7 @@ class Subscription:
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
-        """Read what has arrived, at most until this value of `time.perf_counter`. Return whether there may be more to
+        """Read received messages, at most until this value of `time.perf_counter`. Return whether there may be more to
         read.
         """
         while perf_counter() < until and not self._closed and not self.rests:
@@ -178,7 +180,7 @@ class Subscription:
         return self._rest_until > 0.0
 
     def wake(self) -> None:
-        """End the rest: the engine may be back."""
+        """Open the source again after a pause, because the engine may respond again."""
         if not self.rests or self._closed:
             return
         try:

@@ -21,7 +21,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class BatchUnreadable(Exception):
-    """The bytes are not a batch of KV events; the message says what is wrong with them."""
+    """The bytes are not a batch of KV events; the message names the fault."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
@@ -156,8 +156,8 @@ def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[Wir
     """Return the events in order, in parts of at most `most_blocks` blocks; at least one part. An event without blocks
     counts as one block.
 
-    An event with more blocks becomes several events of the same meaning: the parent of each block is the block before
-    it.
+    An event with more blocks is divided into several events with the same meaning; the parent of each block is the
+    block before it.
     """
     if len(events) <= most_blocks and sum(map(_blocks, events)) <= most_blocks:
         return [events]

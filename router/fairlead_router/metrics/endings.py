@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Ending(Enum):
-    """How a pool's request ended. A request ends once: the first ending counts."""
+    """The end of a pool's request. A request ends once: the first ending counts."""
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
 
@@ -31,7 +31,7 @@ class Ending(Enum):
 
 
 class Charged(Enum):
-    """The tokens that a request's key is charged: as the engine counted them, or else as the router did."""
+    """The number of tokens that a request's key is charged, by the engine's count or, without one, by the router's."""
 
     NOTHING = "nothing"
     PROMPT = "prompt"

@@ -1,4 +1,4 @@
-"""Metrics by instance: the requests that this router has sent to it, and the last report of its engine."""
+"""Metrics by instance: the requests that this router has sent to the instance, and the last report of its engine."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class InstanceReading:
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Yield gauges by pool and instance. For an engine with several ranks there is one for each rank index of
-    `X-Data-Parallel-Rank`. The gauge of an engine's progress shows that of its worst rank.
+    """Yield gauges by pool and instance. An engine with several ranks has one sample for each rank index of
+    `X-Data-Parallel-Rank`. The gauge of an engine's progress shows its worst rank.
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",

@@ -1,7 +1,7 @@
 """Prometheus metrics of the router, `fairlead_router_*`.
 
-Text is only made when scraped. Labels are bounded: pools and instances come from routing tables, everything else from
-enums. No session name, model name or header that a client chose becomes a label.
+The text is only made when the page is scraped. Labels are bounded: pools and instances come from routing tables,
+everything else from enums. No session name, model name or header that a client chose becomes a label.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class RouterMetrics(Collector):
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
         """Returns the state of each instance's KV events, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Returns the number of messages at the central port for KV events whose topics name no followed instance."""
+        """Returns the number of messages at the central port for KV events whose topic does not belong to a followed
+        instance.
+        """
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
         """Returns the reports of learning policies, by pool."""
         self.training = TrainingCounters()

@@ -114,7 +114,7 @@ class PoolCounters:
         """Number of responses that broke off and were not continued, by reason."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Number of sessions whose instance leaves, by whether another instance has computed their prompt in
+        """Number of sessions whose instance is leaving, by whether another instance has computed their prompts in
         advance.
         """
         self.handed_over_tokens = 0
@@ -181,8 +181,8 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count the difference between the cached tokens that the router predicted for the instance and those that the
-        engine reported.
+        """Count the difference between the cached tokens that the router predicted for the instance and the cached
+        tokens that the engine reported.
 
         Skips a prompt that another instance computed, or for which another instance sent KV blocks: the engine then
         reports the received blocks as cached.

@@ -1,5 +1,4 @@
-"""Reports a picked request's progress to its pool: the pieces of its response, which engine served it, and how it
-ended.
+"""Reports a picked request's progress to its pool: the pieces of its response, the engine that served it, and its end.
 
 An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: the
 request counts as cancelled both if its client went away and if its engine was lost in the middle of the response.
@@ -251,7 +250,7 @@ class RoutedAccount:
 
     def _is_answer(self) -> bool:
         """Return whether the body of a successful response is generated content. For a path that the gateway does not
-        know, return whether the body is not an error.
+        know, return whether the body is something other than an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
@@ -293,8 +292,8 @@ def answering_target(dispatch: Dispatch) -> str:
 
 class DirectAccount:
     """The account of a request that bypassed the scheduler. The request went to the first endpoint of `told`, unless
-    the proxy reports another. With `charge`, the request asks for a stored response, whose tokens are charged when the
-    response passes. With `judges`, a response that is an error in spite of its status counts as failed.
+    the proxy reports another endpoint. With `charge`, the request fetches a stored response, and its tokens are charged
+    when the response passes. With `judges`, a response that is an error in spite of its status counts as failed.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None, *, judges: bool = False) -> None:

@@ -31,8 +31,8 @@ _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
 
 class DirectPicks:
-    """Picks instances for requests that bypass the scheduler. `start` runs the rest of the work for a request as a
-    task, and refuses the request if that work fails.
+    """Picks instances for requests that bypass the scheduler. `start` runs the remaining work for a request as a task,
+    and refuses the request if this work fails.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class DirectPicks:
         self._start = start
 
     def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
-        """Pick the instance with the fewest requests in flight, among those that serve the model or adapter `name`.
-        Wait while the pool has no such instance.
+        """Pick the instance with the fewest requests in flight, among the instances that serve the model or adapter
+        `name`. Wait while the pool has no such instance.
         """
         among = None if subset is None else members(pool, subset)
         instances = pool.choice.by_load((), self._now(), name, among)
@@ -96,8 +96,8 @@ class DirectPicks:
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Pick the instance that made the stored response; if it is not remembered, ask the instances for it. No other
-        instance can serve the request.
+        """Pick the instance that made the stored response. If the instance is not remembered, ask all instances for the
+        response. No other instance can serve the request.
         """
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])

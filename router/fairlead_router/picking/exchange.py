@@ -3,8 +3,8 @@
     headers ─► body … ─► Whole ──(pick)──► headers, body … passed on    request
     headers ─► began ─► body … ─► ended, each passed on as it arrives   response
 
-The request's headers are held back until its body has arrived, because only then the destination is chosen. A response
-may arrive at any time: a proxy that gives up responds to its client itself.
+The request's headers are passed on only after its body has arrived, because only then the destination is chosen. A
+response may arrive at any time, because a proxy that gives up responds to its client itself.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Exchange:
         self.stage = Stage.NEW
 
     def hear(self, message: Incoming | None) -> Sequence[Action]:
-        """Return the actions for a message of the proxy; None stands for a message of an unknown type."""
+        """Return the actions for a message of the proxy; `message` is None if the message has an unknown type."""
         if self.stage is Stage.OVER:
             return ()
         if message is None:
@@ -152,8 +152,8 @@ class Exchange:
         body: bytes,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> Sequence[Action]:
-        """Return the actions that send the request to `destination`, with headers `changed` and `removed`. `body`
-        replaces the body of a request that has one. `scores`: the scores of the compared endpoints.
+        """Return the actions that send the request to `destination`, with headers `changed` and `removed`. If the
+        request has a body, `body` replaces it. `scores`: the scores of the compared endpoints.
         """
         if self.stage is not Stage.DECIDING:
             return ()

@@ -49,8 +49,8 @@ def find_endpoint(target: bytes) -> Endpoint | None:
 
 
 def pool_of_service(authority: bytes) -> str | None:
-    """Return the pool `namespace/name` whose own Service was called: `<pool>-picker.<namespace>.svc…`; None for any
-    other authority. The operator makes such a Service for each pool outside of the routers' namespace.
+    """Return the pool `namespace/name` for a call to the pool's own Service `<pool>-picker.<namespace>.svc…`; None for
+    any other authority. The operator makes such a Service for each pool outside of the routers' namespace.
     """
     service = _SERVICE.search(authority)
     if service is None or not service[1].endswith(_SUFFIX):
@@ -59,8 +59,8 @@ def pool_of_service(authority: bytes) -> str | None:
 
 
 def opening(key: GatewayKey | None, only: str | None) -> Opens:
-    """Return the pools that a request may use: those that its key opens. If the picker was called for one pool
-    (`only`), only that pool of them.
+    """Return the pools that a request may use: the pools that its key opens. If the picker was called for one pool
+    (`only`), no other pool is included.
     """
     opens = opened_by(key)
     if only is None:
@@ -103,8 +103,8 @@ def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
 
 
 def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pool's instances at these endpoints `ip:port`. An endpoint without a port stands for all instances at
-    its address.
+    """Return the pool's instances at these endpoints `ip:port`. An endpoint without a port means all instances at its
+    address.
     """
     wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
     return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)

@@ -13,7 +13,7 @@ NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Side(Enum):
-    """What a message is about: the client's request, or its response."""
+    """The subject of a message: the client's request, or its response."""
 
     REQUEST = "request"
     RESPONSE = "response"

@@ -20,9 +20,9 @@ from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
 
 class PickedRequest:
-    """A proxy's request while its destination is chosen. The result is passed to callbacks of the owner of its stream:
-    either `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse` is called, once. `account` is
-    set before that.
+    """A proxy's request while its destination is chosen. The owner of the stream passes two callbacks, of which one is
+    called once with the result: `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse`. `account`
+    is set before this call.
     """
 
     __slots__ = (

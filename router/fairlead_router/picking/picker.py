@@ -209,7 +209,7 @@ class Picker:
             self._past.pick_any(asked, pool, subset, name)
 
     def _served(self, pool: str | None) -> str | None:
-        """Return the pool whose Service was called, if this router serves that pool; None otherwise."""
+        """Return the pool whose Service was called, if this router serves the pool; None otherwise."""
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
@@ -327,8 +327,8 @@ class Picker:
             self._decided(asked, account, ticket, asks)
 
     def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """Send the decided request on as `_decided` does. It runs inside a scheduler's delivery, which an exception
-        must not interrupt.
+        """Send the decided request on as `_decided` does. This runs inside a scheduler's delivery, and an exception
+        must not interrupt the delivery.
         """
         try:
             self._decided(asked, account, ticket, asks)

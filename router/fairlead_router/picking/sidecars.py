@@ -22,9 +22,9 @@ removed.
 
 
 def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instances that may serve a request whose proxy may send to this subset of endpoints: the instances of
-    the subset. If the subset has no prefill instance, all prefill instances are added, because a proxy never sends
-    requests to prefill instances.
+    """Return the instances that may serve a request if its proxy may only send to this subset of endpoints. These are
+    the instances of the subset and, if none of them is a prefill instance, all prefill instances: a proxy never sends
+    requests to prefill instances itself.
     """
     found = members(pool, subset)
     prefills = tuple(one.id for one in pool.table.instances if one.role is Role.PREFILL)

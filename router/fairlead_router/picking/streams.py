@@ -100,8 +100,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Return whether `size` bytes of a message can be buffered until the rest of it arrives. A response in progress
-        can continue even if requests have used up the memory, as long as its pieces have a usual size.
+        """Return whether `size` bytes of a message can be buffered until the remaining bytes arrive. A response in
+        progress can continue even if requests have used up the memory, as long as its pieces have a usual size.
         """
         share = self._arriving
         if size <= share.held:
@@ -197,8 +197,8 @@ class PickerStream:
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 
     def _why_not_kept(self, headers: HeaderList) -> HeaderList:
-        """Return a header with the reason why the decision could not be kept, for a client that asked for it; empty if
-        the headers have it already.
+        """Return a header with the reason why the decision could not be kept, if the client asked for the decision;
+        empty if the headers have the reason already.
         """
         if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
             return []

@@ -1,4 +1,4 @@
-"""The pools of this router: tables, schedulers, accounts of requests, and what is known of engines.
+"""The pools of this router: tables, schedulers, accounts of requests, and facts about engines.
 
 `pools` finds a pool, `pool` is one, and `account` has its requests. `table_stream` receives tables, bindings and keys
 from the control API, and `table_cache` keeps them on disk. `engine_metrics`, `engine_lives` and `kv_event_following`

@@ -77,8 +77,8 @@ class PoolAccount:
         requests are left out.
         """
         self.holds: dict[str, float] = {}
-        """By draining instance: the Unix time since which it is kept, because other instances fetch KV blocks from it;
-        0 = it is no longer kept.
+        """For each draining instance, the Unix time since which it is kept because other instances fetch KV blocks from
+        it; 0 = it is no longer kept.
         """
         self.waiting = 0
         """Number of requests of this router's clients that wait for a decision."""
@@ -87,12 +87,12 @@ class PoolAccount:
         self.is_decided_elsewhere = False
         """Whether another router decides for this pool. That router then reports the pool's requests."""
         self._kept_rows = KeptRows()
-        """The requests in flight at the time when another router began to report them, all or some of them."""
+        """The requests in flight at the time when another router began to report all or some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
         """The direct requests that wait while the pool has no instance."""
         self._used_at = now
-        """The latest time at which the pool may have had a request. It begins with the start of the process: the time
-        before does not count as idle.
+        """The latest time at which the pool may have had a request. It is initially the start of this process, because
+        the time before the start does not count as idle.
         """
         self._ticked_at = 0.0
         self._told_at = 0.0
@@ -111,14 +111,14 @@ class PoolAccount:
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
-        """Return how clients of this router use the pool."""
+        """Return the use of the pool by clients of this router."""
         held = self.held()
         idle_seconds = 0.0 if self._is_used() else max(0.0, now - self._used_at)
         return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Return the requests in flight by instance, for the report to the control API: queued for it or sent to it, by
-        the scheduler or directly. If another router decides, only the direct ones are included.
+        """Return the requests in flight by instance, for the report to the control API: requests that the scheduler
+        queued for it or sent to it, and direct requests. If another router decides, only direct requests are included.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -289,7 +289,7 @@ class PoolAccount:
         return dispatch
 
     def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
-        """Return whether an instance other than `left` can make the rest of the answer."""
+        """Return whether an instance other than `left` can generate the remaining part of the answer."""
         return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
@@ -422,7 +422,8 @@ class PoolAccount:
                 ticket.when_decided()
 
     def tick(self, now: float) -> None:
-        """Let the scheduler dispatch queued requests, expire old ones and rebalance. Called often.
+        """Let the scheduler dispatch queued requests, refuse requests that waited too long, and rebalance. Called
+        often.
 
         Also ends prefills whose first token the router cannot see, and reports the streams' token counts once a second.
         """

@@ -10,11 +10,11 @@ ANSWER_WEIGHT = 1 / 8
 
 
 class KeyLimits:
-    """What is left of a key's limits at this router; the live routers divide the limits equally.
+    """The remaining requests and tokens of a key's limits at this router; the live routers divide the limits equally.
 
     A request is taken from the request limit when it arrives (`take_request`), its tokens from the token limit when its
-    body is known (`reserve`). Check and take are one step, so concurrent requests cannot exceed a limit that sequential
-    requests respect. A request that one limit refuses is given back to the other limit.
+    body is known (`reserve`). Checking and taking are one step, so that concurrent requests cannot exceed a limit. If
+    one limit refuses a request, the other limit takes it back.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -31,15 +31,17 @@ class KeyLimits:
         """Tokens reserved for responses in progress."""
 
     def share(self, routers: int, now: float) -> None:
-        """Divide the limits by this number of routers. What is left at this router is kept, at most its new share."""
+        """Divide the limits by this number of routers. This router keeps its remaining amount, at most its new
+        share.
+        """
         facts = self._facts
         for limit, per_minute in ((self._requests, facts.requests_per_minute), (self._tokens, facts.tokens_per_minute)):
             if limit is not None and per_minute is not None:
                 limit.change(per_minute / routers, now)
 
     def take_request(self, now: float) -> float:
-        """Take one request from the limit and return 0. If none is left, take nothing and return the seconds until one
-        is.
+        """Take one request from the limit and return 0. If no request is left, take nothing and return the seconds
+        until the next one is available.
         """
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
@@ -143,7 +145,7 @@ class Charge:
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """Record that the request has ended with these token counts, and give back the rest of its reservation. A
+        """Record that the request has ended with these token counts, and return the unused part of its reservation. A
         second call, for a response that was generated later, charges only the difference.
         """
         self.has_ended = True

@@ -133,11 +133,12 @@ class EngineLives:
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:
-    """Return the number of requests that this router has given to each target, to compare with what each reports.
+    """Return the number of requests that this router has given to each target, for comparison with the target's own
+    report.
 
-    On some paths a server may choose another rank than the request names. So a rank that runs nothing is not blamed for
-    requests that other ranks run beyond their own, and a rank that runs something may have the requests of a rank that
-    runs nothing.
+    On some paths a server may choose another rank than the request names. So if other ranks run more requests than they
+    were given, a rank without running requests may have none; and a rank with running requests may have the requests of
+    another rank.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:

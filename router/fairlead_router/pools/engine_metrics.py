@@ -35,9 +35,10 @@ PATIENT_SECONDS = 5.0
 AT_ONCE = 16
 MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
-"""What an engine's report is about, in messages about troubles."""
+"""Names of an engine's reports, for messages about troubles."""
 _SILENT = ("timeout", "unreachable")
-"""Kinds of failure that mean that an engine did not respond at all; every other failure counts as a response."""
+"""Kinds of failure in which an engine did not respond at all. After any other failure, the engine counts as responding.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class EngineScraper:
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
-        """Read the engine's model list. An engine without a list, or whose list the router is not allowed to read,
+        """Read the engine's model list. If an engine has no list, or the router may not read the list, the engine
         counts as serving every declared name.
         """
         key, now = (str(pool.key), instance), self._now()
@@ -204,8 +205,8 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """Return the data-parallel ranks that the engine reports: on its metrics page, or elsewhere if the page may lack
-    some of them.
+    """Return the data-parallel ranks that the engine reports: the ranks on its metrics page and, if the page may lack
+    some ranks, also those reported elsewhere.
     """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:

@@ -1,5 +1,5 @@
-"""Chooses among the instances of a pool: those that serve a model name or adapter, and the least loaded of them for
-requests that bypass the scheduler.
+"""Chooses among the instances of a pool: the instances that serve a model name or adapter, and the least loaded of
+these instances for requests that bypass the scheduler.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """Return the target of this dispatch whose instance is known by now to lack the model name; None if no target
-        lacks it, or if all instances that accept requests do.
+        """Return the target of this dispatch whose instance is now known to lack the model name; None if no target
+        lacks the name, or if all accepting instances lack it.
         """
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
@@ -131,9 +131,9 @@ class InstanceChoice:
         """Return the accepting instances `among` these (None = all) for a request that bypasses the scheduler.
         Instances with fewer requests in flight come first, and instances whose circuit is open come last.
 
-        Instances that lack the model or adapter `name` are included only if all lack it: they would respond with 404,
-        so they cannot replace other instances, not even `excluded` ones. Instances that generate no responses (prefill
-        only) are left out.
+        Instances that lack the model or adapter `name` are included only if all instances lack it: they would respond
+        with 404, so they cannot replace any other instance. Instances that generate no responses (prefill only) are
+        left out.
         """
         able = self._writing if among is None else self._writing.intersection(among)
         if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):

@@ -83,7 +83,7 @@ class KeptPrompts:
         self.bytes = 0
 
     def keep(self, pool: PoolKey, prompt: KeptPrompt) -> None:
-        """Keep the prompt of a served turn; it replaces that of the session's previous turn."""
+        """Keep the prompt of a served turn in place of the prompt of the session's previous turn."""
         sessions = self._pools[pool]
         before = sessions.before(prompt)
         if before is not None:
@@ -137,8 +137,9 @@ class KeptPrompts:
         *,
         fetched: bool = False,
     ) -> list[tuple[Worth, KeptPrompt]]:
-        """Return the most recently used sessions at these targets for whose prompts `is_next`, ranked by how much
-        computation a copy of each prompt saves for its cost. With `fetched`, the cost is the same for all prompts.
+        """Return the most recently used sessions at these targets whose prompts fulfil `is_next`. They are ranked by
+        the computation that a copy of the prompt saves, relative to the cost of the copy. With `fetched`, the cost is
+        the same for all prompts.
         """
         at = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
         found_here = filter(is_next, at)

@@ -15,8 +15,8 @@ Counted = tuple[str, int, KeyRefusal | None]
 
 
 class KeyUseCounts:
-    """Counts since the last `take`, by key, minute and refusal. A key usually has one count for each of its outcomes,
-    because the counts are taken every second.
+    """Numbers of requests since the last `take`, by key, minute and refusal. A key usually has one count for each of
+    its outcomes, because the counts are taken every second.
     """
 
     __slots__ = ("_counts", "_taken_at")

@@ -26,7 +26,7 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One API key and what is left of its limits at this router."""
+    """One API key, and the remaining amounts of its limits at this router."""
 
     __slots__ = ("body_bytes", "facts", "limits")
 
@@ -42,8 +42,8 @@ class GatewayKey:
         return not self.facts.id
 
     def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
-        """Use the new facts and keep what is left of the limits. If more than the key's budget has changed, do nothing
-        and return False.
+        """Use the new facts, and keep the remaining amounts of the limits. If more than the key's budget has changed,
+        do nothing and return False.
         """
         if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
             return False
@@ -62,7 +62,7 @@ class GatewayKey:
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:
-        """Return the limit or budget that is used up, and the seconds until it is available again. If none is used up,
+        """Return the exhausted limit or budget, and the seconds until it is available again. If no limit is exhausted,
         take one request from the limit and return None.
 
         Tokens are only checked here, so that no body is read in vain; `GatewayKeys.reserve` checks and takes tokens.
@@ -111,8 +111,8 @@ class GatewayKeys:
         self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Replace all keys except those of the gateway's settings. An unchanged key keeps what is left of its
-        limits.
+        """Replace all keys except the keys of the gateway's settings. An unchanged key keeps the remaining amounts of
+        its limits.
         """
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 IMPLAUSIBLE_SECONDS = 120.0
 """Seconds after an engine's last implausible report for which the report still counts as a trouble of the instance. An
-engine's metrics are read more often than that.
+engine's metrics are read at shorter intervals.
 """
 _LONGEST_WORDS = 200
 
@@ -34,8 +34,8 @@ CACHE_SIZE_STEP = 0.05
 
 
 class KnownEngines:
-    """What is known of the engines of one pool, by instance. An engine that does not respond has no usage and no page.
-    Other modules may read the attributes, but change them only by the methods.
+    """Facts about the engines of one pool, by instance. An engine that does not respond has no usage and no page. Other
+    modules may read the attributes, but change them only by the methods.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class KnownEngines:
 
     @property
     def kv_bytes_per_token(self) -> float | None:
-        """Bytes of a token's KV blocks, computed from what engines fetched from each other; None before any fetch."""
+        """Bytes of a token's KV blocks, computed from engines' fetches from each other; None before any fetch."""
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
         return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
@@ -131,7 +131,7 @@ class KnownEngines:
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """Return the ranks of those of these instances that have several ranks."""
+        """Return the ranks of each of these instances that has several ranks."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
@@ -161,8 +161,9 @@ class KnownEngines:
         return self._cache_sizes.values()
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
-        """Record the number of tokens that an engine's KV cache holds; for an engine with ranks, that of its smallest
-        rank. Return whether `cache_tokens` changed. `declared`: the size that is used until an engine reports one.
+        """Record the number of tokens that an engine's KV cache holds; for an engine with ranks, the number of its
+        smallest cache. Return whether `cache_tokens` changed. `declared`: the size to use until an engine reports a
+        size.
         """
         self._cache_sizes[instance] = tokens
         smallest = min(self._cache_sizes.values())
@@ -180,9 +181,9 @@ class KnownEngines:
             self.troubles[instance].pop(trouble, None)
 
     def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
-        """Record what is implausible in an engine's report about `subject`; an empty message means that nothing is.
-        `now` is in Unix seconds. The instance counts as having a trouble until IMPLAUSIBLE_SECONDS after its last
-        implausible report.
+        """Record the implausible part of an engine's report about `subject`, in words; an empty text means that the
+        report is plausible. `now` is in Unix seconds. The instance counts as having a trouble until IMPLAUSIBLE_SECONDS
+        after its last implausible report.
         """
         said = self._implausible[instance]
         if words:

@@ -57,13 +57,13 @@ OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
 """Maximum number of sources that are opened in one turn of the event loop, and in one FOLLOW_SECONDS."""
 SOURCES, EVENTS = "where it publishes KV events", "its KV events"
-"""What an engine's report is about, in messages about troubles."""
+"""Names of an engine's reports, for messages about troubles."""
 MOST_SOCKETS = 65_000
 """Maximum number of ZMQ sockets. ZMQ's default of 1,023 is too low, because an instance takes up to four per rank."""
 
 UNHEARD_SECONDS = 60.0
-"""Seconds for which an engine that connects to routers may compute without sending an event, before this counts as a
-trouble.
+"""Seconds for which an engine that connects to routers may compute without sending an event. After that, the silence
+counts as a trouble.
 """
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
@@ -216,7 +216,7 @@ class KvEventFollower:
         self._take(followed, found.sources or self._by_topic(followed))
 
     def _take(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
-        """Follow these sources of the engine, in place of its earlier ones."""
+        """Follow these sources of the engine instead of its earlier sources."""
         followed.has_published = followed.has_published or bool(sources)
         followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
         if sources != followed.wanted or (sources and followed.events is None):
@@ -295,8 +295,8 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Return why no events arrive from an engine that connects to routers and must have blocks; None if events
-        arrive.
+        """Return the reason why no events arrive from an engine that connects to routers and must have blocks; None if
+        events arrive.
         """
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0

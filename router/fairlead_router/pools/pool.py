@@ -26,7 +26,7 @@ from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
 ANSWERS = "its answers"
-"""What an engine's report is about, in messages about troubles of its responses."""
+"""Name of an engine's responses, for messages about their troubles."""
 
 _CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
@@ -52,7 +52,9 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """Why this router decides alone in this pool although other routers exist; None if it does not decide alone."""
+        """The reason why this router decides alone in this pool although other routers exist; None if it does not
+        decide alone.
+        """
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
@@ -126,13 +128,13 @@ class Pool:
         return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
 
     def engine_of(self, instance: str) -> EngineFacts:
-        """Return the facts about the engine of an instance or rank. During a rollout that replaces engines, they may
-        differ from those of the table.
+        """Return the facts about the engine of an instance or rank. During a rollout that replaces engines, these facts
+        may differ from the table's facts.
         """
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Return whether this instance gets clients' credentials; `pass_credentials` says whether any instance of the
+        """Return whether this instance gets clients' credentials; `pass_credentials` is True if any instance of the
         pool does.
         """
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
@@ -207,7 +209,7 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """Record why this router decides alone although other routers exist."""
+        """Record the reason why this router decides alone although other routers exist."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
@@ -221,8 +223,8 @@ class Pool:
 
     def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
         """Return the largest plausible number of tokens of a prompt with a body of `body_bytes`, or of all its
-        `answers`. A token of text has at least one byte. What the bytes do not show (media, a stored conversation) must
-        fit into a KV cache, and so must each answer.
+        `answers`. A token of text has at least one byte. The parts that are not in the body (media, a stored
+        conversation) must fit into a KV cache, and each answer too.
         """
         return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 

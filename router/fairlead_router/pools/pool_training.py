@@ -1,8 +1,8 @@
 """Training of pools whose policy learns: sends samples of decisions to the trainer, and replaces the policy's model by
 each model that is trained.
 
-Nothing here can make a request fail or wait: without a trainer the current model stays, until the policy considers it
-too old and decides by its heuristic.
+This module cannot make a request fail or wait: without a trainer, the current model is kept until the policy considers
+it too old and decides by its heuristic.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class PoolTraining:
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
     async def _take_over(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Give the policy the newest model that any router trained, if there is one."""
+        """Give the policy the newest model that any router has trained; do nothing if there is no such model."""
         name, now = str(pool.key), self._now()
         if now < self._ask_at.get(name, 0.0):
             return

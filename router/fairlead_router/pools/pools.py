@@ -79,7 +79,7 @@ class Pools:
         assumed.
         """
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """By pool: the sessions whose routing decisions are all kept, each with the time until which they are."""
+        """By pool, the sessions whose routing decisions are all kept, each with the time until which this applies."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -220,8 +220,8 @@ class Pools:
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report those confirmed bindings again whose session is not in `sessions`, the complete list of sessions that
-        the control API knows. Return their number.
+        """Report again each confirmed binding whose session is missing in `sessions`, the complete list of sessions
+        that the control API knows. Return the number of these bindings.
         """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
         for key, session in sessions:
@@ -236,8 +236,8 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Pass the control API's bindings to the schedulers, and the ids of this router's changes that `lost` to them.
-        Ignores bindings of unknown pools.
+        """Pass the control API's bindings to the schedulers, together with `lost`, the ids of this router's changes
+        that lost to them. Bindings of unknown pools are ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds
@@ -277,8 +277,8 @@ class Pools:
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
         """Return the pool for a request. A `model` of the form `namespace/name` is a pool, with that pool's model.
-        Otherwise the pool is one of those that serve the model or adapter: the pool `wanted` by the header or, without
-        it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
+        Otherwise the pool is one of the pools that serve the model or adapter: the pool `wanted` by the header or,
+        without it, the first by name. Without a model, the pool is `wanted`, or the only pool that serves.
 
         A pool that the client may not use counts as absent. Raises BadRequest 404 that names the models or pools which
         the client may use, or 400 if the model is missing.
@@ -349,7 +349,7 @@ class Pools:
         return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
-        """Drop everything about a deleted pool whose requests have ended."""
+        """Delete all data about a deleted pool after its requests have ended."""
         self._retiring.remove(pool)
         name = str(pool.key)
         if all(str(other.key) != name for other in self.living()):  # else it was created again and goes on counting

@@ -1,10 +1,10 @@
 """Tracks which engines of a pool lack one of its declared model names: its model or an adapter.
 
-The model list of an engine shows which names it lacks. The list is read now and then, and at once after a refusal that
-looks as if the engine lacked the name. Such a refusal alone proves nothing, because a client may have shaped its text;
-the list proves it, or another engine that serves the same request. An engine gets no request for a name that it lacks
-until its list has the name (again). If the list cannot be read, or has a name that the engine nevertheless refuses, the
-engine gets a request for the name again after a pause, which grows each time.
+The model list of an engine shows which names it lacks. The list is read from time to time, and at once after a refusal
+that seems to say that the engine lacks the name. Such a refusal is not proof, because a client may have influenced its
+text. The proof is the list, or another engine that serves the same request. An engine gets no request for a name that
+it lacks until its list has the name. If the list cannot be read, or has a name that the engine nevertheless refuses,
+the engine gets a request for the name again after a pause, which grows each time.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class ServedNames:
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str], present: Collection[str] | None = None) -> None:
-        """Forget all instances and names other than these. `present`: all instances of the pool, also those whose
-        engine is new; None = `instances`.
+        """Forget all instances and names except these. `present`: all instances of the pool, including instances with a
+        new engine; None = `instances`.
         """
         self._present = instances if present is None else present
         for name, found in tuple(self.missing.items()):
@@ -129,12 +129,12 @@ class ServedNames:
 
 
 def refuses_name(status: int, body: bytes, name: str) -> bool:
-    """Return whether an engine's refusal says that it has no model or adapter of this name, which the request asked
-    for.
+    """Return whether an engine's refusal says that the engine has no model or adapter with this name, which the request
+    named.
 
     vLLM responds with 404, the type `NotFoundError` and the parameter `model` (older versions, and its form of
-    Anthropic's protocol, without the parameter), llama.cpp with 404 or 400, SGLang with 400. If neither parameter nor
-    code shows it, the message must have the name in its first words: what it quotes later may be the client's text.
+    Anthropic's protocol, without the parameter), llama.cpp with 404 or 400, SGLang with 400. If neither the parameter
+    nor the code shows this, the message must have the name in its first words; its later words may quote the client.
     """
     if status not in (400, 404):
         return False

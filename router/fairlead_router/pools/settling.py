@@ -48,8 +48,8 @@ def _has_part(ticket: Ticket) -> bool:
 
 
 class EventSizes:
-    """The mean number of tokens in an event of a pool's streams, of those answers whose engine counted them. With
-    speculative decoding, or an interval between events, it is more than one.
+    """The mean number of tokens per event in a pool's streams, from answers whose tokens the engine counted. It is
+    above one with speculative decoding, or with an interval between events.
     """
 
     __slots__ = ("_events", "_tokens")
@@ -58,8 +58,8 @@ class EventSizes:
         self._events = self._tokens = 0.0
 
     def observe(self, stream: StreamReader) -> None:
-        """Learn from a complete answer. Short ones are left out, and those with implausibly many tokens an event: their
-        engine held most of the answer back, as for a tool call.
+        """Update the mean with a complete answer. Short answers are ignored, and answers with implausibly many tokens
+        per event, because their engine delayed most of the answer, for example for a tool call.
         """
         tokens, events = stream.counted or (0, 0)
         if events >= FEWEST_EVENTS and tokens <= events * MOST_PER_EVENT:
@@ -98,7 +98,7 @@ class Settling:
         self._event_sizes = EventSizes()
 
     def plausible(self, usage: Usage) -> Usage:
-        """Return an engine's token counts without impossible ones; these are counted."""
+        """Return an engine's token counts without impossible values; the number of impossible values is counted."""
         if (
             0 <= usage.output_tokens <= MOST_TOKENS
             and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
@@ -125,7 +125,9 @@ class Settling:
         return self.plausible(Usage(tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Record how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
+        """Record the ending of a ticket, count the ticket and settle its charge. The ticket must not have ended
+        before.
+        """
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
         ticket.ended_at = now

@@ -1,4 +1,4 @@
-"""Decides what a failure says about an engine, by the kind of `UpstreamFailure`, and has circuit breakers for requests
+"""Judges by the kind of `UpstreamFailure` whether a failure is the engine's own, and has circuit breakers for requests
 that bypass the scheduler.
 
 These circuit breakers are separate from the scheduler's: an engine may fail at `/tokenize` and still generate well.
@@ -45,7 +45,7 @@ class SideCircuits:
         self._settings = CircuitSettings()
 
     def broken(self, now: float) -> Collection[str]:
-        """Return the instances whose circuit is open."""
+        """Return the instances whose circuits are open."""
         return [instance for instance, circuit in self._circuits.items() if not circuit.admits(now)]
 
     def failed(self, instance: str, now: float) -> None:

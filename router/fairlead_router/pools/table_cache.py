@@ -2,10 +2,10 @@
 even while the control API cannot be reached.
 
 The tables are one file, which is rewritten as a whole; so are the keys, as digests. Bindings are a log of lines: a
-later line overrides an earlier one. The log is compacted when it has grown to twice its size; that drops bindings to
-instances that have left, if no message named them for the pool's TTL. An incomplete last line, from a crash while
-writing, is ignored. One packed file has the assumed cache contents of instances. The number of live routers, the
-observations of engines and the mark of a running process are one file each.
+later line overrides an earlier one. The log is compacted when it has grown to twice its size; this drops bindings to
+instances that have left, if no message named these bindings within the pool's TTL. An incomplete last line, from a
+crash while writing, is ignored. One packed file has the assumed cache contents of instances. The number of live
+routers, the observations of engines and the mark of a running process are one file each.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class TableCache:
         self.failures = 0
 
     def load(self) -> tuple[tuple[RoutingTable, ...], tuple[Binding, ...]]:
-        """Read the kept tables and bindings. A damaged file counts as absent, with a warning."""
+        """Read the stored tables and bindings. A damaged file is treated as missing, with a warning."""
         tables: tuple[RoutingTable, ...] = ()
         try:
             tables = _tables.decode(self._tables_path.read_bytes())
@@ -112,7 +112,9 @@ class TableCache:
         return tables, tuple(self._bindings.values())
 
     def load_gateway_keys(self) -> tuple[GatewayKeyFacts, ...] | None:
-        """Read the kept keys; None when no keys were ever kept. A damaged file counts as absent, with a warning."""
+        """Read the stored keys; None if no keys were ever stored. A damaged file is treated as missing, with a
+        warning.
+        """
         try:
             return _gateway_keys.decode(self._keys_path.read_bytes())
         except FileNotFoundError:
@@ -122,7 +124,7 @@ class TableCache:
         return None
 
     def load_prefixes(self) -> tuple[PrefixMemory, ...]:
-        """Read the assumed cache contents of instances. A damaged file counts as absent, with a warning."""
+        """Read the assumed cache contents of instances. A damaged file is treated as missing, with a warning."""
         try:
             return _prefixes.decode(self._prefixes_path.read_bytes())
         except FileNotFoundError:
@@ -136,8 +138,8 @@ class TableCache:
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def load_routers(self) -> KeptRouters | None:
-        """Read the last number of routers; None if no number was ever reported. A damaged file counts as absent, with a
-        warning.
+        """Read the last number of routers; None if no number was ever reported. A damaged file is treated as missing,
+        with a warning.
         """
         try:
             return _routers.decode(self._routers_path.read_bytes())
@@ -152,8 +154,8 @@ class TableCache:
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def load_life(self) -> KeptLife | None:
-        """Read the mark of the previous process; None if it removed the mark when it stopped. A damaged file counts as
-        the mark of a process of which nothing is known.
+        """Read the mark of the previous process; None if it removed the mark when it stopped. A damaged file is treated
+        as the mark of an unknown process.
         """
         try:
             return _life.decode(self._life_path.read_bytes())
@@ -171,13 +173,13 @@ class TableCache:
         self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
-        """Read the measurements of engines. A damaged file counts as absent, with a warning."""
+        """Read the measurements of engines. A damaged file is treated as missing, with a warning."""
         try:
             return _engines.decode(self._engines_path.read_bytes())
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("what was observed of engines is unusable", extra={"file": str(self._engines_path), "error": str(error)})
+            logger.warning("the stored observations of engines are unusable", extra={"file": str(self._engines_path), "error": str(error)})
         return ()
 
     def keep_engines(self, memories: Sequence[EngineMemory]) -> None:
@@ -211,7 +213,7 @@ class TableCache:
         self._guard(append)
 
     def replace_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Replace all bindings by these, from the control API's complete snapshot."""
+        """Replace all bindings by the bindings of the control API's complete snapshot."""
         self._bindings = {}
         for binding in bindings:
             self._remember(binding)

@@ -16,8 +16,8 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 class Ticket:
     """The account of one submitted request.
 
-    The pool's account writes and settles it. The code that relays the request records what engine and client have
-    received (`given`, `passed_on`, `stream`); other code only reads the ticket.
+    The pool's account writes and settles it. The code that relays the request records the parts that engine and client
+    have received (`given`, `passed_on`, `stream`). Other code only reads the ticket.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Ticket:
         self.verdict: Dispatch | Refusal | None = None
         """The scheduler's last decision; None while the request is queued."""
         self.ending: Ending | None = None
-        """How the request ended; None before its end."""
+        """The ending of the request; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
         """The time at which the answer broke off, while another instance is to continue it; None before, and once it
@@ -53,8 +53,8 @@ class Ticket:
         self.stream: StreamReader | None = None
         """The reader of the answer's stream, while it is passed on to the client."""
         self.usage: Usage | None = None
-        """The token counts of an ended request: the engine's, or else the router's. None if there was no answer to
-        count. A long answer that fails at its end has its counts here before.
+        """The token counts of an ended request, by the engine or, without its counts, by the router. None if there was
+        no answer to count. If a long answer fails near its end, its counts are set here before the request ends.
         """
         self.when_decided: Callable[[], None] | None = None
         """A callback that is called after the decision, if no task waits for it. It must not call the pool."""

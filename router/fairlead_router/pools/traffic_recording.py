@@ -32,8 +32,8 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Served(NamedTuple):
-    """How an engine served a request: its target, when the request was sent to it, and the seconds until the first
-    token and until the end. The seconds are None unless one engine alone served the request and its first token was
+    """The service of a request by an engine: its target, the time at which it was sent, and the seconds until the first
+    token and until the end. The seconds are None unless a single engine served the request and its first token was
     seen.
     """
 
@@ -182,8 +182,8 @@ def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
 def recorded_requests(
     ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
 ) -> Iterator[RecordedRequest]:
-    """Yield the records of those requests whose session belongs to the recorded `share`. Pure, except that `block_ids`
-    remembers hashes to be faster.
+    """Yield the records of the requests whose sessions belong to the recorded `share`. Pure, except that `block_ids`
+    caches hashes.
     """
     block_ids = block_ids or BlockIds()
     salt = salt_of(table.uid)
@@ -225,7 +225,7 @@ def recorded_requests(
 
 
 def _cached(usage: Usage | None, served: Served | None) -> int | None:
-    """Return the number of cached prompt tokens that the engine reported, or else that the router predicted."""
+    """Return the number of cached prompt tokens by the engine's report or, without one, by the router's prediction."""
     if usage is not None and usage.cached_tokens is not None:
         return usage.cached_tokens
     return None if served is None else served.hit_tokens

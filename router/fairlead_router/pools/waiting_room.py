@@ -14,7 +14,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Maximum number of bytes of the bodies of waiting requests, including those that wait in the scheduler."""
+"""Maximum number of bytes of the bodies of all waiting requests, including requests that wait in the scheduler."""
 
 
 class WaitingRoom:
@@ -50,8 +50,8 @@ class WaitingRoom:
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """Send the newest requests away until the others fit, because more requests may wait in the scheduler by
-        now.
+        """Refuse the newest requests until the others fit, because the number of requests that wait in the scheduler
+        may have grown.
         """
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):

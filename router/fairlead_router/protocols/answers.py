@@ -31,16 +31,16 @@ read while it passes.
 """
 
 _CHOICE_WITHIN = 4096
-"""Number of bytes at the beginning of an event that are searched for `choices`. While they are not found, the event may
-have only token counts, and is held back.
+"""Number of bytes at the beginning of an event that are searched for `choices`. If they are not found there, the event
+may have only token counts and is not passed on yet.
 """
 
 METADATA_HEADER = b"metadata"
 """The header by which an answer of raw bytes describes them, so that a client can decode the body."""
 
 _RELEARNED = 64
-"""Maximum number of times that the pattern of events is derived again; after that, every event of a stream that keeps
-changing is decoded.
+"""Maximum number of times that the pattern of events is derived. If a stream's events keep changing, each later event
+is decoded.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
@@ -125,7 +125,7 @@ class StreamReader:
         """Whether there may be a carriage return in `_rest`."""
         self._counts = True
         """Whether similar events may be counted together in this piece. After the first failure, events are read one by
-        one, because each attempt examines the whole rest of the piece.
+        one, because each attempt examines the whole remaining piece.
         """
         self._passed = 0
         """Number of bytes of the answer that the client has received."""
@@ -161,7 +161,7 @@ class StreamReader:
 
     @property
     def shortfall(self) -> Failure | None:
-        """Why the complete stream is not a valid answer; None if it is."""
+        """The reason why the complete stream is not a valid answer; None if it is valid."""
         if self.failure is not None:
             return self.failure
         if not self._spoken.finished:
@@ -180,14 +180,14 @@ class StreamReader:
 
     @property
     def generated_tokens(self) -> int:
-        """Output tokens so far: the engine's newest count, and one for each piece of content since then."""
+        """Output tokens so far: the engine's newest count, plus one for each piece of content after this count."""
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return deltas if told is None else told + deltas - self._spoken.told_at
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        """The engine's count of output tokens, and the number of events that they came in; None if there is no count of
-        the whole content so far.
+        """The engine's count of output tokens, and the number of events with these tokens; None if no count includes
+        all content so far.
         """
         told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
         return None if told is None or self._spoken.told_at != deltas else (told, deltas)
@@ -282,8 +282,8 @@ class StreamReader:
         return b"".join(shown)
 
     def _skip_known(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on whose meaning is known by comparing bytes. Return the position of
-        the first other event.
+        """Count the complete events from `start` on that need no decoding, because their bytes match a known pattern.
+        Return the position of the first other event.
         """
         if text.startswith(self._before, start):
             start = self._skip_alike(text, start)
@@ -649,7 +649,9 @@ class LongAnswer:
 
     @property
     def failure(self) -> Failure | None:
-        """Why the answer is not valid; None if it is, or if its small fields are too many to be read."""
+        """The reason why the answer is not valid; None if it is valid, or if it has too many small fields to be
+        read.
+        """
         document = self._squeezed.document()
         if self._gave_up:
             return Failure(_GIVEN_UP)
@@ -665,8 +667,8 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
 
 
 def _usage_in(usage: Any, meta: Any) -> Usage | None:
-    """Return the counts of an answer's usage or, in Cohere's protocol, of what it bills: tokens of texts and of images,
-    which vLLM counts apart.
+    """Return the counts of an answer's usage or, in Cohere's protocol, the billed tokens of texts and images, which
+    vLLM counts separately.
     """
     billed = meta.get("billed_units") if usage is None and isinstance(meta, dict) else None
     if isinstance(billed, dict):

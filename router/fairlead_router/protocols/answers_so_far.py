@@ -59,14 +59,14 @@ class AnswerSoFar:
         self.has_ids = True
         """Whether the engine sent token ids for all of the text."""
         self.ids_lead = False
-        """Whether the newest token ids came without text: the engine holds back what they say."""
+        """Whether the engine has sent token ids whose text it has not sent yet."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
         self._after = b""
         self._alike: list[bytes] = []
         self._weighed = self._weight = 0
-        """How many of the pieces were measured by `settle_if_large`, and the sum of their bytes."""
+        """Number of pieces that `settle_if_large` has measured, and the sum of their bytes."""
 
     @property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class AnswerSoFar:
 
     @property
     def thoughts(self) -> str:
-        """The thoughts so far. Raises UnicodeError as `text` does."""
+        """The thoughts so far. Raises UnicodeError in the same cases as `text`."""
         return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property

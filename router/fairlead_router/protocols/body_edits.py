@@ -71,8 +71,8 @@ def top_level_fields(body: bytes) -> list[Field]:
 
 
 def _by_lengths(body: bytes) -> list[Field] | None:
-    """Return the fields, whose positions are computed from the lengths of their values as a fast decoder finds them;
-    None if two fields have the same name.
+    """Return the fields of a body. Their positions are computed from the lengths of the values that a fast decoder
+    finds; None if two fields have the same name.
     """
     try:
         values = _VALUES.decode(body)

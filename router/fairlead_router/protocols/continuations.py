@@ -2,10 +2,10 @@
 client has received.
 
 A completion's prompt gets the text appended. A chat gets the text as an assistant's message to be continued
-(`continue_final_message`). A request of Anthropic's protocol becomes such a chat too, because vLLM's `/v1/messages`
-begins a new message after an assistant's. A response's input gets the text as a message in progress. If the token ids
-are known, they are sent too and take precedence, so that the engine continues after exactly the same tokens: the text
-might be tokenized differently, and templates trim it.
+(`continue_final_message`). A request in Anthropic's protocol also becomes such a chat, because vLLM's `/v1/messages`
+begins a new message after an assistant's message. A response's input gets the text as a message in progress. If the
+token ids are known, they are sent too and take precedence, so that the engine continues after exactly the same tokens.
+The text alone might be tokenized differently, and templates trim it.
 
 Sources: vLLM 0.32, `entrypoints/openai/chat_completion/protocol.py`, `entrypoints/openai/responses/utils.py`
 (`should_continue_final_message`), `renderers/online_renderer.py` (`prompt_token_ids` of `kv_transfer_params`),
@@ -28,15 +28,15 @@ from fairlead_router.protocols.prompts import Document, truth
 
 CHAT_PATH = b"/v1/chat/completions"
 LONGEST_STOPS = 4096
-"""Maximum number of characters of a request's stop strings together. If they are longer, the end of a text is not
-compared with them.
+"""Maximum number of characters of all stop strings of a request. If they are longer, the end of a text is not compared
+with them.
 """
 OWN_LIMIT = 16
 """Maximum number of tokens that an engine generates for a completion whose request has no limit."""
 
 
 class Uncarried(StrEnum):
-    """Why an answer that broke off was not continued by another engine."""
+    """The reason why an answer that broke off was not continued by another engine."""
 
     OFF = "off"
     """The pool's spec switches continuing off (`spec.routing.continueAnswers`)."""
@@ -55,8 +55,8 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """The answer has begun a tool call, or may have, because the engine holds back text of which the client has token
-    ids; or it has content other than text.
+    """The answer has begun a tool call; or it may have begun one, because the client has token ids whose text the
+    engine has not sent yet; or it has content other than text.
     """
     REASONING = "reasoning"
     """The answer was still reasoning; where reasoning belongs in a prompt differs between models."""
@@ -75,7 +75,7 @@ class Uncarried(StrEnum):
 
 
 class Unlike(StrEnum):
-    """Why the rest may differ from what the first engine would have generated."""
+    """The reason why the remaining answer may differ from the answer that the first engine would have generated."""
 
     SEED = "seed"
     """The request has a seed for sampling, and the sampler's state is lost."""
@@ -89,9 +89,8 @@ class Unlike(StrEnum):
 class Rest:
     """The request for the rest of an answer.
 
-    `path`: the URL path; None = that of the client's request.
-    `given_tokens`: number of the answer's tokens that the client has received.
-    `exact`: whether an engine or its tokenizer has counted them.
+    `path`: the URL path; None = the path of the client's request. `given_tokens`: number of the answer's tokens that
+    the client has received. `exact`: whether an engine or its tokenizer has counted them.
     """
 
     path: bytes | None
@@ -119,8 +118,8 @@ _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_
 
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
-    """Return why no other engine can continue this answer; None if one can. A request whose answer has no content yet
-    can always be sent again, unless it depends on state of one engine.
+    """Return the reason why no other engine can continue this answer; None if another engine can. A request whose
+    answer has no content yet can always be sent again, unless it depends on state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -197,9 +196,10 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
 
 
 def _may_stop(document: Document, text: str) -> bool:
-    """Return whether the text may end with the beginning of a stop string. Some engines hold such text back. Others
-    send it, and the engine that continues would not recognise the stop string, because it generates only the string's
-    remainder. Stop strings that are too long to compare count as if the text ended with their beginning.
+    """Return whether the text may end with the beginning of a stop string. Some engines do not send such text yet.
+    Other engines send it; then the engine that continues the answer would not recognise the stop string, because it
+    generates only the end of the string. Stop strings that are too long to compare count as if the text ended with
+    their beginning.
     """
     given = document.get("stop_sequences") or document.get("stop")
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
@@ -209,7 +209,9 @@ def _may_stop(document: Document, text: str) -> bool:
 
 
 def unlike(document: Document) -> Unlike | None:
-    """Return why the rest may differ from what the first engine would have generated; None if it does not."""
+    """Return the reason why the rest of the answer may differ from the answer that the first engine would have
+    generated; None if it will not.
+    """
     if any(document.get(field) for field in ("presence_penalty", "frequency_penalty")):
         return Unlike.PENALTIES
     return Unlike.SEED if document.get("seed") is not None and document.get("temperature") != 0 else None

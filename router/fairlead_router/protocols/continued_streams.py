@@ -1,9 +1,9 @@
 """Converts the rest of a streamed answer, from another engine, so that it continues the first part at the client.
 
-The answer keeps its id, time and model. What the client has received is not repeated: the role, and the beginning of
-the message, its block or its item. Token counts are those of the whole answer: the prompt once, and the output of both
-parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's chunks are converted to
-events of that protocol.
+The answer keeps its id, time and model. Parts that the client has received are not repeated: the role, and the
+beginning of the message, its block or its item. Token counts are the counts of the whole answer: the prompt once, and
+the output of both parts. A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's
+chunks are converted to events of that protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Continued:
         self.failure: Failure | None = None
 
     def write(self, name: bytes, document: Event) -> bytes:
-        """Return the bytes that the client gets for an event of the rest."""
+        """Return the bytes to send to the client for an event of the rest."""
         raise NotImplementedError
 
     def done(self) -> bytes:
@@ -100,8 +100,8 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Change the token counts of a rest to those of the whole answer: the `given_tokens` count as output and not as
-    prompt.
+    """Change the token counts of a rest to the counts of the whole answer: the `given_tokens` count as output instead
+    of prompt.
     """
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)
@@ -231,7 +231,7 @@ class MessageRest(Continued):
 
 
 class MessageAgain(Continued):
-    """Passes on a message of which the client has no content yet, and which another engine generates from the start."""
+    """Passes on a message that another engine generates from the start, because the client has no content of it yet."""
 
     def write(self, name: bytes, document: Event) -> bytes:
         """See `Continued`."""
@@ -246,7 +246,7 @@ class MessageAgain(Continued):
 
 
 class ResponseRest(Continued):
-    """Converts the rest of a response. The items of its first part come before those of the rest."""
+    """Converts the rest of a response. The items of the first part come before the items of the rest."""
 
     def __init__(self, rest: Rest, sent: ResponseSoFar) -> None:
         super().__init__(rest, sent)
@@ -341,8 +341,8 @@ def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
 
 
 class RestReader(StreamReader):
-    """Reads the rest of an answer, of which the client already has `sent`. `feed` and `end` return the bytes that the
-    client gets; the token counts are those of the whole answer.
+    """Reads the rest of an answer whose first part `sent` the client already has. `feed` and `end` return the bytes for
+    the client; the token counts are the counts of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")
@@ -355,7 +355,7 @@ class RestReader(StreamReader):
 
     @property
     def failure(self) -> Failure | None:
-        """The failure (see `StreamReader`); it is also a failure if the rest does not continue the first part."""
+        """The failure (see `StreamReader`). A rest that does not continue the first part is also a failure."""
         return self._writes.failure or super().failure
 
     @property
@@ -365,7 +365,9 @@ class RestReader(StreamReader):
 
     @property
     def counted(self) -> None:
-        """Always None: the engine's count includes only a part of the answer, and the first part came from another."""
+        """Always None: the engine's count covers only a part of the answer, and another engine generated the first
+        part.
+        """
 
     def estimated_tokens(self, tokens_per_event: float) -> int:
         """See `StreamReader`."""

@@ -323,8 +323,8 @@ def _say(into: list[Message], field: str, text: str) -> None:
 
 
 def _first_text(content: object) -> str | None:
-    """Return the text of a message's content; of several parts, the first part's text, because vLLM uses only that
-    one.
+    """Return the text of a message's content. If the content has several parts, return the first part's text, because
+    vLLM uses only this part.
     """
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text")

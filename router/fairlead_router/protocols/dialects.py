@@ -11,7 +11,7 @@ import orjson
 
 
 class Dialect(Enum):
-    """A protocol. OPENAI stands for all protocols without a member of their own."""
+    """A protocol. OPENAI means all protocols that have no member here."""
 
     OPENAI = "openai"
     RESPONSES = "responses"

@@ -1,9 +1,9 @@
-"""Checks whether a document with a success status contains an answer, in any protocol; it may be empty, or given up by
-its engine.
+"""Checks whether a document with a success status contains an answer, in any protocol; it may be empty, or its engine
+may have given up.
 
-A document without content is an answer if it says why it ended: after `max_tokens: 0`, or for a response that is made
-in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could contain
-an answer. A document of unknown form counts as an answer, because engines have formats of their own.
+A document without content is an answer if it has the reason why it ended: after `max_tokens: 0`, or for a response that
+is made in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could
+contain an answer. A document of unknown form counts as an answer, because engines have formats of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
 references.
@@ -43,8 +43,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Return why a document is not an answer; None if it may be one. Without `has_input` there was no input to process,
-    so that an empty list of embeddings is an answer.
+    """Return the reason why a document is not an answer; None if it may be an answer. If `has_input` is False, there
+    was no input to process, and an empty list of embeddings is an answer.
     """
     if not isinstance(document, dict):
         return None
@@ -56,8 +56,8 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
 
 
 def _why_given_up(document: Mapping[str, Any]) -> str:
-    """Return the reason if the engine, not the model, ended the answer; "" if the model did. If vLLM gives up, a
-    message has no stop reason, and a response has the status `cancelled` although nobody could cancel it.
+    """Return the reason for which the engine ended the answer; "" if the model ended it. If vLLM gives up, a message
+    has no stop reason, and a response has the status `cancelled` although nobody could cancel it.
     """
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():

@@ -81,9 +81,8 @@ _NAMES_PARENTS = frozenset(name.encode() for place in PARENTS for name in place.
 def lineage(headers: Headers | None, document: Document, named: Named, own: str | None) -> Lineage | None:
     """Return the relations of the request's session; None if the request has no information about them.
 
-    `headers`: the headers that may name a session or its relations.
-    `named`: makes a name safe to store.
-    `own`: the session's own name, which is never its parent.
+    `headers`: the headers that may name a session or its relations. `named`: a function that makes a name safe to
+    store. `own`: the session's own name, which is never accepted as its parent.
     """
     known = headers or {}
     parent = None if _NAMES_PARENTS.isdisjoint(known) else _first(PARENTS, known, document, named, own)

@@ -1,9 +1,9 @@
-"""Images, sounds, videos and files in a prompt: what identifies each of them, and an estimate of its number of tokens.
+"""Images, sounds, videos and files in a prompt: the identity of each medium, and an estimate of its number of tokens.
 
-In the canonical prompt a medium is its hash, repeated until it has as many bytes as its tokens would have as text. So
-two prompts have the same bytes for a medium only if it is the same, the text after it is at about the right depth, and
-one length measures the whole prompt. Engines' reports of such prompts correct the estimate, as for every other kind of
-prompt (`fairlead.routing.knowledge.token_sizes`).
+In the canonical prompt, a medium is represented by its hash, repeated until the bytes are as many as its tokens would
+have as text. So two prompts have the same bytes only if their media are the same, the text after a medium is at about
+the right position, and the length of the bytes measures the whole prompt. Engines' reports of such prompts correct the
+estimate, as for every other kind of prompt (`fairlead.routing.knowledge.token_sizes`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SOURCES = (
     "source",
     "file",
 )
-"""Fields with a medium's content or address. An engine identifies a medium that has a `uuid` by it."""
+"""Fields with a medium's content or address. If a medium has a `uuid`, engines identify it by this id."""
 
 _HEADER = 48
 """Number of base64 characters at the beginning that contain the size of a PNG, GIF, WebP or BMP picture, or the rate of
@@ -62,8 +62,8 @@ _JPEG_HEADER = 65_536
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
-    """Return the modality (image, audio, video or file) of a content part, and the bytes that stand for the medium: its
-    hash, repeated up to `most_bytes`, but always at least one whole hash.
+    """Return the modality (image, audio, video or file) of a content part, and the bytes that represent the medium: its
+    hash, repeated up to `most_bytes`, but at least once.
     """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")

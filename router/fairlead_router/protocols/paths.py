@@ -1,7 +1,7 @@
-"""The gateway's table of paths: how the request of each path is handled, where its prompt is, and its protocol.
+"""The gateway's table of paths. Each path has a way of handling its requests, a place of the prompt, and a protocol.
 
-Paths are compared as received, without decoding, so that a path which a proxy in front understood differently never
-reaches an engine. A path that is not in this table is refused, even if engines serve it. That keeps clients away from
+Paths are compared as received, without decoding, so that a path that a proxy before the router interpreted differently
+never reaches an engine. A path that is not in this table is refused, even if engines serve it. So clients cannot reach
 the engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
 
@@ -28,7 +28,7 @@ from fairlead_router.protocols.prompts import (
 
 
 class Handling(Enum):
-    """How the router handles a request.
+    """The way in which the router handles a request.
 
     `ROUTED`: goes through the pool's scheduler; routed by prefix, queued, subject to admission, and recorded.
     `SPREAD`: costs an engine little (no prefill); goes to the instance with the fewest requests in flight.

@@ -1,8 +1,8 @@
 """Request fields that would make an engine connect to an address, or use another request's KV blocks, of the client's
 choice.
 
-Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names are
-those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
+Only the gateway may set such fields, so it refuses clients' requests that have them, in every protocol. The names come
+from vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PEER_FIELDS = frozenset(
 _PREFIX = "bootstrap_"
 
 _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
-"""Objects in a body whose fields an engine, or a layer before it, treats as fields of the request."""
+"""Objects in a body whose fields are treated as fields of the request, by an engine or by software in front of it."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
 """Markers in a request id after which vLLM's P2P connector reads the address of a peer."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
-"""Field names that trigger a full check; hardly any body has one of them."""
+"""Field names that trigger a full check. Almost no body has one of these fields."""
 
 
 def is_peer_field(name: str) -> bool:

@@ -1,14 +1,12 @@
 """The effect of each field of engines' requests on the prompt. The routing key is made by this table alone.
 
-`RENDERS`: the engine renders the field as tokens, or renders other tokens because of it; its bytes are in the canonical
-prompt at the position where templates put it.
-`ROOTS`: the field adds no tokens, but requests with different values of it share no cached block, or have entirely
-different tokens.
-`ROUTES`: the router reads the field, but not for the prompt.
-`IGNORED`: the field only affects how the answer is generated and reported.
+`RENDERS`: the engine renders the field as tokens, or renders other tokens because of the field. The field's bytes are
+in the canonical prompt, at the position where templates put the field. `ROOTS`: the field adds no tokens, but requests
+with different values of it share no cached block, or have entirely different tokens. `ROUTES`: the router reads the
+field, but not for the prompt. `IGNORED`: the field only affects how the answer is generated and reported.
 
-The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test compares the table with recorded lists of both, and the
-key with the table.
+The fields are the fields of vLLM 0.32.0 and SGLang 0.5.23; a test compares the table with recorded lists of both, and
+the key with the table.
 """
 
 from __future__ import annotations
@@ -111,7 +109,7 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
     ),
     (
         Fate.IGNORED,
-        "both: what the answer reports beside its text",
+        "both: the reports of the answer beside its text",
         "logprobs top_logprobs logprob_token_ids include_reasoning separate_reasoning stream_reasoning stream_interval "
         "skip_special_tokens spaces_between_special_tokens return_tokens_as_token_ids return_token_ids return_prompt_token_ids "
         "return_token_offsets return_hidden_states return_routed_experts routed_experts_prompt_start routed_experts_start_len "

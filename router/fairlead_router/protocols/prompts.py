@@ -28,9 +28,8 @@ Document = dict[str, Any]
 class Prompt:
     """A canonical prompt. Prompts with the same bytes are equal, however they are divided.
 
-    `pieces`: its bytes, in pieces: a long text is not copied to stand beside others.
-    `kinds`: what it has besides plain text (`TOOLS`, `MEDIA`).
-    `root`: values that add no bytes but affect all tokens, such as a salt.
+    `pieces`: its bytes in several pieces, so that long texts need not be copied. `kinds`: its contents besides plain
+    text (`TOOLS`, `MEDIA`). `root`: values that add no bytes but affect all tokens, such as a salt.
     """
 
     __slots__ = ("kinds", "pieces", "root")
@@ -115,7 +114,7 @@ def chat_prompt(document: Document) -> Prompt:
 
 
 def batch_prompt(document: Document) -> Prompt:
-    """Return the prompt of a batch: its conversations one after the other."""
+    """Return the prompt of a batch: the concatenation of its conversations."""
     into = Pieces()
     kinds = 0
     for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
@@ -178,9 +177,9 @@ def anthropic_prompt(document: Document) -> Prompt:
 
 
 def invocation_prompt(document: Document) -> Prompt:
-    """Return the prompt of a request on SageMaker's single path. The fields show what the document is, in vLLM's order:
-    a chat, a completion, an embedding or a classification; otherwise a ranking, scores or a pooling, or a document that
-    only the engine knows.
+    """Return the prompt of a request on SageMaker's single path. The kind of document is recognised by its fields, in
+    vLLM's order: a chat, a completion, an embedding or a classification; otherwise a ranking, scores or a pooling, or a
+    document of a kind that only the engine knows.
     """
     if document.get("messages") is not None:
         return chat_prompt(document)
@@ -202,7 +201,7 @@ def no_prompt(document: Document) -> Prompt:
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """Return a reader that joins the texts of these fields, as far as they are present. `messages` is read as a chat,
+    """Return a reader that joins the texts of these fields; missing fields are skipped. `messages` is read as a chat,
     `images` as one medium in each text.
     """
 
@@ -223,7 +222,7 @@ def texts_of(*fields: str) -> PromptReader:
 
 
 SCORED = ("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
-"""The fields with the texts to score; a request has two of them."""
+"""The fields with the texts to score; a request has two of these fields."""
 
 _pooled_prompt = texts_of("query", *SCORED, "data")
 _NO_PROMPT = Prompt(())
@@ -252,7 +251,7 @@ def _listed(field: str, value: object, items: str) -> list[Any]:
 
 
 def _collect(value: object, into: Pieces, depth: int) -> int:
-    """Append the texts and media of a value to `into`. Return what the value has besides plain text (`TOOLS`,
+    """Append the texts and media of a value to `into`. Return the flags of its contents besides plain text (`TOOLS`,
     `MEDIA`).
     """
     kinds = 0

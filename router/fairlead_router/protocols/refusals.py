@@ -122,10 +122,9 @@ def upstream_failed(
     engine: Sequence[tuple[bytes, bytes]] = (),
     decided: Dispatch | None = None,
 ) -> ErrorAnswer:
-    """Return a 502: engines were tried, and none of them answered completely.
+    """Return a 502: engines were tried, but no engine answered completely.
 
-    `retry_after`: seconds after which the last engine wants a retry.
-    `engine`: headers of the last engine.
+    `retry_after`: seconds after which the last engine accepts a retry. `engine`: headers of the last engine's response.
     `decided`: the decision about a routed request; None for other requests.
     """
     extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
@@ -138,7 +137,7 @@ def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) 
 
 
 def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """Return a 503: the pool has no instances on purpose, and requests do not make it start one."""
+    """Return a 503: the pool intentionally has no instances, and a request does not start one."""
     message, retry_after = why_closed(table, now)
     return _dropped(dialect, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 

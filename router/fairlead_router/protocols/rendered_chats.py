@@ -1,8 +1,9 @@
 """Converts a chat to the bytes that routing compares: everything that an engine's template renders, in the order of
 templates, and nothing else.
 
-No template is applied. Routing only needs the bytes of two prompts to agree from the beginning exactly as far as their
-tokens do. So the order is that of the templates of Qwen, Llama and Hermes, which put tools before the system text:
+No template is applied. Routing only needs one property: the common beginning of two prompts' bytes must be exactly as
+long as the common beginning of their tokens. So the order is that of the templates of Qwen, Llama and Hermes, which put
+tools before the system text:
 
     template arguments, tools, documents, system text and messages; each message: thoughts, content, tool calls
 
@@ -28,7 +29,7 @@ from fairlead_router.protocols.media import medium
 Chat = Mapping[str, Any]
 
 TOOLS, MEDIA = 1, 2
-"""What a chat has besides plain text. The size of a token is learned for each of these kinds of prompts
+"""Flags of a chat's contents besides plain text. The size of a token is measured separately for each combination
 (`gateway.routed_requests`).
 """
 
@@ -36,8 +37,8 @@ _NEXT_PART = b"\xfd"
 """A mark between the parts of a message's content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes that stand for one prompt's media: a million tokens. A few bytes of a body can refer to a
-video, which thousands of bytes stand for.
+"""Maximum number of bytes that represent the media of one prompt (a million tokens). The limit is necessary because a
+few bytes of a body can refer to a video with very many tokens.
 """
 
 
@@ -47,8 +48,8 @@ class Pieces(list[bytes]):
     _media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the modality of a medium and the bytes that stand for it. Once the prompt's media have reached their
-        maximum, these bytes are only the hash.
+        """Return the modality of a medium and the bytes that represent it. When the media of the prompt have reached
+        their maximum, these bytes are only the hash.
         """
         modality, found = medium(part, self._media_left)
         self._media_left = max(0, self._media_left - len(found))
@@ -79,9 +80,8 @@ _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "re
 
 
 def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
-    """Append the bytes of a chat to `into`. Return what the chat has besides plain text: `TOOLS`, `MEDIA`, both or
-    0.
-    `generates`: the default of `add_generation_prompt`.
+    """Append the bytes of a chat to `into`. Return the flags of the chat's contents besides plain text: `TOOLS`,
+    `MEDIA`, both or 0. `generates`: the default of `add_generation_prompt`.
     """
     kinds = 0 if _BEFORE.isdisjoint(chat) else _render_before(chat, into)
     plain = _PLAIN
@@ -106,7 +106,7 @@ def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: boo
 
 
 def _render_before(chat: Chat, into: Pieces) -> int:
-    """Append everything that is rendered before the messages. Return what it has besides plain text."""
+    """Append everything that is rendered before the messages. Return the flags of its contents besides plain text."""
     arguments = {field: value for field in _TEMPLATE_ARGUMENTS if (value := chat.get(field))}
     if arguments:
         into += (_ARGUMENTS, canonical_json(arguments))
@@ -209,8 +209,8 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """Return the bytes of one content part (a text or an object), None if it has none; and what it has besides plain
-    text.
+    """Return the bytes of one content part (a text or an object; None if it has no bytes), and the flags of its
+    contents besides plain text.
     """
     if isinstance(part, str):
         text: object = part

@@ -138,9 +138,9 @@ with the square of the body's length.
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
-    """Parse what Python's JSON reader, and so an engine, accepts beyond the standard: UTF-8 with a byte order mark,
-    UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Return the body in UTF-8 and the decoded document,
-    in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
+    """Parse JSON that Python's reader, and so an engine, accepts although the standard does not allow it: UTF-8 with a
+    byte order mark, UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Return the body in UTF-8 and the
+    decoded document, in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
     """
     try:
         if (encoding := json.detect_encoding(body)) != "utf-8":
@@ -161,7 +161,7 @@ def _readable(found: re.Match[bytes]) -> bytes:
 
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
 _LARGEST = 2**53
-"""Largest limit of an answer's tokens that is used; a larger limit is reduced to it. Engines have no maximum, and every
+"""Largest limit of an answer's tokens; a larger limit is reduced to this one. Engines have no maximum, and every
 model's context length is far below it.
 """
 
@@ -196,8 +196,8 @@ _ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
 
 def _answers(document: Document, endpoint: Endpoint, *, stream: bool) -> int:
     """Return the number of answers that the request asks for: `n` for each prompt, in the protocols that have it; a
-    chat has one prompt. A value that engines refuse counts as 1. The best of several cannot be streamed, so that a
-    `stream` has only `n`.
+    chat has one prompt. A value that engines refuse counts as 1. With `best_of`, an answer cannot be streamed, so for a
+    `stream` only `n` counts.
     """
     if not endpoint.several and not (endpoint.streams and endpoint.dialect is Dialect.OPENAI):
         return 1
@@ -248,8 +248,9 @@ RANK_HEADER = b"x-data-parallel-rank"
 """The header by which a request names its data-parallel rank to vLLM and SGLang, in place of their own balancing."""
 
 ADAPTER_HEADER = b"x-amzn-sagemaker-adapter-identifier"
-"""The header whose value a vLLM uses on `/invocations` in place of the body's `model`. Such a request would reach a
-model or adapter that the gateway has not chosen, and that the client's key may not open.
+"""A header whose value a vLLM uses on `/invocations` instead of the body's `model`. It is not passed on, because the
+request would reach a model or adapter that the gateway has not chosen, and that the client's key may not be allowed to
+use.
 """
 
 
@@ -290,7 +291,9 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """Return how a client's header is treated; `_READ` means that it is read and not forwarded."""
+    """Return the treatment of a client's header; `_READ` means that the router reads the header and does not pass it
+    on.
+    """
     if name in (b"connection", b"x-request-id", ADAPTER_HEADER):
         return _READ
     if name in _WITHHELD or name.startswith(SYSTEM_PREFIXES):
@@ -334,8 +337,8 @@ def forwarded_headers(
 
 
 class KnownHeaders:
-    """What `forwarded_headers` returned for the last request on a connection. Most clients send the same headers with
-    each request, but for the length of its body, which no engine gets from them.
+    """The result of `forwarded_headers` for the last request on a connection. Most clients send the same headers with
+    each request, except for the length of the body, which is not passed on to engines.
     """
 
     __slots__ = ("_after", "_before", "_for", "_found")
@@ -345,16 +348,18 @@ class KnownHeaders:
 
     def _forget(self) -> None:
         self._before: list[tuple[bytes, bytes]] = []
-        """The headers before the length of the body, and those after it: all and none for a request without it."""
+        """The headers before and after the header with the body's length. Without that header, the first list has all
+        headers.
+        """
         self._after: list[tuple[bytes, bytes]] = []
         self._for = (b"", False)
         self._found: tuple[bytes, dict[bytes, bytes] | None] = (b"", None)
-        """What `forwarded_headers` returns without any headers."""
+        """The result of `forwarded_headers` for a request without headers."""
 
     def forwarded(
         self, headers: list[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool
     ) -> tuple[bytes, Mapping[bytes, bytes] | None]:
-        """Return what `forwarded_headers` returns, with its errors."""
+        """Return the result of `forwarded_headers`; raise the same errors."""
         before, wanted = self._before, (session_header, credentials)
         at = len(before)
         known = headers[:at] == before and headers[at + 1 :] == self._after and (len(headers) == at or headers[at][0] == _LENGTH)

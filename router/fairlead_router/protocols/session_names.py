@@ -117,7 +117,7 @@ def session_names(
     `pool_header`: the name of the pool's own header.
     `previous`: the session of the stored response that the request continues, or that response's id.
 
-    A header or field without a usable name is ignored; the request is not refused for it.
+    A header or field without a usable name is ignored; it is not a reason to refuse the request.
     """
     if not headers and _TOP_FIELDS.isdisjoint(document):
         return ()
@@ -223,8 +223,8 @@ def beginning(document: Document, seed: int) -> int:
 
 
 def _texts(content: object) -> Iterator[str]:
-    """Yield the texts of a message, which is one string or a list of parts: some clients convert one form to
-    the other.
+    """Yield the texts of a message. The content is a string or a list of parts; some clients convert one form to the
+    other.
     """
     if isinstance(content, str):
         yield content

@@ -41,8 +41,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a success status is not a valid answer. `status`: the engine's own code for the failure; 0 if
-    it gives none.
+    """The reason why an answer with a success status is not a valid answer. `status`: the engine's own code for the
+    failure; 0 if it gives no code.
     """
 
     message: str
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """Return the failure that an error object, or a text in its place, describes."""
+    """Return the failure described by an error object, or by a text in place of an error object."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):
@@ -94,7 +94,9 @@ class Spoken:
         """Whether the protocol's last event arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
-        """The indexes of the choices that have ended with a finish reason; `opened` has those that have begun."""
+        """The indexes of the choices that have ended with a finish reason; `opened` has the indexes of choices that
+        have begun.
+        """
         self.failure: Failure | None = None
         self.figures = Figures()
         self.told_at = 0

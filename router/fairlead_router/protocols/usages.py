@@ -26,7 +26,7 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 class Figures:
     """The newest value of each token count in the usages of one answer. Anthropic's streams divide the counts between
-    two events. A zero does not replace a number of output tokens, because tokens that were generated stay generated.
+    two events. A zero does not replace an earlier number of output tokens, because this number cannot fall.
     """
 
     __slots__ = ("_counts",)
@@ -54,7 +54,7 @@ _OF_CHATS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens", "pr
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the token counts of a usage object; None if it has none."""
+    """Return the token counts of a usage object; None if it has no counts."""
     if type(usage) is dict and usage.keys() <= _OF_CHATS and not usage.get("prompt_tokens_details"):  # as of nearly every answer
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
         if type(prompt) is int and type(output) is int and 0 <= prompt <= _MOST_TOKENS and 0 <= output <= _MOST_TOKENS:

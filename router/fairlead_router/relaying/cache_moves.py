@@ -4,7 +4,7 @@ A copy uses the handshake of vLLM's NixlConnector with `kv_role: kv_both`, withi
 request for one token with `do_remote_decode`, computes it from its cache and responds with the location of its blocks.
 The *target* gets the same request for one token with that response, and fetches the blocks, which are ordinary blocks
 of its prefix cache from then on. Then the target gets the client's own request unchanged, and finds the blocks cached.
-So a copy that fails, or exceeds its time limit, costs its time and nothing else, whatever the client requested.
+So a copy that fails or exceeds its time limit only costs time.
 
 A copy needs no waiting request: `CacheMoves.move` needs a request that was sent once, and two instances.
 """
@@ -109,9 +109,9 @@ class CacheMoves:
     ) -> CacheTransfer:
         """Copy the KV blocks of a prompt from one instance of the pool to another, within this number of seconds.
 
-        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. The result's
-        `tokens` are those whose blocks the source named, including blocks that the target already had. Raises only
-        CancelledError.
+        `passes`: the prompt's headers contain the client's credentials, if the pool passes them on. The result's
+        `tokens` are the tokens of the blocks that the source named, including blocks that the target already had.
+        Raises only CancelledError.
         """
         began = self._now()
         fate, tokens, why = CacheFate.MOVED, 0, ""
@@ -135,7 +135,9 @@ class CacheMoves:
 
     @asynccontextmanager
     async def _in_flight(self, pool: Pool, *instances: str) -> AsyncIterator[None]:
-        """Count the copy as a request in flight at both instances, so that neither is deleted as idle meanwhile."""
+        """Count the copy as a request in flight at both instances, so that neither instance is deleted as idle during
+        the copy.
+        """
         names = [instance_of(instance) for instance in instances]
         for name in names:
             pool.account.begin_direct(name, self._now())

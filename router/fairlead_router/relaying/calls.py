@@ -23,8 +23,8 @@ STALLED_CLIENT_SECONDS = 5.0
 connection is dropped.
 """
 JUST_SENT_SECONDS = 1.0
-"""If an idle connection is closed within this many seconds after a request was sent on it, the engine had closed it
-before.
+"""If an idle connection closes within this many seconds after a request was sent on it, the engine is assumed to have
+closed the connection before it received the request.
 """
 
 
@@ -140,8 +140,8 @@ class Call:
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """The time, by the clock of `Silences`, at which the call was sent to the engine whose answer it awaits; 0 = it
-        awaits none.
+        """Time, by the clock of `Silences`, at which the call was sent to the engine from which it awaits an answer; 0
+        = it awaits no answer.
         """
         self.quiet_since = 0.0
         """The time, by the clock of `Silences`, of the last piece of an answer that has begun; 0 = the answer has not
@@ -158,7 +158,9 @@ class Call:
         """The number of the answer's tokens at the last `sweep`."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
-        """Makes the call stop waiting for an instance, so that it is refused; None while it does not wait for one."""
+        """A function that ends the call's wait for an instance, so that the call is refused; None while it does not
+        wait.
+        """
         self.gone = False
         self.task: asyncio.Task[None] | None = None
         self.ticket: Ticket | None = None
@@ -235,8 +237,8 @@ class Calls:
         self._calls.add(call)
 
     def leave(self, call: Call) -> None:
-        """Remove a call that has ended, and drop its connection to an engine, if it still has one. If its client leaves
-        later, nothing is interrupted.
+        """Remove a call that has ended, and drop its connection to an engine, if it still has one. A later
+        disconnection of its client then has no effect.
         """
         self._calls.discard(call)
         call.task = None
@@ -268,8 +270,9 @@ class Calls:
         """End calls that exceed their first-byte, idle or total time, and calls at an engine that hangs. Runs a few
         times a second.
 
-        An answer that is not streamed begins when all of it is computed, so its first byte may take the total time. But
-        a call stops waiting for an engine that does not respond at all, or that makes no progress.
+        An answer that is not streamed begins after it has been computed completely, so its first byte may take the
+        total time. Nevertheless, a call stops waiting for an engine that does not respond at all, or that makes no
+        progress.
         """
         now, awake = self._now(), self._silences.awake()
         longest_ago = awake - self._timeouts.first_byte
@@ -315,8 +318,8 @@ class Calls:
         return stall.avoidable
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
-        """End an answer whose next piece takes too long. An engine that reports running requests may hold pieces back,
-        for instance a tool's arguments until they can be parsed; then its progress shows whether it computes.
+        """End an answer whose next piece takes too long. An engine that reports running requests may delay pieces, for
+        instance until a tool's arguments can be parsed; then the engine's progress shows whether it computes.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received

@@ -24,7 +24,7 @@ from fairlead_router.protocols.requests import RANK_HEADER
 
 LOOK_SECONDS = 1.0
 UNABLE_SECONDS = 3600.0
-"""Seconds until the next canary for an engine that responded to one with an error."""
+"""Seconds until the next canary for an engine that responded to a canary with an error."""
 PATH = "/v1/completions"
 AT_ONCE = 16
 

@@ -1,9 +1,9 @@
 """Continuation of answers whose engine is lost or must be left: another instance generates the rest, in the same stream
 for the client.
 
-While an answer passes, the call keeps what its client has received (`protocols.answers_so_far`). When its engine dies,
-stalls or must be left, the scheduler names another instance, which gets the client's request with that text appended
-(`protocols.continuations`). The events of its answer are converted so that they continue the first part
+While an answer passes, the call stores the part that its client has received (`protocols.answers_so_far`). When its
+engine dies, stalls or must be left, the scheduler names another instance, which gets the client's request with that
+text appended (`protocols.continuations`). The events of its answer are converted so that they continue the first part
 (`protocols.continued_streams`). If that is impossible, the client gets the error event that ends a broken stream, and
 the reason is counted.
 
@@ -43,8 +43,8 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
 MOST_LOSSES = 2
-"""Maximum number of instances that may be lost with one request whose answer has begun, so that a request which kills
-its engines cannot kill all engines of a pool.
+"""Maximum number of instances that may be lost with one request whose answer has begun. The limit prevents a request
+that kills its engines from killing all engines of a pool.
 """
 MOST_HAND_OVERS = 16
 """Maximum number of times that draining instances hand one answer over; each time its prompt is computed again."""
@@ -151,7 +151,9 @@ class CarryingOn:
         return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Return why no other instance could continue the answer at its current point; None if one could."""
+        """Return the reason why no other instance could continue the answer at its current point; None if another
+        instance could.
+        """
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
@@ -213,9 +215,9 @@ class CarryingOn:
     async def _tokens(
         self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the token ids of the prompt, and of the text so far; empty if unknown. The text's ids are those that
-        the engine reported, if it holds back no text for a stop string; otherwise they come from the engine's
-        tokenizer.
+        """Return the token ids of the prompt, and of the text so far; empty if unknown. The ids of the text are the ids
+        that the engine reported, if the engine is not delaying text because of a stop string; otherwise they come from
+        the engine's tokenizer.
         """
         if not kept.has_content:
             return (), ()
@@ -274,8 +276,8 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """Return the bytes that end the client's stream if its answer is not continued: the engine's own event if there is
-    one. If an engine refused to continue, the message still has the reason why the answer broke off.
+    """Return the bytes that end the client's stream if its answer is not continued: the engine's own event, if there is
+    one. If an engine refused to continue, the message also has the reason why the answer broke off.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it

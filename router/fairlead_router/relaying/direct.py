@@ -201,8 +201,8 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Return the first instance to try; wait until the pool has one. None if it gets none, or if all have
-        failed.
+        """Return the first instance to try; if the pool has none, wait for one. None if the wait is over, or if all
+        instances have failed.
         """
         if tried:
             return None
@@ -342,7 +342,9 @@ def _answer_headers(pool: Pool, instance: str, connection: UpstreamConnection) -
 
 
 async def _error_in(connection: UpstreamConnection, beginning: SideAnswer) -> Failure | None:
-    """Return the failure that an answer reports in its place; the answer can be read again. Raises UpstreamFailure."""
+    """Return the failure that an answer reports instead of its content; None without a failure. The answer can be read
+    again afterwards. Raises UpstreamFailure.
+    """
     pieces: list[bytes] = []
     while beginning.is_open and (piece := await connection.read()):
         pieces.append(piece)

@@ -3,12 +3,13 @@ in advance, before its next turn arrives.
 
 When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
 one output token at most, through the pool's scheduler like any request. The policy chooses the heir as it chooses a
-home, so the binding and the ring agree, and the session's move is recorded as any other. The order of sessions is that
-of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses them.
+home, so the binding and the ring agree, and the session's move is recorded like any other move. The order of sessions
+is that of `kept_prompts`, the rate is at most `spec.routing.handOverBudget`, and a waiting client's request pauses
+them.
 
-If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any
-computing, so neither the budget nor the pause applies; the draining instance is kept for it, for HOLD_SECONDS at most.
-If they cannot be fetched after all, the prompt is computed, but only as the budget allows, like that of any session.
+If engines can copy KV blocks, the heir fetches the blocks that a draining instance still holds. A fetch needs almost no
+computing, so the budget and the pause do not apply; the draining instance is kept for the fetch, for HOLD_SECONDS at
+most. If the fetch fails, the prompt is computed within the budget, like the prompt of any other session.
 
 `PrefixCopies` uses the same kept prompts to copy prefixes that many sessions share, in advance of requests.
 """
@@ -89,8 +90,8 @@ class _Account:
         self.revisions: dict[str, str] = {}
         """By instance: its revision; also for instances that have left the table while kept prompts still name them."""
         self.computing: dict[str, asyncio.Task[None]] = {}
-        """By session: the hand-over in progress in which the heir computes the prompt. `fetching` has those in which
-        the heir fetches the blocks.
+        """By session: hand-overs in progress in which the heir computes the prompt. `fetching` has the hand-overs in
+        which the heir fetches the blocks.
         """
         self.fetching: dict[str, asyncio.Task[None]] = {}
         self.sources: set[str] = set()
@@ -176,7 +177,9 @@ class Heirs:
                     account.computing[prompt.key] = self._task(self._compute(pool, account, prompt), prompt)
 
     def _ranked(self, pool: Pool, account: _Account, leaving: set[str], now: float, *, fetched: bool) -> list[KeptPrompt]:
-        """Return the sessions to hand over next, either those that heirs can fetch or those that they must compute."""
+        """Return the sessions to hand over next: either sessions whose blocks heirs can fetch, or sessions whose
+        prompts heirs must compute.
+        """
 
         def is_next(prompt: KeptPrompt) -> bool:
             under_way = prompt.key in account.computing or prompt.key in account.fetching
@@ -214,8 +217,8 @@ class Heirs:
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
     async def _compute(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
-        """Let the session's heir compute the prompt. Its tokens were taken from the budget; those that were cached are
-        given back.
+        """Let the session's heir compute the prompt. Its tokens were taken from the budget; tokens that were cached are
+        returned to the budget.
         """
         prompt.given_up = True  # however that ends, but for an instance that computes it
         left, call, request = prompt.instance, *self._again(pool, account, prompt)
@@ -285,9 +288,9 @@ def _warmed(pool: Pool, prompt: KeptPrompt, left: str, heir: str, computed: int)
 
 class PrefixCopies:
     """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
-    pool. The kept prompt of a session stands for the prefix: the instance that holds the prefix names the prompt's
-    blocks, and the target fetches them. No client waits for a copy, and a copy that fails is not computed instead.
-    `now` is the router's clock in Unix seconds.
+    pool. The prefix is copied by means of the kept prompt of a session: the instance that holds the prefix names the
+    prompt's blocks, and the target fetches these blocks. No client waits for a copy, and a copy that fails is not
+    computed instead. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -343,8 +346,8 @@ def _fetches(account: _Account, prompt: KeptPrompt) -> bool:
 
 
 def _hands_on(pool: Pool, revision: str, source: str) -> bool:
-    """Return whether a leaving target of this revision is still there, and heirs can fetch blocks from it, because
-    their engines lay out KV blocks in the same way.
+    """Return whether heirs can fetch blocks from a leaving target of this revision: it still exists, and the heirs'
+    engines have the same layout of KV blocks.
     """
     if not pool.moves_caches or source not in pool.addresses:
         return False
@@ -354,9 +357,9 @@ def _hands_on(pool: Pool, revision: str, source: str) -> bool:
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """Return the instances preferred for a session that leaves an instance of the revision `left`: those that stay in
-    the pool and have another revision or, if these could not serve the session alone, all those that stay. None if this
-    would exclude no instance, or if no such instances could serve the session alone.
+    """Return the instances preferred for a session that leaves an instance of the revision `left`: instances that stay
+    in the pool and have another revision or, if these could not serve the session alone, all instances that stay. None
+    if this would exclude no instance, or if no such instances could serve the session alone.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]
@@ -369,8 +372,8 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
 
 
 def _computed(ticket: Ticket) -> int:
-    """Return the number of tokens that the hand-over cost: those that the engine reported as not cached, otherwise the
-    predicted number.
+    """Return the number of tokens that the hand-over cost: the tokens that the engine reported as not cached or,
+    without a report, the predicted number.
     """
     verdict, usage = ticket.verdict, ticket.usage
     if usage is not None and usage.cached_tokens is not None and usage.prompt_tokens:

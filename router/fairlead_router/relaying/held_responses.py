@@ -1,4 +1,5 @@
-"""Remembers, for each stored response, the instance that made it, its session, and the key that is charged for it.
+"""Remembers, for each stored response, the instance that made the response, its session, and the key that is charged
+for it.
 
 Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made a response has
 it. A response made in the background reports its tokens only when a client fetches it later.

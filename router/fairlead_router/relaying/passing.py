@@ -24,7 +24,7 @@ ANSWER = "answer"
 """The kind of failure for an answer that reports an error in spite of its status, or has no content."""
 
 HELD_BYTES = 256 * 1024
-"""Maximum number of bytes of a stream's beginning that are buffered; after that, the client's response begins even
+"""Maximum number of buffered bytes at the beginning of a stream. After that, the response to the client begins even
 without content.
 """
 HELD_SECONDS = 15.0
@@ -72,8 +72,8 @@ class Exchange:
         return not content_type(self.connection.headers).startswith(b"application/json")
 
     def answer_headers(self) -> bytes:
-        """Return the header lines for the client: those of the engine's headers that may be passed on, and those about
-        the routing decision.
+        """Return the header lines for the client: the headers of the engine that may be passed on, and the headers
+        about the routing decision.
         """
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
@@ -132,7 +132,7 @@ class StreamPassage:
         self._hears = hears
         self._clock = clock
         self._since: float | None = None
-        """The time at which the first piece arrived, while there is no content; None before that."""
+        """Time at which the first piece arrived, as long as there is no content; None before the first piece."""
         self._held: list[bytes] | None = []
         """The pieces that arrived before any content; None once content has arrived."""
         self._size = 0
@@ -253,8 +253,8 @@ _CODINGS = frozenset({b"br", b"compress", b"deflate", b"gzip", b"x-compress", b"
 
 
 def shortfall_of(connection: UpstreamConnection, failure: Failure) -> str:
-    """Return what an answer with a success status lacks. If the engine compressed it, that is why it could not be
-    read.
+    """Return a message about the missing part of an answer with a success status. If the engine compressed the answer,
+    the message says that it could not be read for this reason.
     """
     coding = next((value.strip().lower() for name, value in connection.headers if name == b"content-encoding"), b"")
     if coding in _CODINGS:

@@ -40,8 +40,8 @@ class ResponseHolders:
         return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
 
     async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
-        """Return pool and instance of a response. If they are not remembered, ask every instance that the client may
-        use, with the client's headers; None if none has it.
+        """Return the pool and the instance of a response. If they are not remembered, ask every instance that the
+        client may use, with the client's headers; None if no instance has the response.
         """
         known = self.remembered(response, opens)
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
@@ -52,8 +52,8 @@ class ResponseHolders:
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 
     async def seek(self, document: Document, endpoint: Endpoint, pool: Pool, headers: HeaderPairs) -> None:
-        """Ask the pool's instances for the response that the request continues, and remember the one that has it, so
-        that the request can be routed to it.
+        """Ask the pool's instances for the response that the request continues, and remember the instance that has it,
+        so that the request can be routed there.
         """
         response = previous_response(document, endpoint)
         if response is not None:

@@ -1,9 +1,9 @@
 """Second opinions: when one engine refuses a request as the client's fault (4xx), another engine gets the request.
 
-If an engine refuses because a model that the pool declares does not exist, another engine is always tried: either this
-engine lacks the model, or no engine serves it. Most other refusals are right. An engine refuses without computing, so a
-second opinion costs little; a pool's budget limits them all the same. The second engine's answer counts: if it is not a
-refusal, the refusal was the first engine's failure.
+If an engine refuses because it does not have a model that the pool declares, another engine is always tried: either
+only this engine lacks the model, or all engines do. Most other refusals are justified. An engine refuses without
+computing, so a second opinion costs little; nevertheless, a budget of the pool limits second opinions. The second
+engine's answer counts: if it is not a refusal, the refusal was the first engine's failure.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ _PASSED = frozenset(
     }
 )  # fmt: skip
 """Headers of an engine's answer that describe its content, its time or the engine's own work, and are passed on. All
-other headers are dropped: those that only the gateway may set (framing, connections, CORS, the request id), and those
-that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other services,
-credentials).
+other headers are dropped: headers that only the gateway may set (framing, connections, CORS, the request id), and
+headers that change what a browser does beyond this answer (cookies, redirects, security policies, reports, other
+services, credentials).
 """
 
 _PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")
@@ -38,8 +38,8 @@ _WITHHELD = frozenset(
         b"x-robots-tag", b"x-sendfile", b"x-lighttpd-send-file", b"x-webkit-csp", b"x-content-security-policy", b"x-pingback",
     }
 )  # fmt: skip
-"""Headers with such a prefix that are nevertheless dropped: the gateway's own, and those on which browsers, proxies and
-search engines act.
+"""Headers that are dropped although their prefix is passed on: the gateway's own headers, and headers that change the
+behaviour of browsers, proxies and search engines.
 """
 
 _WITHHELD_BEGINNINGS = (b"x-fairlead-", b"x-accel-", b"x-forwarded-", b"x-litespeed-", b"x-envoy-")
@@ -52,8 +52,8 @@ _LONGEST_TIME = 64
 _OF_BODY = (
     b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after", METADATA_HEADER,
 )  # fmt: skip
-"""Prefixes of headers that describe a body, or whose information the router sends in its own form; an error response of
-the router leaves them out.
+"""Prefixes of headers that describe a body, or whose information the router sends in its own form. An error response of
+the router does not have these headers.
 """
 
 

@@ -76,9 +76,9 @@ class UsageAsking:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call as `Sender.begin` does. If the engine refuses only the added option, the call is sent again
-        without it, and this is not a failure. If the engine also refuses the client's own request, its refusal may only
-        have quoted the option.
+        """Send a call as `Sender.begin` does. If the engine refuses the call because of the added option, the call is
+        sent again without the option, and this does not count as a failure. If the engine then refuses the client's own
+        request too, the option may not have been the cause.
         """
         change = call.asks_usage
         if change is None:

@@ -88,8 +88,8 @@ BATCH_SECONDS = 0.2
 
 
 class Collector:
-    """Takes records from schedulers and writes them to disk; `on_spooled` is called when there are new batches to send.
-    The `tracer`, if there is one, gets the records first.
+    """Takes records from schedulers and writes them to disk. `on_spooled` is called when there are new batches to send.
+    If there is a `tracer`, it gets the records first.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Collector:
         self._on_spooled = on_spooled
         self._tracer = tracer
         self._unstored: deque[Batch] = deque()
-        """Batches that were not written yet. A cancelled call may leave some whose thread never started."""
+        """Batches that were not written yet. A cancelled call may leave batches here whose thread never started."""
         self._storing = threading.Lock()
         self._second = -1
         """The second in which samples were last taken."""

@@ -45,7 +45,7 @@ ATTEMPTS_AT_A_FAULT = 5
 batches.
 """
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
-"""Errors of reading a file that say nothing about the file: the process has no descriptor or memory left for it."""
+"""Errors of reading a file that are not the file's fault: the process has no descriptor or memory left."""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -72,8 +72,8 @@ class Lane:
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """Halve the number of batches per post, after a post of this many `batches` failed. One of them may be invalid:
-        halving finds it, and delivers the others.
+        """Halve the number of batches per post, after a post of `batches` batches failed. One batch may be invalid:
+        halving finds this batch, and delivers the others.
         """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
@@ -110,8 +110,8 @@ logger = logging.getLogger(__name__)
 
 
 class AskableRouters(Protocol):
-    """The directory of routers that decide for others. `own`: the address at which other routers connect to this
-    one.
+    """The directory of routers that decide for others. `own`: the address of this router for connections from other
+    routers.
     """
 
     @property
@@ -238,7 +238,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Return whether the API accepts any batch other than the one at which it fails."""
+        """Return whether the API accepts any batch except the batch at which it fails."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:

@@ -137,8 +137,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Yield what is known of the caches of those of the pool's instances that publish KV events or have reported cached
-    tokens. `beliefs` are predicted against reported cached tokens, keyed by instance and basis of the prediction.
+    """Yield the facts about the caches of the pool's instances that publish KV events or have reported cached tokens.
+    `beliefs` are predicted against reported cached tokens, keyed by instance and basis of the prediction.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

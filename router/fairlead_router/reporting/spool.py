@@ -1,11 +1,11 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
 A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. While the disk accepts no batch, batches wait in memory and are
-sent from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
-decisions) are deleted first; `history` (bindings, migrations, rejections) is deleted only when no samples are left. A
-batch that the API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from
-several threads.
+but never lose it; the API stores each batch id once. While the disk accepts no batches, batches wait in memory and are
+sent from there; they are lost if the process ends before they are sent. When the bound is exceeded, the oldest
+`samples` (loads, decisions) are deleted first; `history` (bindings, migrations, rejections) is deleted only when no
+samples are left. A batch that the API cannot accept moves to the folder `aside`, where it does not block the others.
+Safe to use from several threads.
 
 Each process dates its batches by its own clock. The offset of the API's clock is stored with them, so that a later
 process can report by how much the times in the batches are wrong.
@@ -149,13 +149,15 @@ class Spool:
             logger.warning("the offset of the API's clock could not be stored", extra={"error": str(error)})
 
     def _read_clocks(self) -> dict[int, float]:
-        """Read the clock offsets by process, the earliest first. A damaged file counts as absent, with a warning."""
+        """Read the clock offsets of processes, the earliest process first. A damaged file is treated as missing, with a
+        warning.
+        """
         try:
             return dict(sorted(_clocks.decode((self._directory / _CLOCKS).read_bytes()).items()))
         except FileNotFoundError:
             pass
         except (OSError, msgspec.DecodeError) as error:
-            logger.warning("what the API's clock said is unusable", extra={"file": _CLOCKS, "error": str(error)})
+            logger.warning("the stored offset of the API's clock is unusable", extra={"file": _CLOCKS, "error": str(error)})
         return {}
 
     def oldest_written_at(self) -> float | None:
@@ -167,8 +169,8 @@ class Spool:
         """Keep a batch.
 
         When this returns, the batch survives the death of the process, and a batch of history also a crash of the
-        machine. If the disk does not accept this batch, or has not accepted an earlier one, it is kept in memory until
-        `write_again` can write it.
+        machine. If the disk does not accept this batch, or has not accepted an earlier batch, this batch is kept in
+        memory until `write_again` can write it.
         """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
@@ -196,7 +198,9 @@ class Spool:
         return bool(self._unwritten or self._undeleted)
 
     def write_again(self) -> None:
-        """Write the batches that the disk has not accepted yet, until it refuses one; delete the files that it kept."""
+        """Write the batches that the disk has not accepted yet; stop when the disk refuses a batch. Also delete the
+        files that could not be deleted before.
+        """
         with self._lock:
             for path in tuple(self._undeleted):
                 self._delete(path)
@@ -320,8 +324,8 @@ class Spool:
     def _shrink(self) -> None:
         """Delete batches until the bounds hold.
 
-        Lent batches stay, because they may have arrived at the API. If lent samples alone exceed the bound, wait until
-        they are given back: no history is deleted in their place.
+        Batches that are being sent are not deleted, because they may have arrived at the API. If samples that are being
+        sent exceed the bound alone, no history is deleted instead; the bound is exceeded until they are returned.
         """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()):

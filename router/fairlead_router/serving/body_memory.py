@@ -29,7 +29,7 @@ class MemoryFull(Exception):
 
 
 class Owner(Protocol):
-    """An API key or a proxy's connection, whose requests share a part of the memory."""
+    """An API key, or a proxy's connection. All requests of one owner share a part of the memory."""
 
     body_bytes: int
 
@@ -52,7 +52,7 @@ class BodyMemory:
         self._highest = 0
 
     def look(self) -> None:
-        """Record how many bytes are held; called many times a second."""
+        """Record the number of held bytes; called many times a second."""
         if self.held > self._highest:
             self._highest = self.held
 
@@ -96,8 +96,8 @@ class MemoryShare:
         return True
 
     def take_beside(self, size: int) -> bool:
-        """Reserve `size` bytes more for what can do without them; return False if the memory that remains is kept for
-        requests, which would be refused without it.
+        """Reserve `size` further bytes for an optional use; return False if the remaining memory is kept for requests,
+        which would be refused without memory.
         """
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.soft or (owner is not None and owner.body_bytes + size > SOFT_SHARE * memory.most_each):
@@ -123,7 +123,9 @@ def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None)
 
 
 def memory_of_process() -> int:
-    """Return the maximum memory of this process in bytes: its container's limit, or else the machine's memory."""
+    """Return the maximum memory of this process in bytes: the limit of its container or, without one, the machine's
+    memory.
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(int(text) for path in _LIMITS if (text := _read(path)).isdecimal())])
 

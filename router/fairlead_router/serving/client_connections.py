@@ -47,7 +47,7 @@ class ConnectionLimits:
     """
     door: Door = field(default_factory=lambda: Door(8192))
     is_ending: Callable[[], bool] = lambda: False
-    """Returns whether the router is stopping. Then each connection ends with its next response, so that its client
+    """Returns True while the router is stopping. Each connection then ends with its next response, so that its client
     connects to another router.
     """
     refused: Counter[str] = field(default_factory=Counter)
@@ -74,8 +74,9 @@ def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its response, as uvicorn's: but what is the same at first for every request, and what only ASGI's
-    `receive` needs, which nobody awaits, is set for the class and not for each request.
+    """One request and its response, like uvicorn's class. To save time per request, two kinds of attributes are set
+    once for the class: attributes that have the same initial value for every request, and attributes that only ASGI's
+    `receive` needs, which is not used here.
     """
 
     logger = logging.getLogger("uvicorn.error")
@@ -268,8 +269,8 @@ class ClientConnection(HttpToolsProtocol):
         self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
 
     def _begin_request(self) -> None:
-        """As uvicorn's `on_message_begin` and `on_headers_complete`, without what a gateway has no use for: root paths,
-        states, web sockets, a limit of tasks, and an event for ASGI's `receive`, which nobody awaits.
+        """Do the work of uvicorn's `on_message_begin` and `on_headers_complete`, without the parts that a gateway does
+        not need: root paths, states, web sockets, a limit of tasks, and an event for ASGI's `receive`.
         """
         parser, before, version = self.parser, self.cycle, self.parser.get_http_version()
         if self.url != self._known_url[0]:

@@ -94,9 +94,7 @@ class ClientRequest:
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
-        """Make a request whose body takes its share of `memory`. `headers` are the names of its headers, in
-        lower case.
-        """
+        """Create a request whose body uses `memory`. `headers` are the names of its headers, in lower case."""
         self.headers = headers
         self._connection = connection
         self._cycle = cycle
@@ -174,8 +172,8 @@ class ClientRequest:
         return b"".join(pieces)
 
     async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
-        """Read and discard the rest of the body: at most about `limit` bytes, for at most `seconds`, and only until
-        nothing arrives for `idle_seconds`.
+        """Read and discard the remaining body: at most about `limit` bytes, for at most `seconds`, and only until no
+        bytes arrive for `idle_seconds`.
         """
         self._keep_nothing()
         self._size = 0
@@ -260,7 +258,7 @@ class ClientRequest:
             pieces.append(bytearray(piece))
 
     def _crowd(self) -> None:
-        """Refuse this body, because there is no memory for it."""
+        """Refuse this body, because there is no memory left for it."""
         self._crowded = True
         self._keep_nothing()
         self._wake()
@@ -283,8 +281,8 @@ class ClientRequest:
             self._connection.flow.resume_reading()
 
     def belongs_to(self, owner: Owner) -> None:
-        """Count the body's bytes, those that arrived already and later ones, towards the owner's part of the memory. A
-        small body that has already arrived is not counted.
+        """Count the body's bytes (received and future ones) towards the owner's part of the memory. A small body that
+        has already arrived is not counted.
         """
         if self.complete and self._held <= SMALL_BODY_BYTES:
             return
@@ -336,7 +334,7 @@ class ClientRequest:
 
     @property
     def known_headers(self) -> KnownHeaders:
-        """What is known of the headers of the connection's last request."""
+        """The known headers of the connection's last request."""
         return self._connection.known_headers
 
     def watch(self, gone: Callable[[], None]) -> None:
@@ -382,7 +380,7 @@ class ClientRequest:
 
     @property
     def known_as(self) -> str:
-        """The request id that responses show; "" before there is one."""
+        """The request id that responses show; "" before the request has an id."""
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
@@ -456,7 +454,7 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether the client still has to send the rest of a body that is passed on as it arrives."""
+        """Whether the client still has to send a part of a body that is passed on while it arrives."""
         return self._streaming and not self.complete
 
     @property

@@ -90,7 +90,7 @@ class _Decoder(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the member or frame has ended; `unused_data` is the data after it."""
+        """Whether the end of the compressed member or frame was reached; `unused_data` is the data after it."""
 
     @property
     def needs_input(self) -> bool:

@@ -15,14 +15,17 @@ _OTHERS = r"(?:;[ \t]*(?:charset=(?:utf-8|us-ascii|iso-8859-1)|(?!(?:boundary|ch
 _BOUNDARY = re.compile(
     rf'multipart/form-data[ \t]*{_OTHERS};[ \t]*boundary=(?:"({_MARKED})"|({_MARKED}))[ \t]*{_OTHERS};?[ \t]*', re.IGNORECASE | re.ASCII
 )
-"""Matches a content type that every parser reads alike: one boundary, of the characters of RFC 2046, no other parameter
-that is quoted, and no charset that writes ASCII otherwise than ASCII (UTF-7, UTF-16, EBCDIC …): engines decode the
-names of fields by it. Otherwise an engine could find other fields in the form than the gateway.
+"""Matches a content type that all parsers read in the same way: one boundary with the characters of RFC 2046, no other
+quoted parameter, and no charset in which ASCII text has other bytes (UTF-7, UTF-16, EBCDIC …), because engines decode
+the names of fields by the charset. With any other content type, an engine could find other fields in the form than the
+gateway.
 """
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
 _PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
 _LONE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
-"""Matches half a line end, which to some parsers ends a header, and to others is a part of it."""
+"""Matches half a line end (CR without LF, or LF without CR). For some parsers it ends a header, for others it is a part
+of the header.
+"""
 _LEAD = re.compile(rb"[\r\n]{0,4}")
 """Matches line ends before the first boundary, which engines' parser skips."""
 _HEAD_MOST = 16 * 1024
@@ -30,8 +33,8 @@ _HEAD_MOST = 16 * 1024
 
 
 class PassingForm:
-    """A form that is passed on once its field `model` is known: `feed` it pieces until `model` is known or the form has
-    ended, then pass on `taken` and the rest through `checked`.
+    """A form that is passed on when its field `model` is known. Call `feed` with pieces until `model` is known or the
+    form has ended; then pass on `taken`, and the remaining pieces through `checked`.
 
     An engine may use the first or the last of two models, and a key may allow only one of them, so a form with two
     models is refused.
@@ -79,7 +82,9 @@ class PassingForm:
         return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
 
     async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Check the remaining pieces and yield them without buffering any. Raises BadRequest as `feed` does."""
+        """Check the remaining pieces and yield them without buffering. Raises BadRequest in the same cases as
+        `feed`.
+        """
         async for piece in rest:
             del self._held[: self._place if not self._ended else None]
             self._content = None if self._content is None else 0

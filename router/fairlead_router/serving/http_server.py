@@ -56,7 +56,8 @@ class GatewayServer(HttpServer):
         """Stop listening. Return when no client is connected, at most after `seconds`.
 
         The app continues to serve connected clients; each connection must end with its next response
-        (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
+        (`ConnectionLimits.is_ending`). If several processes share the port, the other processes get all new
+        connections.
         """
         await self._stop_listening()
         for connection in self._clients():

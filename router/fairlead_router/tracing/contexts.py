@@ -46,7 +46,7 @@ class Caller(NamedTuple):
 
 
 def caller(headers: Headers) -> Caller | None:
-    """Return the caller's trace context; None if it sent no valid one. Header names must be lower case."""
+    """Return the caller's trace context; None if the caller sent no valid one. Header names must be in lower case."""
     given = [value for name, value in headers if name == TRACEPARENT]
     found = _TRACEPARENT.fullmatch(given[0].strip()) if len(given) == 1 else None
     if found is None or (found[1] == b"00" and found[5] is not None):

@@ -68,7 +68,7 @@ class SpanExport:
             self.counts[DROPPED] += len(spans)
 
     def close(self, seconds: float) -> None:
-        """Send the queued spans, for at most `seconds`; drop the rest."""
+        """Send the queued spans, for at most `seconds`; drop all other spans."""
         self._closing.set()
         with suppress(queue.Full):
             self._waiting.put_nowait(None)  # wakes the thread; where there is no room for it, it is awake
@@ -83,7 +83,7 @@ class SpanExport:
                 return
 
     def _next(self) -> list[Span]:
-        """Wait for queued spans, and return those for the next call of `send`."""
+        """Wait for queued spans, and return the spans for the next call of `send`."""
         batch = list(self._waiting.get() or ())
         while len(batch) < MOST_AT_ONCE:
             try:

@@ -36,7 +36,9 @@ def library_folders() -> tuple[str, ...]:
 
 
 def chart_folder() -> Path:
-    """Return the chart's folder: in the package, or else in the checkout. Raises SandboxError if it is in neither."""
+    """Return the chart's folder: in the package or, if it is not there, in the checkout. Raises SandboxError if it is
+    in neither.
+    """
     for folder in (_HERE.parents[1] / "helm" / "fairlead", _HERE.parents[3] / "helm" / "fairlead"):
         if (folder / "Chart.yaml").is_file():
             return folder

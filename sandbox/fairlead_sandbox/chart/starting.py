@@ -35,7 +35,7 @@ class ChartRun:
         self._run = SupervisedRun(self._directory, environment, output, self._prepare)
 
     async def run(self) -> None:
-        """Start everything, serve until SIGINT or SIGTERM, stop everything. Raises as `SandboxRun` does."""
+        """Start everything, serve until SIGINT or SIGTERM, then stop everything. Raises the errors of `SandboxRun`."""
         await self._run.run()
 
     async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:

@@ -30,8 +30,8 @@ class EngineFile:
 
     @classmethod
     def of(cls, name: str, fit: EngineFit, kv_tokens: int | None) -> "EngineFile":
-        """Return an engine file for the fit, with `kv_tokens` as the KV capacity, or that of the preset `BASE` if it is
-        None.
+        """Return an engine file for the fit. Its KV capacity is `kv_tokens` or, if None, the capacity of the preset
+        `BASE`.
         """
         base = preset(BASE)
         memory = base.kv_tokens if kv_tokens is None else kv_tokens

@@ -16,8 +16,9 @@ Point = NDArray[np.float64]
 
 
 def search(loss: Callable[[Point], float], start: Point, size: float, most: int, tolerance: float = 1e-4) -> Point:
-    """Return the point with the lowest loss that is found in about `most` evaluations, starting from a simplex of the
-    size `size` at `start`. The search ends earlier if the losses of the simplex differ by less than `tolerance`.
+    """Search for the point with the lowest loss in about `most` evaluations, starting from a simplex of the size `size`
+    at `start`; return the best point. The search ends earlier if the losses of the simplex differ by less than
+    `tolerance`.
 
     It is Nelder and Mead's simplex method (The Computer Journal 7, 1965). The method needs no derivative; a replay has
     none, because a request is computed either in one step or in the next.
@@ -65,7 +66,7 @@ EVALUATIONS = 150
 """Maximum number of evaluations of the loss in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
 """Sizes of the initial simplexes of successive searches; each search starts where the previous one ended. The first two
-searches serve to find records that contradict themselves; the others improve the fit.
+searches find records that contradict themselves; the later searches improve the fit.
 """
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
@@ -107,7 +108,7 @@ def fit(
     max_batched_tokens: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> EngineFit:
-    """Fit costs to the older part of the records (in order of time) and measure the fit's error on the rest. With
+    """Fit costs to the older part of the records (in order of time) and measure the fit's error on the later part. With
     `judges`, fit to all records and measure the error on `judges`. Deterministic. Raises RecordsUnusable.
     """
     check_records(records, source)
@@ -118,8 +119,8 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Return costs fitted to the first `count` records. Later records that were sent before the last of those had ended
-    are replayed with them.
+    """Return costs fitted to the first `count` records. Later requests that were sent before the last of these records
+    had ended are replayed too.
     """
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
@@ -243,7 +244,7 @@ def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: Eng
 
 
 def accuracy(modelled: Seconds, real: Seconds) -> FitAccuracy:
-    """Return how accurate the modelled values are, compared with the real ones. There must be at least one."""
+    """Return the accuracy of the modelled values, compared with the real values. There must be at least one value."""
     spread = float(modelled.std() * real.std())
     correlation = float(((modelled - modelled.mean()) * (real - real.mean())).mean()) / spread if spread > 0 else None
     return FitAccuracy(

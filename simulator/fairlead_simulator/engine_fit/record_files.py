@@ -16,8 +16,8 @@ NEEDED = ("at", "engine", "prompt_tokens", "output_tokens", "ttft")
 _WHOLE_SHARE_TOKENS = 16
 """Block size in tokens to which a cached share is rounded up, because engines cache whole blocks."""
 _MIDDLE_OF_TWO_DIGITS = 0.0025
-"""Added to a cached share that is given with two digits, because it may have been rounded or cut: 0.79 then stands for
-a value from 0.785 to 0.8, with the middle 0.7925.
+"""Added to a cached share that is given with two digits, because the share may have been rounded or truncated: 0.79 may
+be any value from 0.785 to 0.8, whose middle is 0.7925.
 """
 _NEEDS = f"a record needs {', '.join(NEEDED)}, cached_tokens or cached_share, and tpot or total"
 _IN_CSV = "name it in the first line; "

@@ -16,7 +16,7 @@ LONGEST_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRecord:
-    """A request that an engine served. `at` is when it was sent to the engine, in seconds from any origin.
+    """A request that an engine served. `at` is the time at which it was sent to the engine, in seconds from any origin.
 
     `tpot` is the mean time between the tokens after the first, None for an answer of one token. `in_flight` is the
     number of requests at that engine at that time, including this one; None = not recorded.
@@ -38,7 +38,7 @@ class ServedRecord:
 
     @property
     def ends_at(self) -> float:
-        """When the request's last token arrived, in seconds from the same origin as `at`."""
+        """Time at which the request's last token arrived, in seconds from the same origin as `at`."""
         return self.at + self.ttft + (self.tpot or 0.0) * (self.output_tokens - 1)
 
 
@@ -61,10 +61,10 @@ def edges(records: Sequence[ServedRecord]) -> list[bool]:
     """Return, for each record, whether the request may have run at the same time as requests that were not recorded.
     Records are in order of time.
 
-    At the end of the recording, this is so for requests that had not ended when the last one was sent. At its
-    beginning, it is so for requests whose engine had more requests in flight than were recorded. If the number in
-    flight is missing, it is so for all requests sent before a typical first request had ended (90th percentile of the
-    first tenth).
+    At the end of the recording, this is true for requests that had not ended when the last recorded request was sent.
+    At its beginning, it is true for requests whose engine had more requests in flight than were recorded. If the number
+    in flight is missing, it is true for all requests that were sent before a typical first request had ended (90th
+    percentile of the first tenth).
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

@@ -40,8 +40,8 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Heap of ranks and blocks. Outdated ranks stay in the heap until they reach its top, or until they are more
-        than half of it.
+        """Heap of pairs (rank, block). Outdated ranks remain in the heap until they reach its top, or until more than
+        half of the heap is outdated.
         """
         self._tick = 0
 
@@ -79,8 +79,8 @@ class BlockCache:
 
 
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
-    """Return the share (0-1) of all blocks of these prompts that a single cache holds at the moment when they are used.
-    The prompts are used one after the other.
+    """Return the hit rate of a single cache: the share (0-1) of all blocks of these prompts that the cache holds when
+    the blocks are used. The prompts are used one after the other.
 
     Mooncake's Table 1 is counted in the same way: each block separately, even if the blocks before it are not cached.
     """

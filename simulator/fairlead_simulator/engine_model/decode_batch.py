@@ -108,7 +108,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
-        """Return how many of the next steps end within `seconds`."""
+        """Return the number of the next steps that end within `seconds`."""
         first = self.step_seconds()
         growth = self._cost.per_context_token * len(self.requests)
         if growth > 0:
@@ -135,7 +135,7 @@ class DecodeBatch(Generic[RequestT]):
         return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
-        """Return how many of the next `wanted` steps can be made with `available` free KV blocks."""
+        """Return the number of the next `wanted` steps that are possible with `available` free KV blocks."""
         size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
@@ -148,7 +148,7 @@ class DecodeBatch(Generic[RequestT]):
         raise AssertionError("a whole cycle of steps takes one block per request")
 
     def _slow_down(self) -> None:
-        """Set the factor on the step time to that of the slowest request in the batch."""
+        """Set the factor on the step time to the factor of the slowest request in the batch."""
         self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
 
     def _boundary(self, request: RequestT) -> int:

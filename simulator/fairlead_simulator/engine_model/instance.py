@@ -42,7 +42,7 @@ class Instance(Generic[RequestT]):
 
     @property
     def ends_at(self) -> float | None:
-        """When the step (or run of steps) in progress ends; None while the engine is idle."""
+        """Time at which the step (or run of steps) in progress ends; None while the engine is idle."""
         return None if self._step is None else self._step.ends_at
 
     @property

@@ -32,8 +32,8 @@ def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) 
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """Return how many of the first `limit` blocks are in `known` or `also`. They are counted by bisection, because each
-    of the two holds only whole prefixes.
+    """Return the number of leading blocks that are in `known` or `also`, at most `limit`. They are found by bisection,
+    because each of the two holds only whole prefixes.
     """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
@@ -69,7 +69,7 @@ class KvMemory:
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """For pinned blocks that several requests use: the number of users minus one."""
+        """For pinned blocks with several users: the number of requests that use the block, minus one."""
         self._idle: dict[int, None] = {}
         """Cached blocks that no request uses, in the order of their release. A plain dict, because blocks are added and
         removed many at a time, for which it is faster than an OrderedDict.
@@ -110,8 +110,8 @@ class KvMemory:
         return total - in_use * self.per_prefix_block <= available
 
     def admit(self, blocks: Sequence[int], hits: int, total: int) -> None:
-        """Pin the `hits` prefix blocks that are in memory, and allocate the rest of the request's `total` engine
-        blocks.
+        """Pin the `hits` prefix blocks that are in memory, and allocate the other engine blocks of the request; `total`
+        is the number of all its engine blocks.
         """
         for block in blocks[:hits]:
             self._pin(block)
@@ -133,7 +133,7 @@ class KvMemory:
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
         """Let other requests use the prefix blocks with indexes from `held` to `full`, which a prefill has computed.
-        Return how many prefix blocks the request now holds.
+        Return the number of prefix blocks that the request now holds.
         """
         if not self.caching or full <= held:
             return held

@@ -23,12 +23,12 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Share of the capacity held by requests, 0 to 1; blocks that are only cached count as free."""
 
     def hit_tokens(self, request: MemoryRequestT) -> int:
-        """Return how many leading tokens of the request's context need not be computed; never all of them, because the
-        logits of the last token are needed.
+        """Return the number of leading tokens of the request's context that need not be computed. The last token is
+        never included, because its logits are needed.
         """
 
     def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
-        """Return how many of the hit tokens must be loaded from host memory. Called before `take_in`."""
+        """Return the number of hit tokens that must be loaded from host memory. Called before `take_in`."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
         """Give the request blocks for its context if they fit while `reserve` blocks stay free. Return whether they
@@ -42,7 +42,7 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """
 
     def computed(self, request: MemoryRequestT) -> None:
-        """Let other requests use the whole blocks of a request whose prefill has ended."""
+        """Let other requests use the whole blocks of a request after its prefill."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
         """Release a request that leaves with `stored_tokens` tokens stored: blocks that other requests could use stay

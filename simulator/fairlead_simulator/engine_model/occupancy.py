@@ -23,13 +23,13 @@ class Occupancy(Generic[RequestT]):
         self.observer = observer
         self.waiting: deque[RequestT] = deque()
         self.arriving: deque[RequestT] = deque()
-        """Requests that were prefilled on another instance, whose KV blocks have arrived, and that wait for room to
+        """Requests that were prefilled on another instance. Their KV blocks have arrived, and they wait for room to
         decode.
         """
         self.prefilling: list[RequestT] = []
         self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
         self.leaving: set[RequestT] = set()
-        """Requests that were prefilled in this engine and whose KV blocks are on the way to another instance."""
+        """Requests that were prefilled in this engine, and whose KV blocks are being sent to another instance."""
         self.kept: set[RequestT] = set()
         """Requests that have finished in this engine and whose KV blocks are kept for another engine that may fetch
         them. They are in no other list.

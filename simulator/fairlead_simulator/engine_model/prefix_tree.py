@@ -77,8 +77,8 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """Return how many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are
-        cached, so that they would become pinned.
+        """Return the number of leading blocks of `text` that are known (at most `limit_blocks`), and the number of
+        these blocks that are only cached, and would become pinned.
         """
         known, unpinned = 0, 0
         node = self._root
@@ -166,8 +166,8 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Return how many leading blocks the node has in common with the part of `text` from block `known` on, at most
-        `limit`. The result is at least 1, because the node was found by its first block.
+        """Return the number of leading blocks that the node shares with `text` from block `known` on, at most `limit`.
+        The result is at least 1, because the node was found by its first block.
         """
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):
@@ -202,8 +202,8 @@ class KvBlockPool:
         node.references += 1
 
     def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
-        """Insert a new node with the first `blocks` blocks of `node` above it. `node` keeps the rest, its holders and
-        its position in the order of eviction.
+        """Insert a new node above `node` with the first `blocks` blocks of `node`. `node` keeps its other blocks, its
+        holders and its position in the order of eviction.
         """
         parent = node.parent
         assert parent is not None, "the root has no blocks to split"

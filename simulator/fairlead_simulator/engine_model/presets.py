@@ -50,7 +50,7 @@ class EnginePreset(EngineSettings):
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
-        """Return the same engine on hardware that computes `speed` times as fast; memory and links stay the same."""
+        """Return the same engine on hardware that computes `speed` times as fast; memory and links do not change."""
         return self if speed == 1.0 else replace(self, prefill=self.prefill.at_speed(speed), decode=self.decode.at_speed(speed))
 
     @property
@@ -156,8 +156,8 @@ MOST_BUSY = 0.9
 would be a guess.
 """
 FURTHEST = 20.0
-"""Maximum factor, up or down, by which a model's costs are scaled; if a larger factor were needed, the model would be
-that of another engine.
+"""Maximum factor, up or down, by which a model's costs are scaled. A larger factor would mean that the model describes
+another engine.
 """
 
 

@@ -32,7 +32,7 @@ class EngineRequest:
 
     input_tokens: int
     output_tokens: int
-    """Number of tokens to generate, at least 1: the prefill produces the first one."""
+    """Number of tokens to generate, at least 1; the prefill produces the first token."""
     slow_factor: float = 1.0
     """Factor on the time of the request's prefill, and of the decode steps in which it takes part; for injecting
     failures.
@@ -44,8 +44,8 @@ class EngineRequest:
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None
-    """The instance that decodes the answer; None = the one that computes the prompt. If it is another instance, the KV
-    blocks stay where they were computed until `Instance.release`.
+    """The instance that decodes the answer; None = the instance that computes the prompt. If it is another instance,
+    the KV blocks are kept where they were computed until `Instance.release`.
     """
     kept: bool = False
     """For requests of one token: whether the KV blocks stay where they were computed until `Instance.release`, so that
@@ -72,8 +72,8 @@ class EngineRequest:
 
     @property
     def context_tokens(self) -> int:
-        """Number of tokens of the prompt and of the answer so far, all of which a prefill must compute or find in the
-        cache.
+        """Number of tokens of the prompt and of the answer so far. A prefill must compute all these tokens or find them
+        in the cache.
         """
         return self.input_tokens + self.generated
 

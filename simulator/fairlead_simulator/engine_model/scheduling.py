@@ -28,7 +28,7 @@ class StepScheduler(Generic[RequestT]):
         self._chunked = settings.mode == "chunked"
 
     def next_step(self, now: float) -> EngineStep[RequestT] | None:
-        """Return the step that begins now; None if there is nothing to do."""
+        """Return the step that begins now; None if the engine has no work."""
         occupancy = self._occupancy
         if occupancy.arriving:
             occupancy.admit_arriving()

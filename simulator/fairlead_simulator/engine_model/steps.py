@@ -36,7 +36,7 @@ class EngineStep(Generic[RequestT]):
     """For MIXED runs: the time at which each step ends."""
 
     def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
-        """Return how many steps of a run have ended by `now`, not counting its last step."""
+        """Return the number of steps of a run that have ended by `now`, without its last step."""
         if self.steps < 2:
             return 0
         over = bisect_right(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)

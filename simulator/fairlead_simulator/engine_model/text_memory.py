@@ -19,7 +19,7 @@ class TextRequest(EngineRequest):
     turn; None: answers are not cached.
     """
     node: PrefixNode | None = None
-    """The deepest node of the request's known blocks, while the request holds memory; else None."""
+    """The deepest node of the request's known blocks, while the request holds memory; None otherwise."""
     tree_blocks: int = 0
     """Number of blocks from the root of the prefix tree to `node`."""
 
@@ -62,16 +62,16 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Return how many of the first `tokens` tokens of a text are in whole blocks that this engine has not
-        cached.
+        """Return the number of tokens, among the first `tokens` tokens of a text, that are in whole blocks not cached
+        by this engine.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Cache the whole blocks of the first `tokens` tokens of a text, received from another engine, as far as there
-        is room. Return how many of the tokens were not cached before.
+        """Cache the whole blocks of the first `tokens` tokens of a text that was received from another engine, as far
+        as there is room. Return the number of tokens that were not cached before.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)

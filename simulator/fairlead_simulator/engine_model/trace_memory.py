@@ -77,7 +77,7 @@ class RankedDramTier:
         return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """Record that a prompt was computed: its blocks were used, one after the other."""
+        """Record the computation of a prompt: its blocks were used one after the other."""
         for place, block in enumerate(blocks):
             self._cache.touch(block, place)
 
@@ -131,7 +131,7 @@ class TraceMemory(KvMemory):
         return on_gpu if self.host is None else max(on_gpu, self.host.match(blocks, limit))
 
     def loaded_tokens(self, request: TracedRequest, hit_tokens: int) -> int:
-        """Return how many of the hit tokens must be loaded from host memory, because the GPU lacks them."""
+        """Return the number of hit tokens that must be loaded from host memory because the GPU does not have them."""
         if self.dram is not None:
             return hit_tokens
         if self.host is None:

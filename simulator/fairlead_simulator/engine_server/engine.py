@@ -18,8 +18,8 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class ServedProgress:
-    """What clients would have noticed: the generations that got their first token, and the generations that ended, each
-    in order of time.
+    """The progress that clients would notice: the generations that got their first token, and the generations that
+    ended, each in order of time.
     """
 
     first_tokens: list[Generation] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ServedEngine:
 
     @property
     def waiting(self) -> int:
-        """Number of generations that wait, including those that wait for the end of a pause."""
+        """Number of waiting generations, including generations that wait for the end of a pause."""
         return self.instance.waiting + len(self.held or ())
 
     def pause(self) -> None:
@@ -93,13 +93,13 @@ class ServedEngine:
         self.instance.release(generation, now)
 
     def missing_tokens(self, prompt: bytes, tokens: int) -> int:
-        """Return how many of the first `tokens` tokens of a prompt are in whole blocks that this engine has not
-        cached.
+        """Return the number of tokens, among the first `tokens` tokens of a prompt, that are in whole blocks not cached
+        by this engine.
         """
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
-        """Cache blocks of a prompt that arrived from another engine. Return how many of the tokens were not cached
+        """Cache blocks of a prompt that arrived from another engine. Return the number of tokens that were not cached
         before.
         """
         self.advance(now)
@@ -117,7 +117,7 @@ class ServedEngine:
             self.instance.abort(generation, now)
 
     def advance(self, to: float) -> None:
-        """Run the model until the engine time `to`. What clients would have noticed is added to the result of
+        """Run the model until the engine time `to`. The progress that clients would notice is added to the result of
         `take_progress`.
         """
         if to < self.now:
@@ -131,7 +131,7 @@ class ServedEngine:
         self.now = to
 
     def take_progress(self) -> ServedProgress:
-        """Return what clients would have noticed after the last call."""
+        """Return the progress since the last call, as far as clients would notice it."""
         progress, self._progress = self._progress, ServedProgress()
         return progress
 

@@ -28,8 +28,8 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBlocks:
-    """The address at which another engine holds the KV blocks of a prompt. That engine had `cached_tokens` of the
-    prompt cached before it computed the rest.
+    """The address at which another engine holds the KV blocks of a prompt. That engine had cached `cached_tokens`
+    tokens of the prompt before it computed the other tokens.
     """
 
     engine: str
@@ -41,7 +41,7 @@ class RemoteBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """What a request says about its KV blocks: whether to hold them for another engine, or to fetch them from another
+    """The instructions of a request about its KV blocks: hold them for another engine, or fetch them from another
     engine.
     """
 
@@ -233,7 +233,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait for this many seconds. Return True if the other engine disconnected before they passed."""
+        """Wait for this many seconds. Return True if the other engine disconnected during the wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

@@ -93,7 +93,9 @@ class EnginePacer:
         self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When `_timer` fires; stored because uvloop's timer handle does not report a time that is near."""
+        """Time at which `_timer` fires. It is stored because uvloop's timer handle does not report times in the near
+        future.
+        """
         self._next_tick = 0.0
         self._idle = asyncio.Event()
 
@@ -128,7 +130,7 @@ class EnginePacer:
         self._arm()
 
     def adopt(self, prompt: bytes, tokens: int) -> int:
-        """Cache blocks of a prompt that arrived from another engine. Return how many of the tokens were not cached
+        """Cache blocks of a prompt that arrived from another engine. Return the number of tokens that were not cached
         before.
         """
         fetched = self.engine.adopt(prompt, tokens, self.now())

@@ -42,7 +42,7 @@ def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
 
 
 def not_simulated(field: str, value: object, remedy: str) -> RequestInvalid:
-    """Return the error for a field that vLLM supports and this engine does not."""
+    """Return the error for a field that vLLM supports but this engine does not."""
     return RequestInvalid(f"{field}={shown(value)} is not simulated; {remedy} (parameter={field})", field)
 
 

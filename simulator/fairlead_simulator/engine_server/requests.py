@@ -22,11 +22,11 @@ class Generation(TextRequest):
     """
     arrived_at: float = -1.0
     last_token_at: float = -1.0
-    """When the last token that a prefill made was produced or, after the request left the decode batch, when its last
-    token was produced.
+    """Time of the last token that a prefill produced. After the request has left the decode batch, time of its last
+    token.
     """
 
     @property
     def external_tokens(self) -> int:
-        """The number of those `hit_tokens` that came from another engine."""
+        """Number of the `hit_tokens` that came from another engine."""
         return min(self.fetched_tokens, self.hit_tokens)

@@ -92,8 +92,8 @@ class ServedInstance:
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """Return the rank that the request's header names, as vLLM reads that header; without it, the least loaded
-        rank, where a waiting request counts as four. Raises RequestInvalid.
+        """Return the rank that the request's header names, interpreted like vLLM. Without the header, return the least
+        loaded rank; a waiting request counts four times. Raises RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])

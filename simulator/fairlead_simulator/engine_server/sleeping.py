@@ -35,8 +35,8 @@ class SleepMode:
         return bool(self._tags) or any(pacer.engine.held is not None for pacer in self._pacers)
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
-        """Fall asleep. Running generations are aborted, or waited for, according to `mode`. Raises RequestInvalid while
-        other engines fetch KV blocks from this one.
+        """Fall asleep. According to `mode`, running generations are aborted, or the engine waits for their end. Raises
+        RequestInvalid while other engines fetch KV blocks from this one.
         """
         async with self._turn:
             for pacer in self._pacers:

@@ -81,8 +81,8 @@ class EngineStatistics:
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float, size: int) -> None:
-        """Record the duration in seconds and the size in bytes of a transfer of KV blocks from another engine to this
-        one.
+        """Record a transfer of KV blocks from another engine to this one: its duration in seconds and its size in
+        bytes.
         """
         self._observe(self.transfer_time, seconds)
         self.transfer_bytes.observe(size)

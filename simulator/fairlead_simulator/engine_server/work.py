@@ -57,7 +57,7 @@ class Run:
 
     @property
     def finish_reason(self) -> str:
-        """Why the answer ended: the reason given in its work, or `abort` if the generation was aborted."""
+        """The reason why the answer ended: the reason given in its work, or `abort` if the generation was aborted."""
         return self.ticket.generation.finish_reason
 
     @property

@@ -110,7 +110,7 @@ def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
-    """How a workload is run.
+    """The way in which a workload is run.
 
     Rates are in requests per second. The first `warmup` requests are not measured, and may arrive at a separate rate.
     """
@@ -119,8 +119,8 @@ class ArrivalPlan:
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """How rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn with the
-    seed), at equal distances, or all at the same time.
+    """The way in which rows with equal timestamps are spread: at random times in the gap to the next timestamp (drawn
+    with the seed), at equal distances, or all at the same time.
     """
     seed: int = 0
     closed_loop: bool = False
@@ -167,7 +167,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
 
 
 def check_closed_loop(workload: Workload) -> None:
-    """Raise WorkloadImpossible if a row lacks what a closed loop needs: a session and a pause."""
+    """Raise WorkloadImpossible if a row does not have the data for a closed loop: a session and a pause."""
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):
         field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None

@@ -183,7 +183,7 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """Within the block, add the name of the run to errors that do not name it, such as those of a policy."""
+    """Within the block, add the name of the run to errors without it, such as errors of a policy."""
     try:
         yield
     except (SimulatorError, FairleadError):

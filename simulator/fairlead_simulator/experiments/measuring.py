@@ -38,7 +38,7 @@ class Figures:
     missed.
     """
     ttft_attainment: float
-    """Share of the arrived requests that were served within the TTFT target; refused and failed requests count as
+    """Share (0-1) of the arrived requests that were served within the TTFT target; refused and failed requests count as
     missed.
     """
     rejected_share: float

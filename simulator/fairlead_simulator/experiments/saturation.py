@@ -12,7 +12,7 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """How many seconds a request keeps an instance busy on average, and the request rate at which all instances are
+    """The mean seconds for which a request keeps an instance busy, and the request rate at which all instances are
     busy.
     """
 

@@ -14,8 +14,8 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """Raised when no router offers a model; the message says why, and `question` is a question that tells the user what
-    to check.
+    """Raised when no router offers a model. The message has the reason, and `question` is a question that shows the
+    user what to check.
     """
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:

@@ -8,7 +8,7 @@ from fairlead_simulator.traces.descriptions import percentile
 
 
 class ReplayVerdict(StrEnum):
-    """How a request ended; every request has exactly one verdict."""
+    """The end of a request; every request has exactly one verdict."""
 
     SERVED = "served"
     REJECTED = "rejected"
@@ -26,7 +26,7 @@ class RequestOutcome:
     index: int
     session: str
     due_seconds: float
-    """When the request was due, in seconds from the start of the replay."""
+    """Time at which the request was due, in seconds from the start of the replay."""
     lag_seconds: float
     """Seconds by which the request was sent later than due."""
     verdict: ReplayVerdict
@@ -34,7 +34,7 @@ class RequestOutcome:
     status: int = 0
     instance: str | None = None
     decode: str | None = None
-    """The instance that generated the answer, if a different instance computed the prompt; else None."""
+    """The instance that generated the answer, if another instance computed the prompt; None otherwise."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None

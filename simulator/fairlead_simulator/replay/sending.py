@@ -47,14 +47,16 @@ class StreamedAnswer(AnswerReader):
         return self.status in (429, 503)
 
     def rejection_reason(self) -> str:
-        """Return why the request was refused: from the response's headers, else from its status."""
+        """Return the reason why the request was refused, from the response's headers or, without them, from its
+        status.
+        """
         for name in REJECTION_HEADERS:
             if name in self.headers:
                 return self.text(name) or f"http-{self.status}"
         return f"http-{self.status}"
 
     def failure_reason(self) -> str:
-        """Return why a received response is not valid."""
+        """Return the reason why a received response is not valid."""
         if self.status != 200:
             return f"http-{self.status}"
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"

@@ -5,5 +5,5 @@ Nothing in this package decides where a request is sent: `fairlead.routing.sched
 and is called exactly as a router calls it. Engines are modelled in units of prefill batches, chunks and runs of decode
 steps, so a trace of twelve thousand requests takes a second or two. There is no wall clock and no global randomness: a
 seed gives the same numbers on any machine. The package must not contain a copy of a policy or of admission. Its danger:
-people believe its results. Each module, and docs/simulator.md, says what the model leaves out.
+people trust its results. Each module, and docs/simulator.md, names the effects that the model leaves out.
 """

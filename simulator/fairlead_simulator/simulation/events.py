@@ -23,7 +23,7 @@ class EventQueue:
         heappush(self._heap, (time, self._sequence, happen, payload))
 
     def next_at(self) -> float:
-        """Return when the next event is due; infinity if there is none."""
+        """Return the time at which the next event is due; infinity if there is no event."""
         return self._heap[0][0] if self._heap else inf
 
     def let_happen(self) -> float:

@@ -71,7 +71,7 @@ class Fleet:
 
     @property
     def preemptions(self) -> int:
-        """Number of preemptions in all engines, without those that were replaced."""
+        """Number of preemptions in all engines, except replaced engines."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
@@ -153,7 +153,7 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Report all metrics again from now on: a new routing table drops them, and a new router has none."""
+        """Report all metrics again from now on, because a new routing table drops them and a new router has none."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:
@@ -182,7 +182,7 @@ Lost = Callable[[Job, str, float], None]
 
 class Transfers:
     """All transfers of a run; transfers in progress share the link of their source. `lost` is called for a request
-    whose target is gone.
+    whose target no longer exists.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:

@@ -28,7 +28,7 @@ class Job(TracedRequest):
     """
     next_pause: float = 0.0
     request: RoutingRequest | None = None
-    """The request as the router received it; None before that."""
+    """The request, as the router received it; None before the router has received it."""
     heard_first: bool = False
     """Whether the router has been informed of the first token."""
     router: int = 0

@@ -1,4 +1,4 @@
-"""How accurately, and with which delay, a simulated router observes its engines."""
+"""The accuracy and the delay with which a simulated router observes its engines."""
 
 from dataclasses import dataclass
 from math import exp

@@ -42,7 +42,7 @@ PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What an event changes now: engines that start (empty) or die, changes that will follow later, and the next
+    """The present changes by an event: engines that start (empty) or die, changes that will follow later, and the next
     routing table if it differs.
     """
 
@@ -191,8 +191,8 @@ class PoolChanges:
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
 
     def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
-        """Return when each of these instances begins to serve; sleeping instances are woken before new ones are
-        started.
+        """Return the times at which these instances begin to serve. Sleeping instances are woken before new instances
+        are started.
         """
         woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
         self._asleep[event.role] -= woken

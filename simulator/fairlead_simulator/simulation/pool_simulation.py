@@ -74,7 +74,7 @@ class Simulation:
         self._training = Training(lambda: self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
-        """Number of jobs that have not ended, including those that have not arrived yet."""
+        """Number of jobs that have not ended, including jobs that have not arrived yet."""
         self._ticking = False
         self._tick_seconds = tick_seconds
         self._noise = Random(f"noise/{spec.seed}")

@@ -22,7 +22,7 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""How requests are distributed over several routers: in turn; at random; each session to one router; or prompts with
+"""The distribution of requests over several routers: in turn; at random; each session to one router; or prompts with
 the same beginning to one router, as behind load balancers that hash a cookie or a prompt.
 """
 

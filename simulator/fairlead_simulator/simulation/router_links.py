@@ -12,8 +12,8 @@ See = Callable[[Sequence[Dispatch | Refusal], float], None]
 
 
 class RouterLink:
-    """The connection of one front (a router that lets another decide) to the decider. Every message takes `seconds`. If
-    the connection breaks, messages in transit are lost.
+    """The connection of one front (a router that lets another router decide) to the decider. Every message takes
+    `seconds`. If the connection breaks, messages in transit are lost.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:

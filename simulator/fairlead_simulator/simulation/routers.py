@@ -1,8 +1,8 @@
-"""The routers of one run: how requests are distributed over them, and what they know of each other.
+"""The routers of one run: the distribution of requests over them, and their knowledge of each other.
 
-Routers get their number from the control API. Either one router decides for all; or each router knows what it sent
-itself, what KV events report and, if routers exchange load reports, what other routers did some seconds ago. Routers do
-not share bindings: the control API's reports of other routers' sessions are left out of the model.
+Routers get their number from the control API. Either one router decides for all; or each router decides alone. Then it
+knows its own requests, the KV events and, if routers exchange load reports, the load of other routers some seconds ago.
+Routers do not share bindings: the control API's reports of other routers' sessions are left out of the model.
 """
 
 from collections import OrderedDict
@@ -89,7 +89,7 @@ class Routers:
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
-        """Iterate over all schedulers, including those that only finish their requests."""
+        """Iterate over all schedulers, including schedulers that only finish their requests."""
         return iter(self._all)
 
     @property
@@ -99,7 +99,7 @@ class Routers:
 
     @property
     def leading(self) -> SharedScheduler:
-        """Return the scheduler that decides for all routers, or else the first one."""
+        """Return the scheduler that decides for all routers; if no router does, the first scheduler."""
         if self._links is None:
             return self.serving[0]
         names = {f"router-{number}": number for number in self._serving}

@@ -53,7 +53,9 @@ class LoadVariations:
             self._variations.append(variation(pending))
 
     def mean(self, begin: float, end: float) -> float:
-        """Return the mean variation over the moments from `begin` to `end`, both included; 0 if there are none."""
+        """Return the mean of the recorded variations at the times from `begin` to `end`, both included; 0 without a
+        record.
+        """
         busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
         return fsum(busy) / len(busy) if busy else 0.0
 

@@ -71,7 +71,7 @@ class SignalMeter:
         """Number of output tokens counted so far for each running job, by the job's index."""
         self._speed: Figure = UNKNOWN
         self._speed_at = 0.0
-        """When the prefill speed was last measured."""
+        """Time at which the prefill speed was last measured."""
         self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:
@@ -99,7 +99,7 @@ class SignalMeter:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
-        """Record how many tokens of the request's answer have been sent so far."""
+        """Record the number of tokens of the request's answer that have been sent so far."""
         more = tokens - self._generated.get(job.index, 0)
         if more > 0:
             self._generated[job.index] = tokens

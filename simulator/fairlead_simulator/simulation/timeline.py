@@ -84,7 +84,8 @@ class Override:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRouters:
     """A replacement of the serving routers by new ones, at `at` seconds. The old routers finish their requests. If the
-    new routers `remember`, they know what the old ones believed instances to hold, like routers whose disk was kept.
+    new routers `remember`, they know the assumed cache contents of instances from the old routers, like routers whose
+    disk was kept.
     """
 
     at: float

@@ -10,12 +10,12 @@ from collections.abc import Hashable, Sequence
 from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 BYTES_PER_TOKEN = 4.0
-"""Assumed bytes per token of a text whose tokens were not counted."""
+"""Assumed number of bytes per token, for texts whose tokens were not counted."""
 
 
 class BlockNames:
-    """Numbers, from 0 on, for the blocks of one trace. A block's number stands for its content and all blocks before
-    it.
+    """Numbers, from 0 on, for the blocks of one trace. A block's number identifies its content together with all blocks
+    before it.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class TraceChanges:
     requests_per_second: float | None = None
     speed: float = 1.0
     max_input: int | None = None
-    """Drop rows whose prompt has at least this many tokens; None = drop none."""
+    """Limit in tokens: rows whose prompt has at least this many tokens are dropped; None = no row is dropped."""
     requests: int | None = None
     """Keep only this many of the rows that were not dropped; None = keep all."""
     seed: int = 0
@@ -78,8 +78,8 @@ def read_form(
 ) -> Iterator[TraceRow]:
     """Return the rows of a file, in order of time. `form` is one of FORMS; None = detect the form.
 
-    `block_tokens` is the number of tokens per id, if it is not the usual one of the form. Rows that are not in order
-    are refused, unless `sort` is set or their form has no order. Raises TraceInvalid naming file, line and field.
+    `block_tokens` is the number of tokens per id, if it differs from the form's usual number. Rows that are not in
+    order are refused, unless `sort` is set or their form has no order. Raises TraceInvalid naming file, line and field.
     """
     with opened(path) as source:
         known = form or form_of(source.begin) or "jsonl"

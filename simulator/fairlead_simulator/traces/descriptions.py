@@ -18,7 +18,7 @@ class Distribution:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Distribution":
-        """Return the distribution of the values, of which there must be at least one; percentiles are nearest-rank."""
+        """Return the distribution of the values; there must be at least one value. Percentiles are nearest-rank."""
         ordered = sorted(values)
         return Distribution(
             mean=sum(ordered) / len(ordered),
@@ -30,7 +30,7 @@ class Distribution:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile of sorted values, of which there must be at least one."""
+    """Return the nearest-rank percentile of sorted values; there must be at least one value."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(0, int(rank) - 1)]
 
@@ -79,8 +79,8 @@ class IdealCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDescription:
-    """The figures of a whole trace. Rates are per second of trace time; hit rates are those of an unlimited shared
-    cache.
+    """The figures of a whole trace. Rates are per second of trace time; hit rates are the hit rates of an unlimited
+    shared cache.
     """
 
     requests: int
@@ -96,7 +96,7 @@ class TraceDescription:
 
 
 def describe(rows: Iterable[TraceRow]) -> TraceDescription:
-    """Return the figures of the rows, of which there must be at least one."""
+    """Return the figures of the rows; there must be at least one row."""
     cache = IdealCache()
     stamps: set[float] = set()
     inputs: list[float] = []

@@ -33,11 +33,11 @@ class Record:
         return TraceInvalid(self.file, self.line, f"{self.within}{field}", problem)
 
     def given(self, field: str) -> Any:
-        """Return the field's value; None if it has none."""
+        """Return the field's value; None if the record has no value."""
         return self.document.get(field)
 
     def needed(self, field: str) -> Any:
-        """Return the field's value. Raises TraceInvalid if it has none."""
+        """Return the field's value. Raises TraceInvalid if the record has no value."""
         value = self.given(field)
         if value is None:
             is_there = "is null" if field in self.document else "is missing"

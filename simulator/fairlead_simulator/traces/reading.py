@@ -1,4 +1,4 @@
-"""The options with which a file in another tool's form is read, and notes about what is left out or assumed."""
+"""The options for reading a file in another tool's form, and notes about omissions and assumptions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The options with which a file is read, and the notes about it."""
+    """The options for reading a file, and the notes about the file."""
 
     block_tokens: int
     """Number of tokens per block id in the file."""

@@ -32,7 +32,7 @@ class TraceRow:
     output_length: int
     hash_ids: tuple[int, ...]
     session: str | None = None
-    """The row's `session_id`; None if it has none."""
+    """The row's `session_id`; None if the row has none."""
     pause_ms: float | None = None
     """The row's `delay` in milliseconds, from the end of the session's previous turn to this turn's arrival; None if it
     has none.
@@ -40,7 +40,7 @@ class TraceRow:
 
     @property
     def full_blocks(self) -> int:
-        """Number of ids that stand for whole blocks, the only blocks that an engine can reuse."""
+        """Number of ids of whole blocks; engines can reuse only whole blocks."""
         return self.input_length // BLOCK_TOKENS
 
 
@@ -66,7 +66,7 @@ class PrefixRule:
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """Yield the rows of a file in order, at most `limit`; those of standard input for `-`.
+    """Yield the rows of a file in order, at most `limit`; for `-`, the rows of standard input.
 
     Raises TraceInvalid when an error is reached; also if the file is missing, is in another tool's form, or has no
     rows.
@@ -161,7 +161,7 @@ def row_of(record: Record, block_tokens: int) -> TraceRow:
 
 def _other_size(ids: int, tokens: int) -> str:
     """Return a clause for an error message with the command that converts blocks of another usual size, if the number
-    of ids fits that size; else "".
+    of ids fits that size; "" otherwise.
     """
     size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
     return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

@@ -1,7 +1,8 @@
 """Infers which requests of a trace belong to one session, if the trace does not say so.
 
-A conversation sends its whole history with each turn, so a next turn contains the whole previous prompt; and the client
-waits for the answer, so two requests of one session never overlap in time. A request therefore continues the session
+Two facts help. A conversation sends its whole history with each turn, so the next turn contains the whole previous
+prompt. And the client waits for the answer, so two requests of one session never overlap in time. A request therefore
+continues the session
 
 - whose latest prompt it contains, or repeats exactly (a retry);
 - or whose latest prompt but one it contains, if that prompt was a next turn itself (a message edited or answered
@@ -58,8 +59,8 @@ class Sessions:
 
 
 def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
-    """Return the sessions of rows, which are in order of time: those that rows name, and inferred sessions for the
-    other rows.
+    """Return the sessions of the rows, which must be in order of time: the sessions that rows name, and inferred
+    sessions for the other rows.
     """
     finder = SessionFinder()
     numbers = [finder.add(row) for row in rows]
@@ -92,7 +93,7 @@ def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
 
 
 class _Session:
-    """What the finder stores about one session."""
+    """The finder's data about one session."""
 
     __slots__ = ("free_at", "turns")
 
@@ -153,7 +154,7 @@ class SessionFinder:
 
     def _repeated(self, row: TraceRow) -> int | None:
         """Return the number of a session whose latest prompt equals this prompt and whose answer can be complete; None
-        if there is none.
+        if there is no such session.
         """
         senders = self._latest.get((row.hash_ids[-1], row.input_length))
         while senders and senders[0][0] <= row.timestamp_ms:
@@ -165,7 +166,7 @@ class SessionFinder:
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
         """Return the number of a session whose latest prompt, or the prompt before it, is a prefix of this prompt, and
-        whose answer can be complete; None if there is none.
+        whose answer can be complete; None if there is no such session.
         """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
@@ -180,8 +181,8 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """Return how many leading blocks a new session has in common with a session from which it branches off; these
-        blocks still belong to that session.
+        """Return the number of leading blocks that a new session shares with the session from which it branches off;
+        these blocks still belong to the old session.
 
         A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn. A system
         prompt does not count as such a turn.

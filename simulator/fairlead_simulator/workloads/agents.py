@@ -2,8 +2,8 @@
 turn repeats the context.
 
 Each row has its session and, as `delay`, the time that the agent's tool runs before it. So it can be run in a closed
-loop: the next turn then arrives when the previous answer is finished and the tool has run. Timestamps are those of an
-engine without load.
+loop: the next turn then arrives when the previous answer is finished and the tool has run. Timestamps are the times at
+an engine without load.
 """
 
 from collections.abc import Iterator

@@ -94,8 +94,8 @@ def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[Trac
 
 
 def _pick(sessions: list[_Session], shape: ConversationShape, seconds: float, rng: Random) -> _Session | None:
-    """Return a session to continue, preferring recent sessions, among those whose last turn was long enough ago; None
-    if there is none.
+    """Return a session to continue: one whose last turn was long enough ago, with a preference for recent sessions;
+    None if there is no such session.
     """
     if not sessions:
         return None

@@ -29,8 +29,8 @@ class PrefixGroupShape:
 def generate_prefix_groups(shape: PrefixGroupShape, seed: int) -> Iterator[TraceRow]:
     """Yield rows without end, in order of time.
 
-    The last, partial block of a prefix is not shared by the group's prompts, because each question fills the rest of
-    it.
+    The last, partial block of a prefix is not shared by the group's prompts, because the remaining part of this block
+    belongs to the question.
     """
     rng = Random(seed)
     length = shape.prefix_tokens + shape.question_tokens

@@ -151,7 +151,7 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     api.clock.skipped += begun - api.clock()  # however long that took, the half minute is the last one
     await api.router.post_report(a_report("r2", acknowledged=(Acknowledgement(pool=CHAT, version=1),)))
     first = (await api.viewer.advice()).items[0]
-    assert first.sentence.endswith("because 2 of 2 instances are saturated; what would serve it is being simulated.")
+    assert first.sentence.endswith("because 2 of 2 instances are saturated; the number of replicas that it needs is being simulated.")
     assert first.plan is None
     await api.app.state.sizing.look(api.clock())
     await api.app.state.sizing.look(api.clock())

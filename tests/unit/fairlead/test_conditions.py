@@ -287,7 +287,7 @@ def test_a_minimum_limits_a_number_that_somebody_declares_and_not_a_load_that_ne
     scaling = ScalingFacts(is_fixed=False, answered=True, targets=(target,), measured=frozenset(), is_measured=is_measured)
     (found,) = [one for one in pool_conditions(replace(SETTLED, scaling=scaling)) if one.type is ConditionType.SCALING_LIMITED]
     assert (found.status, found.reason) == (status, reason)
-    assert (found.message == "The minimum of the role keeps 2 instances, as it is meant to: 1 would do") == (status == "False")
+    assert (found.message == "The minimum of the role keeps 2 instances, as intended: the load needs only 1") == (status == "False")
 
 
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:

@@ -372,7 +372,12 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
             reason="DesiredWithinRange",
             words="No bound keeps a role from its recommended number",
         ),
-        Step(happens=asked_for(0.0), status="False", reason="DesiredWithinRange", words="keeps 2 instances, as it is meant to: 1 would do"),
+        Step(
+            happens=asked_for(0.0),
+            status="False",
+            reason="DesiredWithinRange",
+            words="keeps 2 instances, as intended: the load needs only 1",
+        ),
         Step(
             happens=asked_for(1600.0),
             status="False",

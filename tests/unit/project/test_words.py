@@ -48,6 +48,10 @@ HABITS = {
     "paid off": (r"\b(?:paid|pays?) off\b", "faster than staying"),
     "tells of": (r"\b(?:tells?|hears?) of\b", "reports, learns of"),
     "of now": (r"(?<!states )\bof (?:now|before)\b(?!-)", "current, earlier"),
+    "returns what": (
+        r"^(?:Return|Yield|Record) (?:what|how|why|where|who)\b",
+        "Return the number of …, the reason why …, the time at which …: a noun for the result",
+    ),
 }
 """By name: a pattern, and what to write instead."""
 
@@ -106,6 +110,15 @@ def habits(words: str) -> Iterator[str]:
 
 
 AREAS = (*PACKAGES, "docs", "docs/decisions", "pages")
+DANGLING = r"\bthose (?:of|that|who|with|which)\b"
+"""A pronoun for a noun that the reader has to find again."""
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings of modules, classes, functions and attributes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(re.sub(r"`[^`]*`", "`code`", node.value.value).split())
 
 
 @pytest.mark.parametrize("area", AREAS)
@@ -114,6 +127,18 @@ def test_an_area_gains_no_habit(area: str) -> None:
     counted = Counter(name for _, name in found)
     listed = [f"{place}: {name}; write {HABITS[name][1]}" for place, name in found]
     assert len(found) <= CEILINGS.get(area, 0), f"{len(found)} ({dict(counted)}):\n" + "\n".join(listed)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_repeat_the_noun(package: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {hit[0]!r}; name the thing again"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "tests" not in path.parts
+        for line, words in docstrings(path)
+        if (hit := re.search(DANGLING, words))
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +155,7 @@ def test_an_area_gains_no_habit(area: str) -> None:
         ("File to write; standard output without it.", "X without it"),
         ("Most rows of a page.", "Most X"),
         ("The pool's queue waits no more.", "no more"),
+        ("Return how many tokens are cached.", "returns what"),
     ],
 )
 def test_a_habit_is_found(words: str, name: str) -> None:

@@ -82,8 +82,8 @@ only eight colours.
 
 
 def series_of(triggers: Iterable[BindingReason]) -> dict[BindingReason, int]:
-    """Return the colour class of each trigger of a picture. Up to eight triggers have different classes; a trigger with
-    a class of its own always has that one.
+    """Return the colour class of each trigger of a picture. Up to eight triggers have different classes. Some triggers
+    always have the same class.
     """
     shown = sorted(set(triggers), key=lambda one: (one not in _COLOURED, list(BindingReason).index(one)))
     made: dict[BindingReason, int] = {}

@@ -1,4 +1,4 @@
-"""The figures that explain an instance's load, and those that explain a routing decision.
+"""The figures that explain an instance's load, and the figures that explain a routing decision.
 
 A load's figures are rows of text: for this instance, for the other instances, and for the time before. A decision's
 figures are the margin, the prediction next to the observed figure, and the terms of the score with their sum. Pure.

@@ -107,7 +107,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
 
 
 _COUNTED = (HarmUnit.REQUESTS, HarmUnit.INSTANCES, HarmUnit.ROUTERS)
-"""The units of harms that count what is affected; harms of other units describe themselves."""
+"""The units of harms that are numbers of affected things; harms of other units describe themselves."""
 
 
 def harm_words(one: Advice) -> str:

@@ -27,8 +27,8 @@ class ChartLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderBand:
-    """A picture of the instances that held a session's KV cache: a lane for each, ordered by the time at which the
-    instance first held the session, above a time axis.
+    """A picture of the instances that held a session's KV cache: one lane for each instance above a time axis, ordered
+    by the time at which the instance first held the session.
 
     `homes` is the number of drawn stays on an instance; if not all are drawn, the newest are.
     """

@@ -1,6 +1,6 @@
 """The steps of a session's migration, as far as they are recorded, and the migration's net effect. Pure.
 
-A step has a time only if some record contains one. For a step that nobody measures, the page says so.
+A step has a time only if a record contains the time. For steps that are not measured, the page says so.
 """
 
 from dataclasses import dataclass

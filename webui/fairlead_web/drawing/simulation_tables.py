@@ -94,7 +94,7 @@ def rate_tables(found: Simulation) -> list[RateTable]:
 
 def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tuple[Cell, ...]]]:
     """Return the results that both simulations have, each as policy, request rate and figures. Differences are the
-    figures of `mine` minus those of `other`.
+    figures of `mine` minus the figures of `other`.
     """
     known = {_key(one): one for one in other.results}
     return [

@@ -2,6 +2,5 @@
 the API.
 
 Pure. A refused form keeps the typed text and shows the problem next to it. This package must not repeat checks of the
-API: the API decides, and its response names the field. The danger here: typed text that means something else to the
-API.
+API: the API decides, and its response names the field. The danger: typed text may mean something else to the API.
 """

@@ -207,8 +207,8 @@ REMOVED = "remove"
 def _rows(
     name: str, shape: Shape, present: Sequence[Mapping[str, Any]], typed: Mapping[str, str] | None
 ) -> tuple[tuple[FormField, ...], ...]:
-    """Return the lines of a list in a form: one for each entry, and empty ones. `typed` has the values of a submitted
-    form.
+    """Return the lines of a list in a form: one line for each entry, and empty lines for new entries. `typed` has the
+    values of a submitted form.
     """
     count = min(len(present) + NEW_ROWS, shape.max_items) if typed is None else _row_count(name, typed)
     return tuple(
@@ -241,8 +241,8 @@ def _row_count(name: str, form: Mapping[str, str]) -> int:
 
 
 def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
-    """Return the form with the problem shown at the field that the problem names, or at the whole form if it names none
-    of its fields.
+    """Return the form with the problem shown at the field that the problem names. If the form does not have this field,
+    the problem is shown for the whole form.
     """
     if problem is None:
         return form

@@ -228,7 +228,7 @@ def _target(name: str, text: str) -> Any:
 
 
 def sets_in_words(schedule: Mapping[str, Any]) -> str:
-    """Describe what a schedule sets: `4 to 8 instances, TTFT 2s, early rejection Load`."""
+    """Return words for the settings of a schedule: `4 to 8 instances, TTFT 2s, early rejection Load`."""
     roles = schedule.get("roles") or []
     words = [_instances(one, alone=len(roles) == 1 and one.get("name") == Role.BOTH) for one in roles]
     slo, rejection, ratio = (schedule.get(name) or {} for name in ("slo", "earlyRejection", "ratio"))

@@ -29,8 +29,8 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a text was refused: `words`, the number of the `line` (from 1; 0 = no line), and the lines around it with
-    their numbers.
+    """The reason why a text was refused (`words`), the number of the `line` (from 1; 0 = no line), and the lines around
+    it with their numbers.
     """
 
     words: str

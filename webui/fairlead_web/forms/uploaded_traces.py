@@ -85,7 +85,7 @@ def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
 
 
 def told(left_out: Iterable[LeftOut]) -> str:
-    """Encode left-out lines for a URL: the first ones, each as number and cause, then the total number:
+    """Encode left-out lines for a URL: the first lines, each as number and cause, then the total number:
     `3-json.17-time.2041`.
     """
     found = list(left_out)

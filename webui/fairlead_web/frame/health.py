@@ -49,7 +49,9 @@ def beyond_slo(pool: PoolSummary) -> bool:
 
 
 def _troubles(pool: PoolSummary) -> str:
-    """Return what is wrong with the requests of the last minutes, to be added to the words for the pool's state."""
+    """Return words for the problems of the requests in the last minutes, to be added to the words for the pool's
+    state.
+    """
     late = ", out of SLO" if out_of_slo(pool) else ""
     return f"{late}, refuses requests" if pool.rejections_per_second > 0 else late
 
@@ -74,7 +76,7 @@ def health_of(pool: PoolSummary) -> Health:
 
 def _start(pool: PoolSummary) -> str:
     """Return the words for a pool whose condition Ready waits for instances. The count of instances is newer than the
-    condition, so that all may serve already; one role's surplus hides another's shortage.
+    condition, so all instances may serve already. A surplus in one role hides a shortage in another.
     """
     return f"starting, {pool.serving} of {pool.desired} serve" if pool.serving < pool.desired else "not ready yet"
 

@@ -60,7 +60,9 @@ def asked_of(visit: Visit) -> Asked:
 
 
 async def layers(visit: Visit, asked: Asked) -> list[Layer]:
-    """Return the heatmaps of all metrics that the address names. All have the rows of the first one, in its order."""
+    """Return the heatmaps of all metrics that the address names. All heatmaps have the rows of the first heatmap, in
+    the same order.
+    """
     found = await asyncio.gather(*(fetch(visit, asked, metric) for metric in asked.metrics))
     first = found[0]
     ordered = [first, *(in_order(other, first) for other in found[1:])]

@@ -118,9 +118,9 @@ class Renderer:
         return "".join(owner.blocks[block](owner.new_context(values)))
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
-        """Render those of the named regions that the page has. Each is wrapped in the element with which the browser
-        replaces the region. Spaces around a region's element are removed, because they would accumulate with every
-        replacement.
+        """Render the named regions, except regions that the page does not have. Each region is wrapped in the element
+        by which the browser replaces it. Spaces around a region's element are removed, because they would accumulate
+        with every replacement.
         """
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(

@@ -45,7 +45,7 @@ def csrf_matches(session_token: str, given: str) -> bool:
 
 
 def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, settings: WebSettings) -> str | None:
-    """Return why an unsafe request does not come from the web UI's own pages; None if it does.
+    """Return the reason why an unsafe request does not count as coming from the web UI's own pages; None if it does.
 
     The header `Sec-Fetch-Site` decides. Browsers that do not send it (old ones, or over plain HTTP to a non-loopback
     host) must send the web UI's origin in `Origin`.

@@ -69,7 +69,7 @@ NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
 engines.
 """
 SIDEBAR_POOLS = 8
-"""Maximum number of pools in the sidebar, the worst ones first; the page of pools lists all of them."""
+"""Maximum number of pools in the sidebar; the worst pools are shown. The page of pools lists all of them."""
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc", "zone")
 DENSITIES = ("comfortable", "compact")
@@ -206,15 +206,15 @@ class Shell:
 
     @property
     def behind_seconds(self) -> float:
-        """Seconds by which the figures of the page's pool lag behind, or on a page without a pool, those of any pool; 0
-        if none do.
+        """Delay, in seconds, of the figures of the page's pool or, on a page without a pool, the largest delay of any
+        pool; 0 without a delay.
         """
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 
     @property
     def sidebar_pools(self) -> list[PoolSummary]:
-        """The pools that the sidebar shows: the worst ones, and the page's own pool."""
+        """The pools that the sidebar shows: the worst pools, and the page's own pool."""
         ranked = sorted(self.pools, key=pain)
         own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
         return ranked[: SIDEBAR_POOLS - len(own)] + own

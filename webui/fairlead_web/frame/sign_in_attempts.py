@@ -55,7 +55,9 @@ class Attempt:
         return str(httpx.URL(provider.authorization_endpoint).copy_merge_params(asked))
 
     def refusal(self, brought: Mapping[str, str], provider: OidcProvider) -> str | None:
-        """Return why the query with which the browser returned contains no valid code; None if it contains one."""
+        """Return the reason why the query with which the browser returned contains no valid code; None if it contains a
+        valid code.
+        """
         if not hmac.compare_digest(self.state.encode(), brought.get("state", "").encode("utf-8", "replace")):
             return "The identity provider's answer belongs to another attempt to sign in; begin again."
         issuer = brought.get("iss")

@@ -44,7 +44,7 @@ ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
 """Maximum number of rows of a list on one page. More rows would make the page slow, and too long for a phone."""
 NEWEST_ROWS = 15
-"""Maximum number of rows that one live update of a list requests; the newest ones."""
+"""Maximum number of rows that one live update of a list requests; the newest rows are requested."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 AROUND = timedelta(minutes=5)
@@ -167,8 +167,8 @@ class Visit:
         """Await a response of the API without which the page can still be shown.
 
         If the call fails, returns None, and notes on the page that `source` failed. If the session has ended, the error
-        is still raised. `regions` are the regions of the page that show the response; () if only the whole page does.
-        The call is made only if the request needs one of them.
+        is still raised. `regions` are the regions of the page that show the response; () if only the whole page shows
+        it. The call is made only if the request needs one of these regions.
         """
         if regions is not None and not self.wants(*regions):
             answer.close()
@@ -215,10 +215,10 @@ class Visit:
     ) -> Shell:
         """Return the frame of the page. Requests the person's identity and the pools from the API.
 
-        A page whose time range is fixed has no live updates. `summary` is the page's pool as its content shows it, so
-        that the frame shows the same state. If the address is below a pool, a list of all pools becomes a tab of that
-        pool. `about` are the objects of the page, for links to other tools, and `around` is their time if it differs
-        from the page's range.
+        A page whose time range is fixed has no live updates. `summary` is the page's pool in the version that the
+        content shows, so that the frame shows the same state. If the address is below a pool, a list of all pools
+        becomes a tab of that pool. `about` are the objects of the page, for links to other tools, and `around` is their
+        time if it differs from the page's range.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())
@@ -331,7 +331,7 @@ class Visit:
 
     def back_to(self, path: str, *without: str) -> Response:
         """Redirect the browser to the page from whose lists a write was made: with the filters and the place in lists
-        that the write's address has (`Here.write`), except those named in `without`.
+        from the address of the write (`Here.write`), except the parameters named in `without`.
         """
         return self.redirect(with_query(path, {name: value for name, value in self.here.params.items() if name not in without}))
 

@@ -42,7 +42,9 @@ def resolution_of(unit: str) -> float:
 
 
 def step_of(value: float | None, unit: str) -> int | None:
-    """Return the number as it is shown, as a multiple of the unit's resolution; None without data."""
+    """Return the number in the precision in which it is shown, as a multiple of the unit's resolution; None without
+    data.
+    """
     return None if value is None else int(value / resolution_of(unit) + 0.5)
 
 
@@ -135,9 +137,7 @@ class Earlier:
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """Return for each cell, row by row, how much its present value is above (+) or below (-) the earlier one; None
-        if either is unknown.
-        """
+        """Return, for each cell, row by row, the present value minus the earlier value; None if either is unknown."""
         return [
             None if one is None or other is None else one - other
             for row, before in zip(now.rows, self.heatmap.rows, strict=True)
@@ -313,7 +313,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """The colour bar of a heatmap: the name of its palette, its marks, and what the scale refers to."""
+    """The colour bar of a heatmap: the name of its palette, its marks, and the subject of the scale."""
 
     palette: str
     marks: tuple[Mark, ...]

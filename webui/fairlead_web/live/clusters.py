@@ -114,8 +114,8 @@ NO_CLUSTERS = ClusterSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What is known about a cluster: its pools as read `at` a time (None: never read), and the present `trouble`
-    (empty: none).
+    """The known facts about a cluster: its pools, which were read at the time `at` (None: never read), and the present
+    `trouble` (empty: no trouble).
 
     `advice` is None if the cluster's findings could not be read. `more` is True if the cluster has more pools than were
     read.
@@ -145,7 +145,7 @@ class Clusters:
         return bool(self._seen)
 
     async def look(self) -> list[ClusterView]:
-        """Return what is known about all clusters, in the order of the settings, after at most `PATIENCE_SECONDS`."""
+        """Return the known facts about all clusters, in the order of the settings, after at most `PATIENCE_SECONDS`."""
         asked = [one.asking() for one in self._seen]
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
@@ -179,7 +179,7 @@ class _Cluster:
         return self._task
 
     def view(self) -> ClusterView:
-        """Return what is known about the cluster. A query that has not been answered yet is shown as a trouble."""
+        """Return the known facts about the cluster. A query that has not been answered yet is shown as a trouble."""
         waits = self._task is not None and not self._task.done()
         trouble = f"it has not answered within {PATIENCE_SECONDS:g} s" if waits else self._trouble
         return replace(self._view, trouble=trouble)
@@ -262,7 +262,9 @@ def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def in_words(error: ClientError) -> str:
-    """Describe why a cluster could not be read, without any text from its response, which may contain anything."""
+    """Return the reason why a cluster could not be read, in words. The words contain no text from the cluster's
+    response, which may contain anything.
+    """
     if not isinstance(error, ApiProblem):
         return str(error)
     status = error.problem.status

@@ -1,8 +1,9 @@
 """Decides when the parts of open pages are rendered again. This happens in rounds; a round renders for all tabs that
 show the same page.
 
-Each tab receives every event separately, a moment before or after the others, and must not render again what another
-tab has just rendered. Therefore an event is assigned to a round of its page, regardless of which tab receives it first.
+Each tab receives every event separately, a moment before or after the other tabs, and must not repeat a rendering that
+another tab has just caused. Therefore an event is assigned to a round of its page, regardless of which tab receives it
+first.
 """
 
 import itertools
@@ -66,7 +67,7 @@ class Pace:
         self.names, self._due = frozenset(self._due), set()
 
     def took(self, seconds: float) -> None:
-        """Record how many seconds the last round took."""
+        """Record the seconds that the last round took."""
         self.gap = min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 

@@ -32,9 +32,9 @@ from fairlead_web.frame.visits import Site, Visit, preferences_of, problem_of
 class LoginPage(Context):
     """The login page.
 
-    `token` is from a one-time link and stays in the form until the person presses the button. `problem` says why the
-    last attempt failed. `modes` are the ways to sign in that the API offers (empty while the API does not respond).
-    `audience` is that of Kubernetes tokens, and `provider` the host of the identity provider.
+    `token` is from a one-time link and stays in the form until the person presses the button. `problem` is the reason
+    why the last attempt failed. `modes` are the ways to sign in that the API offers (empty while the API does not
+    respond). `audience` is that of Kubernetes tokens, and `provider` the host of the identity provider.
     """
 
     template: ClassVar[str] = "pages/login.html"

@@ -32,11 +32,11 @@ class AdvicePage(Context):
     proposals: list[Plan]
     """Plans that were proposed from advice and wait for a person, newest first."""
     refusal: str | None
-    """Why the plan of a finding could not be made; None if no plan was refused."""
+    """The reason why the plan of a finding could not be made; None if no plan was refused."""
 
 
 MOST_PROPOSALS = 50
-"""Maximum number of proposals that are read, the newest ones. The page shows those that are still open."""
+"""Maximum number of proposals that are read; the newest proposals are read. The page shows the open ones."""
 
 
 async def index(visit: Visit) -> Response:

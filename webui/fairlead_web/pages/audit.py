@@ -1,5 +1,5 @@
-"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when and why, and whether the log's hash chain is intact.
-Also shows saved views, which are links with filters of this page.
+"""`/audit` and `…/{namespace}/{name}/audit`: the actors, actions, times and reasons of all changes, and whether the
+log's hash chain is intact. Also shows saved views, which are links with filters of this page.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ def _reaches(visit: Visit, role: AccessRole, pool: str | None) -> bool:
 
 
 def _actions(found: AuditFacets | None) -> list[str]:
-    """Return the actions for the filter: those that occur in the range, and all actions of people."""
+    """Return the actions for the filter: actions that occur in the range, and all actions of people."""
     occurring = [] if found is None else [one.value for one in found.actions]
     return sorted({*AuditAction, *occurring})
 

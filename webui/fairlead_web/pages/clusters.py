@@ -1,4 +1,4 @@
-"""`/clusters`: the pools of this cluster together with those of other clusters, read only, with links to the other
+"""`/clusters`: the pools of this cluster together with the pools of other clusters, read only, with links to the other
 clusters' pages.
 """
 

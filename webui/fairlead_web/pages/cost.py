@@ -1,4 +1,4 @@
-"""`/cost`: what instances cost over a range of time, divided among those who used them."""
+"""`/cost`: the cost of instances over a range of time, divided among the clients that used them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -57,8 +57,8 @@ class CandidateRow:
 class TermRow:
     """One term of the score, with its value for each candidate, in the order of the candidates.
 
-    `role` says whether the term decided, is a part of the total, or neither (empty). `best` holds the indexes of the
-    candidates with the best value.
+    `role` is the term's role: it decided, it is a part of the total, or neither (empty). `best` holds the indexes of
+    the candidates with the best value.
     """
 
     words: str
@@ -130,7 +130,7 @@ PLACED = frozenset(
 
 FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class", "trace")
 AROUND = timedelta(minutes=10)
-"""How long before and after a decision the moves that happened with its request are searched."""
+"""Time before and after a decision in which the moves of its request are searched."""
 
 
 async def index(visit: Visit) -> Response:
@@ -262,7 +262,7 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
 
 
 def candidates(decision: RoutingDecision) -> list[CandidateRow]:
-    """Return the chosen candidate, then the others as recorded: the best one first, by the policy's measure.
+    """Return the chosen candidate, then the other candidates as recorded: the best first, by the policy's measure.
 
     The bars of all candidates have the same scale.
     """

@@ -20,7 +20,7 @@ from fairlead_web.text import formats
 from fairlead_web.text.addresses import instance_path
 
 MOST_ROWS = 140
-"""Maximum number of samples that are shown, the first ones. A search finds the others."""
+"""Maximum number of samples that are shown; the first samples are shown. A search finds the others."""
 LIVE_SECONDS = 5
 
 

@@ -20,7 +20,7 @@ from fairlead_web.text.addresses import with_query
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
     """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
-    to try again; the form data `sent` are then sent to it. `form_path` leads back to the page of a form that was
+    to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a form that was
     refused. `search` is the name of a list in which the person may search.
     """
 

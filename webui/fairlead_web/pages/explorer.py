@@ -1,7 +1,7 @@
 """`/docs`: the operations of the control API, each with a form that calls it with the rights of the signed-in person.
 
 The browser has no API token, only the cookie with the session's token, so calls go through the web UI. Each call, even
-a read, carries the page's form token, so that no other site can send one.
+a read, contains the page's form token, so that other sites cannot send calls.
 """
 
 import json

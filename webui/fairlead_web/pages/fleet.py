@@ -62,7 +62,7 @@ class FleetPage(Context):
     pools: list[PoolSummary]
     """The pools that the totals cover, the worst first."""
     cut: str
-    """Which part of all pools `pools` is, as text, if there are too many pools; otherwise empty."""
+    """A text about the part of all pools that `pools` contains, if there are too many pools; otherwise empty."""
     cards: list[PoolSummary]
     """The pools that have a card: the worst, at most CARDS."""
     totals: Totals

@@ -1,4 +1,4 @@
-"""`…/instances` and `…/instances/{id}`: the instances of a pool, and everything known about one of them."""
+"""`…/instances` and `…/instances/{id}`: the instances of a pool, and all known facts about one instance."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ class InstancesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow:
-    """What one router knows about the instance's prefix cache; `word` names how well, and `why` explains it."""
+    """A router's knowledge about the instance's prefix cache; `word` names its quality, and `why` explains it."""
 
     router: str
     is_followed: bool
@@ -124,7 +124,7 @@ CACHE_WORDS = {
     "wrong-block-size": ("by own history", "Its KV blocks have another size than those of the pool's other instances."),
     "silent": ("by own history", "It publishes no KV events."),
 }
-"""For each state of a KnownCache: how the router knows what is cached, and an explanation."""
+"""For each state of a KnownCache: the source of the router's knowledge, and an explanation."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
 """Maximum length of the range that the explanation covers, at the end of the page's range. In a longer range, little is
@@ -221,7 +221,7 @@ async def plan(visit: Visit) -> Response:
 
 
 def mark_for(state: InstanceState) -> PlanKind | None:
-    """Return the kind of plan that cordons or uncordons an instance in this state; None if neither would change
+    """Return the kind of plan that cordons or uncordons an instance in this state; None if neither plan would change
     anything.
     """
     if state is InstanceState.CORDONED:

@@ -35,11 +35,11 @@ class KeysPage(Context):
     present: dict[str, dict[str, str]]
     """The values of the form that changes each key, by the key's id."""
     former: dict[str, dict[str, str]]
-    """The values with which each of these forms was opened. Only what differs from them is changed, so that two people
-    can edit a key at once.
+    """The values with which each of these forms was opened. Only fields that differ from these values are changed, so
+    that two people can edit a key at the same time.
     """
     edited: str | None
-    """The id of the key whose form is open; None if none is."""
+    """The id of the key whose form is open; None if no form is open."""
     problem: Problem | None
 
 
@@ -137,7 +137,7 @@ async def _typed(visit: Visit) -> dict[str, str]:
 
 
 async def _former(visit: Visit) -> dict[str, str]:
-    """Return the values with which the submitted form was opened, as far as it has them."""
+    """Return the values with which the submitted form was opened; values that the form does not have are left out."""
     form = await visit.form()
     return {name: str(form[f"{FORMER}{name}"]) for name in FIELDS if f"{FORMER}{name}" in form}
 

@@ -133,7 +133,7 @@ FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_of
 MATRIX_MOST = 16
 WAYS = 10
 AROUND = timedelta(minutes=10)
-"""How long before and after a move the decision about its request is searched."""
+"""Time before and after a move in which the decision about its request is searched."""
 
 MIGRATIONS = MoveWords(
     one="migration",

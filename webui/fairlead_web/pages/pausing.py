@@ -125,8 +125,8 @@ async def _pools(visit: Visit) -> list[PoolSummary]:
 
 
 def _next(pools: list[PoolSummary], after: str) -> list[PoolSummary]:
-    """Return the next part of the pools: those that follow `after` in the order of names. If no pool follows, return
-    the first part again.
+    """Return the next part of the pools: the pools that follow `after` in the order of names. If no pool follows,
+    return the first part again.
     """
     return [one for one in pools if _order(_name(one)) > _order(after)][:MOST] or pools[:MOST]
 

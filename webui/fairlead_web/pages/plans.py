@@ -39,8 +39,8 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRow:
-    """A quantity of a plan's expected effect as text: without the change and with it. `unknown` says why it is not
-    reliable; empty if it is.
+    """A quantity of a plan's expected effect as text: without the change and with it. `unknown` is the reason why the
+    expectation is not reliable; empty if it is reliable.
     """
 
     words: str
@@ -84,7 +84,7 @@ TITLES = {
     PlanKind.CLASSES: "Priority classes",
     PlanKind.FAIRNESS: "Tenants",
 }
-"""Titles of those kinds of plans whose name does not make a good title."""
+"""Titles of the kinds of plans whose names are not good titles."""
 TABS = {
     PlanKind.SLO: "slo",
     PlanKind.SCHEDULE: "schedules",
@@ -96,8 +96,8 @@ TABS = {
     PlanKind.UNPIN: "sessions",
     **dict.fromkeys((PlanKind.SCALE, PlanKind.ENGINES, *OF_INSTANCES), "instances"),
 }
-"""The tab of the pool's pages that shows what a kind of plan changes. For kinds that are missing here, it is the tab
-`spec`.
+"""The tab of the pool's pages that shows the setting changed by a kind of plan. For kinds that are missing here, the
+tab is `spec`.
 """
 
 
@@ -143,7 +143,7 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """How much was kept of the caches of instances that leave by the plan; None if it could not be read."""
+    """The part of the caches of leaving instances that was kept; None if it could not be read."""
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
@@ -180,7 +180,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Make the inverse plan and redirect to it."""
+    """Make a plan that undoes the plan, and redirect to it."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)

@@ -1,5 +1,5 @@
-"""`…/{namespace}/{name}/policy`: what each routing policy does, and a form for the parameters of one policy, which
-makes a plan to change the pool.
+"""`…/{namespace}/{name}/policy`: a description of each routing policy, and a form for the parameters of one policy. The
+form makes a plan to change the pool.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan and redirect to it. If the API refuses, the reason is shown at the field that it concerns."""
+    """Request a plan and redirect to it. If the API refuses, the reason is shown at the field at fault."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     chosen = form.get("policy", "")
     try:

@@ -80,7 +80,7 @@ class PoolPage(Context):
     rollout: Rollout | None
     revisions: list[tuple[TemplateRevision, list[Change]]]
     refusal: str | None
-    """Why a rollback could not be planned."""
+    """The reason why a rollback could not be planned."""
 
 
 async def show(visit: Visit) -> Response:

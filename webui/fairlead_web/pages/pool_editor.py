@@ -46,7 +46,7 @@ class EditorPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """The submitted values of the editor's form, and what is wrong with them."""
+    """The submitted values of the editor's form, and their faults."""
 
     text: str
     name: str | None = None

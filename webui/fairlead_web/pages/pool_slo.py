@@ -27,7 +27,7 @@ TARGETS = ("ttft", "tpot", "percentile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version of the pool's objectives, and what differs from the previous version, as text."""
+    """A version of the pool's objectives, and its differences from the previous version, as text."""
 
     version: SloVersion
     changes: str
@@ -35,9 +35,9 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSloPage(Context):
-    """The page of a pool's objectives. `targets` are the other targets as typed, or if none were typed, those of the
-    spec; `asked` is True if targets were typed. Each row of `windows` has a cell for all requests and then one for each
-    class in `classes`; `task_windows` are the windows of the error budgets of tasks.
+    """The page of a pool's objectives. `targets` are the other targets as typed or, if none were typed, the targets of
+    the spec; `asked` is True if targets were typed. Each row of `windows` has a cell for all requests and then one for
+    each class in `classes`; `task_windows` are the windows of the error budgets of tasks.
     """
 
     template: ClassVar[str] = "pages/pool_slo.html"
@@ -155,7 +155,7 @@ def burning(burn: SloBurn, age_seconds: float) -> list[str]:
 
 
 def changes(before: SloVersion | None, after: SloVersion) -> str:
-    """Describe what a version of the objectives changed; empty for the first version."""
+    """Return words for the changes of the objectives from one version to the next; empty for the first version."""
     if before is None:
         return ""
     told = []

@@ -32,7 +32,7 @@ class PoolsPage(Context):
     total: int
     """Number of all pools, whether they match the filters or not."""
     cut: str
-    """Which part of all pools the page has read, as text, if there are too many; otherwise empty."""
+    """A text about the part of all pools that the page has read, if there are too many; otherwise empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]
@@ -48,7 +48,7 @@ def _health(pool: PoolSummary) -> str:
 
 
 MOST = 1_000
-"""Maximum number of pools in the list. It is high, because people must be able to find a pool in it."""
+"""Maximum number of pools in the list. The limit is high, so that people can find any pool in the list."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,

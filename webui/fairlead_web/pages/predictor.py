@@ -17,8 +17,8 @@ from fairlead_web.frame.visits import Visit
 DAY = "now-24h"
 """The start of the page's default range."""
 FAR = 0.5
-"""Minimum drift (in standard deviations) at which the page warns that the requests differ from those that trained the
-model.
+"""Minimum drift (in standard deviations) from which the page warns that the requests differ from the model's training
+data.
 """
 
 
@@ -74,8 +74,8 @@ def share_by_model(figures: ModelFigures) -> float | None:
 
 
 def reasons(figures: ModelFigures) -> list[tuple[str, int]]:
-    """Return why the heuristic and not the model chose the instance, as (reason, number of decisions), the most
-    frequent reason first.
+    """Return the reasons why the heuristic and not the model chose the instance, each with its number of decisions, the
+    most frequent reason first.
     """
     return sorted(figures.heuristic_choices.items(), key=lambda one: (-one[1], one[0]))
 

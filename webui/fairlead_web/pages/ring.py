@@ -63,7 +63,7 @@ class RingPage(Context):
     weight: str
     """The new weight for an instance, as typed."""
     refusal: str | None
-    """Why the plan for another weight could not be made."""
+    """The reason why the plan for another weight could not be made."""
 
 
 async def show(visit: Visit) -> Response:

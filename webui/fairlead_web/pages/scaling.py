@@ -23,7 +23,7 @@ CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Ve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """A scaling decision, and what it was based on as YAML: the role's need, the imbalance, the signals."""
+    """A scaling decision, and its basis as YAML: the role's need, the imbalance, the signals."""
 
     decision: ScalingDecisionItem
     grounds: str

@@ -62,7 +62,7 @@ roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewForm:
-    """The form for the text of a new schedule, as last submitted; `problem` is what was wrong with it."""
+    """The form for the text of a new schedule, as last submitted; `problem` is the fault of the text."""
 
     pool: str
     name: str
@@ -99,7 +99,7 @@ class SchedulesPage(Context):
     modes: tuple[str, ...]
     zones: tuple[str, ...]
     sets: dict[str, str]
-    """Description of what each schedule sets, by pool and name."""
+    """Words for the settings of each schedule, by pool and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,9 @@ class SchedulePage(Context):
     actions: tuple[tuple[str, str], ...]
     needed: AccessRole
     in_builder: str | None
-    """Address at which the schedule builder opens the schedule; None if the builder's form cannot express all of it."""
+    """Address at which the schedule builder opens the schedule; None if the builder's form cannot express the whole
+    schedule.
+    """
 
 
 def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:

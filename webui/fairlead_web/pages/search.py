@@ -23,7 +23,7 @@ ON_PAGE = 25
 MOST_PLACES = 12
 """Maximum number of matching pages and forms that are shown."""
 MOST_POOLS = 200
-"""Maximum number of pools, the first by name, whose pages and forms can be found."""
+"""Maximum number of pools whose pages and forms can be found; the first pools by name are used."""
 LONGEST = 200
 """Maximum number of characters of the searched text."""
 WORDS = {
@@ -112,8 +112,8 @@ def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
 
 
 async def _places(visit: Visit, q: str) -> list[FoundRow]:
-    """Return the pages and forms whose titles contain all typed words. Those of the pool on whose page the reader is
-    come first.
+    """Return the pages and forms whose titles contain all typed words. The pages of the pool on whose page the reader
+    is come first.
     """
     pools = (await visit.attempt("pools", first_pools(visit.api, MOST_POOLS))) or None
     own = visit.param("pool")
@@ -135,8 +135,8 @@ def _of_fleet() -> Iterator[FoundRow]:
 
 
 def _of_pools(pools: Sequence[PoolSummary], own: str | None) -> Iterator[FoundRow]:
-    """Yield the tabs and the forms for changes of the pools. Those of the pool `own`, on whose page the reader is, also
-    match a text that names no pool.
+    """Yield the pages and the forms of the pools. Pages of the pool `own`, on whose page the reader is, also match a
+    text that names no pool.
     """
     for pool in pools:
         key = _key(pool)

@@ -109,7 +109,7 @@ def head(line: SeriesLine) -> str:
 
 
 def rows(lines: Sequence[SeriesLine]) -> list[tuple[datetime, list[str]]]:
-    """Return the table's rows, the newest first: one for each time at which some line has a value."""
+    """Return the table's rows, the newest first: one row for each time at which at least one line has a value."""
     by_line = [dict(_known(line)) for line in lines]
     times = sorted({at for known in by_line for at in known}, reverse=True)[: MOST_CELLS // max(1, len(lines))]
     return [(at, [number(known[at], line) if at in known else "" for known, line in zip(by_line, lines, strict=True)]) for at in times]

@@ -43,7 +43,7 @@ class SessionPage(Context):
     homes: int
     """Number of times within the range that an instance held the session."""
     moved: str
-    """How often the session moved within the range, as text."""
+    """Number of the session's moves within the range, as text."""
     band: HolderBand
     story: str
     holders: list[BindingHistoryItem]
@@ -78,7 +78,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Request a plan that moves the session or releases it from its home, and redirect to the plan.
+    """Request a plan that moves the session or releases its binding, and redirect to the plan.
 
     A refusal is shown on the session's page.
     """
@@ -118,7 +118,7 @@ def session_of_address(request: Request) -> str:
     """Return the session that the address names, without the name of a form (FORMS) at its end.
 
     Links write a session as a single segment of the path, so an escaped slash before `plans` belongs to the session's
-    name. If a proxy has decoded the address, the end counts as the form's.
+    name. If a proxy has decoded the address, the end counts as the name of a form.
     """
     whole = str(request.path_params["session"])
     head, slash, form = whole.rpartition("/")
@@ -197,7 +197,7 @@ def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
-    """Return the ids of the instances to which the session may be moved: those that accept requests and compute
+    """Return the ids of the instances to which the session may be moved: instances that accept requests and compute
     prompts, the least loaded first.
     """
     able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]

@@ -57,7 +57,7 @@ ALLOWS = (
     (AccessRole.OPERATOR, "scale, drain, cordon, schedule, simulate; make keys of the gateway, with the role in all namespaces"),
     (AccessRole.ADMIN, "change policy, objectives, early rejection and specs; hand out tokens and login links"),
 )
-"""What each role may do, in addition to what the roles before it may do."""
+"""The rights of each role, in addition to the rights of the roles before it."""
 
 YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})

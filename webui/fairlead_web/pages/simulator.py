@@ -53,15 +53,15 @@ class SimulatorPage(Context):
     at: str
     """Path of the simulator page of the chosen pool; empty if no pool is chosen."""
     cut: str
-    """Which part of all pools can be chosen, as text, if there are too many; otherwise empty."""
+    """A text about the part of all pools that can be chosen, if there are too many; otherwise empty."""
     form: SimulationForm | None
     listing: Listing[SimulationItem] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPage(Context):
-    """The page of one simulation. `other` is a second simulation with which it is compared, `others` are those that can
-    be chosen for that.
+    """The page of one simulation. `other` is a second simulation with which it is compared; `others` are the
+    simulations that can be chosen for the comparison.
     """
 
     template: ClassVar[str] = "pages/simulation.html"

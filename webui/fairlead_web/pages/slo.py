@@ -30,7 +30,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """Which pools' versions are shown, as text, if there are too many pools; otherwise empty."""
+    """A text about the pools whose versions are shown, if there are too many pools; otherwise empty."""
 
 
 async def index(visit: Visit) -> Response:

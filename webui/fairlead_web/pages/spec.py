@@ -31,8 +31,8 @@ class SpecPage(Context):
     shell: Shell
     listing: Listing[PoolRevision]
     numbers: list[int]
-    """The numbers of the revisions that can be chosen for a comparison: those on the page, and the two that are
-    compared now.
+    """The numbers of the revisions that can be chosen for a comparison: the revisions on the page, and the two
+    revisions that are compared now.
     """
     changed: dict[int, list[Change]]
     """The fields that each revision changed, by the revision's number. Long values, such as lists and objects, are not
@@ -43,7 +43,7 @@ class SpecPage(Context):
     after: PoolRevision | None
     diff: list[DiffLine]
     refusal: str | None
-    """Why a rollback to a revision could not be planned."""
+    """The reason why a rollback to a revision could not be planned."""
 
 
 async def show(visit: Visit) -> Response:

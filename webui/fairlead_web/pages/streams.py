@@ -35,7 +35,7 @@ parts, and a stamp. Calls with the same stamp share the result. Raises ClientErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The page that a tab's stream belongs to: its address below the base path, and for each part of the page the
+    """The page to which a tab's stream belongs: its address below the base path, and for each part of the page the
     topics whose events change it.
     """
 
@@ -139,7 +139,7 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """Return what is sent to the tab at once because of an event. If the page reads no field of the event, the
+        """Return the bytes to send to the tab at once because of an event. If the page reads no field of the event, the
         event is sent later, together with the parts that it changed, to save a message.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")

@@ -1,4 +1,4 @@
-"""Builds addresses of this web UI: the current one with its query, and links derived from it.
+"""Builds addresses of this web UI: the current address with its query, and links derived from it.
 
 A page's URL contains the page's whole state. Pure.
 """
@@ -76,7 +76,7 @@ def segment(text: str) -> str:
 
 
 def with_query(path: str, params: Mapping[str, str | int | None]) -> str:
-    """Return a path with those of the query parameters that have a value."""
+    """Return a path with the given query parameters; parameters without a value are left out."""
     kept = {name: str(value) for name, value in params.items() if value not in (None, "")}
     return f"{path}?{urlencode(kept)}" if kept else path
 

@@ -1,5 +1,5 @@
-"""Lists of the API that a page reads completely, or of which it shows a part in another order or with another filter
-than the API's.
+"""Lists of the API that a page either reads completely, or shows in part in another order or with another filter than
+the API's.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

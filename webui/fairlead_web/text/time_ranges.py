@@ -79,7 +79,7 @@ class TimeRange:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The range as query parameters for the API, which widens it if it counts in steps."""
+        """The range as query parameters for the API; the API widens the range if it counts in steps."""
         return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property

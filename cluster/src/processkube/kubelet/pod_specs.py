@@ -25,7 +25,7 @@ class StopHook:
 class ContainerSpec:
     """One container. `command` replaces the image's entry point; `env` and `env_from` are unchanged from the manifest.
 
-    `user`, `group`: the ids with which it runs; None = those of the user who started processkube.
+    `user`, `group`: the ids with which it runs; None = the ids of the user who started processkube.
     """
 
     name: str

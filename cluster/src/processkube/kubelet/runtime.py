@@ -16,7 +16,7 @@ LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 COPIED_AT_ONCE_BYTES = 64 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables that a container gets from the kubelet's environment: those that Python needs to run, but no
+"""Variables that a container gets from the kubelet's environment: the variables that Python needs to run, but no
 credentials.
 """
 

@@ -25,8 +25,8 @@ def refusal(
     others: Iterable[Mapping[str, Any]] = (),
     allocated: Collection[str] = (),
 ) -> str | None:
-    """Return why the only node cannot accept the pod, as the message of the condition PodScheduled; None if it can.
-    `others`: the pods on the node; `allocated`: the names of the pod's ResourceClaims that have a device.
+    """Return the reason why the only node cannot accept the pod, as the message of the condition PodScheduled; None if
+    it can. `others`: the pods on the node; `allocated`: the names of the pod's ResourceClaims that have a device.
     """
     spec, present = pod["spec"], [other["spec"] for other in others]
     reason, preemption = _of_the_node(node, spec), _NEVER
@@ -43,7 +43,7 @@ def refusal(
 
 
 def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
-    """Return why the node could not run this pod even if nothing else ran on it; None if it could."""
+    """Return the reason why the node could not run this pod even as its only pod; None if it could."""
     tolerations = spec.get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:

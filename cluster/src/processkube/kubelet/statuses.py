@@ -74,7 +74,7 @@ def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) ->
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Return why no node accepts the pod, in the words of its status; None if the status does not say so."""
+    """Return the reason why no node accepts the pod, in the words of its status; None if the status does not say so."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 

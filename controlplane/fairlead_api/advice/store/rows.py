@@ -88,7 +88,7 @@ def situation(
     behind: float,
     sizing: SeenSizing | None,
 ) -> PoolSituation:
-    """Return the situation of one pool; default values stand for facts that the row does not have."""
+    """Return the situation of one pool; facts that the row does not have get default values."""
     facts = mirrored(row)
     engine = EngineFigures() if facts is None else facts.table.engine
     age = (now - row.created_at).total_seconds()

@@ -9,7 +9,7 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_MOVES = 2000
-"""Maximum number of moves of a pool, the newest ones, whose gains are added up."""
+"""Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
 TRAFFIC = text(f"""
 SELECT pool_id, instance, sum(judged) AS judged, sum(in_time) AS in_time, sum(ttft_judged) AS ttft_judged,

@@ -20,15 +20,15 @@ from fairlead_api.tables import pools
 LOOK_SECONDS = 600
 HOUR = timedelta(hours=1)
 AGAIN = timedelta(hours=3)
-"""How long an hour's costs are read again, because OpenCost gets a pod's last samples late."""
+"""Time for which an hour's costs are read again, because OpenCost gets a pod's last samples late."""
 LONGEST_GAP = timedelta(hours=48)
-"""How far back costs are read after OpenCost or all processes of the API were unavailable."""
+"""Maximum age of costs that are read after OpenCost or all processes of the API were unavailable."""
 AT_ONCE = timedelta(hours=6)
 """Longest range of one request to OpenCost, which computes its response from Prometheus."""
 
 
 class MeasuredPrices:
-    """Reads what instances cost from OpenCost, and stores their prices. Does nothing if `opencost` is None."""
+    """Reads the cost of instances from OpenCost, and stores their prices. Does nothing if `opencost` is None."""
 
     def __init__(self, database: Database, opencost: OpenCost | None, currency: str) -> None:
         self._database = database
@@ -89,7 +89,7 @@ def _by_pool(lives: Sequence[Row[Any]]) -> Mapping[int, list[Row[Any]]]:
 
 
 def stays(lives: Sequence[Any], start: datetime, end: datetime) -> Iterator[Stay]:
-    """Yield how long each instance had each role within [start, end). Pure."""
+    """Yield the time for which each instance had each role within [start, end). Pure."""
     for row in lives:
         began, ended = max(row.began_at, start), min(row.ended_at or end, end)
         if began < ended:

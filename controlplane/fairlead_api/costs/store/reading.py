@@ -70,7 +70,8 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
 ) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
 """SQL for the present cost per hour by pool and currency, at declared prices or at recently measured prices. The price
-of an hour that began less than 20 minutes ago may rest on a few seconds, so that of the hour before it comes first.
+of an hour that began less than 20 minutes ago may be based on a few seconds, so the price of the hour before takes
+precedence.
 """
 
 
@@ -232,8 +233,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """Return what schedules saved in a range, in currency units, by currency. While a schedule's window was open, it
-    saved the price of each instance below the declared number.
+    """Return the savings by schedules in a range, in currency units, by currency. While a schedule's window was open,
+    it saved the price of each instance below the declared number.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):

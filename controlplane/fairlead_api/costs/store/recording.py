@@ -82,7 +82,7 @@ async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec,
 
 
 def _adding(table: Table) -> Any:
-    """Return a statement that adds the values of new rows to those of the stored rows with the same key."""
+    """Return a statement that adds the values of new rows to the values of the stored rows with the same key."""
     keys = [column.name for column in table.primary_key]
     sent = recordset([*(table.c[name] for name in keys), *(table.c[name] for name in USED)])
     given = select(*(sent.c[name] for name in keys), *(func.sum(sent.c[name]) for name in USED))

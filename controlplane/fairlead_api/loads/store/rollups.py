@@ -1,8 +1,8 @@
-"""Rollups of whole pools: 10 s from the rollups of instances, minutes from 10 s, hours from minutes. Also computes how
-far rollups lag behind routers' reports.
+"""Rollups of whole pools: 10 s from the rollups of instances, minutes from 10 s, hours from minutes. Also computes the
+delay of rollups behind routers' reports.
 
 Buckets are rolled up in order. If a later bucket is already rolled up, a waiting bucket only received a late sample.
-The lag is therefore counted from the oldest waiting bucket after the last one that was rolled up.
+The delay is therefore measured from the oldest waiting bucket after the last bucket that was rolled up.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)

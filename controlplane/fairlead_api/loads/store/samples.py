@@ -84,7 +84,7 @@ STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
 """Seconds in a bucket, by the name of the rollup's resolution."""
 
 MAX_ARROWS = 1000
-"""Maximum number of arrows of a heatmap. An arrow stands for the moves between a pair of instances in one column."""
+"""Maximum number of arrows of a heatmap. An arrow represents the moves between a pair of instances in one column."""
 
 _MOVES = """
 WITH pool AS (

@@ -64,7 +64,7 @@ class RecordedSenders:
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Return whether the record covers nearly all `sent` requests, and is not only a sample of them."""
+        """Return whether the record covers nearly all `sent` requests; False if it is only a sample."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 

@@ -1,4 +1,4 @@
-"""What happened to one instance in a range of time: load of all instances, senders, moves, changes.
+"""Reads the history of one instance in a range of time: load of all instances, senders, moves, changes.
 
 Every statement uses an index and reads a bounded number of rows.
 """
@@ -32,7 +32,8 @@ REVISIONS = 200
 """Number of a pool's newest revisions that are searched for changes."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""Stands for an unknown number of sent requests. It is so large that the record of requests counts as incomplete."""
+"""Used in place of an unknown number of sent requests. It is so large that the record of requests counts as incomplete.
+"""
 
 _SEEN = """
 SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (

@@ -37,7 +37,7 @@ class BoundsQuestion(SpecQuestion):
 
     def tried(self, present: Present) -> Tried:
         if self.scaled is None:
-            raise CannotSimulate("bounds limit what scaling does later; they change no load")
+            raise CannotSimulate("bounds limit later scaling; they do not change the load")
         return self.scaled.tried(present)
 
 

@@ -25,8 +25,8 @@ class ClassesQuestion(SpecQuestion):
 
 
 def classes_effect(before: Sequence[PriorityClass], after: Sequence[PriorityClass]) -> PlanEffect:
-    """Return the effect of other priority classes: their new order, and what happens to requests that name a removed
-    class.
+    """Return the effect of other priority classes: the new order of the classes, and the treatment of requests that
+    name a removed class.
     """
     order = ", ".join(one.name for one in sorted(after, key=lambda one: -one.priority))
     gone = [one.name for one in before if one.name not in {other.name for other in after}]

@@ -27,8 +27,8 @@ class CordonQuestion(MarkQuestion):
 
 
 def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of cordoning: the instance keeps its requests in flight and gets no new ones, and its sessions
-    move with their next request.
+    """Return the effect of cordoning: the instance keeps its requests in flight and gets no new requests, and its
+    sessions move with their next request.
 
     The instance is not replaced, so the other instances take over its load. Raises NotFound.
     """

@@ -66,8 +66,8 @@ def creation(target: Target, manifest: dict[str, Any]) -> Existence:
 
 
 def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect:
-    """Return the effect of a deletion: every session is lost, because no instance is left for it. `pool` is None if the
-    pool's spec was never usable.
+    """Return the effect of a deletion: all sessions are lost, because the pool has no instances any more. `pool` is
+    None if the pool's spec was never usable.
     """
     notes = [
         "Undoing creates the pool again with the same spec: instances start again, and lost sessions and caches stay lost. "
@@ -106,8 +106,8 @@ def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
 
 
 async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: int) -> None:
-    """Delete the object if it is still as it was when planned. An object that is already gone or being deleted was
-    deleted by an earlier attempt.
+    """Delete the object if it has not changed since the plan was made. If the object does not exist or is being
+    deleted, an earlier attempt has deleted it.
     """
     for attempt in range(1, _TRIES + 1):
         try:

@@ -1,4 +1,4 @@
-"""Changes how long requests of a draining instance may continue."""
+"""Changes the time for which requests of a draining instance may continue."""
 
 from fairlead.durations import format_duration
 from fairlead_api.plans.changes import SpecQuestion, section_kind

@@ -1,6 +1,6 @@
 """Adds running engines to a pool, or removes them.
 
-Plans represent the engines as a mapping from an engine's name to the rest of the engine's entry in the file.
+Plans represent the engines as a mapping from an engine's name to the other fields of its entry in the file.
 """
 
 import re
@@ -31,7 +31,7 @@ _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """Finds the effect of adding engines (those with an entry) or removing them (those with None)."""
+    """Finds the effect of adding engines (engines with an entry) or removing engines (engines with None)."""
 
     change: Mapping[str, Any]
 
@@ -132,7 +132,7 @@ def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str,
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of adding engines (those with an entry) and removing engines (those with None): the keys,
+    """Return the effect of adding engines (engines with an entry) and removing engines (engines with None): the keys,
     sessions and caches that move.
     """
     added = [name for name, entry in change.items() if entry is not None]

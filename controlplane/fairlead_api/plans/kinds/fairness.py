@@ -13,7 +13,9 @@ class FairnessQuestion(SpecQuestion):
     async def effect(self, _known: Known) -> PlanEffect:
         fair = self.after.routing.fairness == FAIR_TENANTS
         order = (
-            "those of the tenant that has had less of the instance's time go first" if fair else "they go in one order, whoever sent them"
+            "requests of the tenant that has had less of the instance's time go first"
+            if fair
+            else "they go in one order, whoever sent them"
         )
         return PlanEffect(notes=[f"Waiting requests of a priority class: {order}. No session moves."])
 

@@ -1,5 +1,5 @@
-"""Moves a session to another home instance, or releases it from its home. The session's next request is sent to the new
-home, regardless of the policy.
+"""Binds a session to another instance, or releases its binding. The session's next request is sent to the new instance,
+regardless of the policy.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuestion:
-    """Finds the effect of moving a session to another home, or of releasing it."""
+    """Finds the effect of binding a session to another instance, or of releasing it."""
 
     source: str | None
     target: str | None
@@ -32,8 +32,8 @@ class SessionQuestion:
 
 
 def session_kind(name: PlanKind) -> Kind:
-    """Return a kind of plan that makes the requested instance the session's home. If no instance is requested, the
-    session is released.
+    """Return a kind of plan that binds a session to the requested instance. If no instance is requested, the session is
+    released.
     """
     return Kind(name=name, change=_change, questions=_questions)
 
@@ -53,8 +53,8 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def session_effect(pool: PoolUse, source: str | None, target: str | None, context_tokens: int) -> PlanEffect:
-    """Return the effect on the session: its context is recomputed at its new home. A move of one session never counts
-    as heavy.
+    """Return the effect on the session: its context is recomputed at its new instance. A move of one session never
+    counts as heavy.
     """
     if target is None:
         notes = ["The policy places its next request like that of a new session, perhaps on the same instance again."]

@@ -1,5 +1,5 @@
-"""Changes how sessions are recognised, how long sessions keep their home instances, and what sessions keep when their
-instance leaves.
+"""Changes the recognition of sessions, the time for which sessions stay bound to their instances, and the part of their
+caches that sessions keep when their instance leaves.
 """
 
 from fairlead.amounts import amount

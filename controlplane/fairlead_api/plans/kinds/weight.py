@@ -77,9 +77,9 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 def weight_effect(pool: PoolUse, instance: str, before: float, after: float, policies: PolicyCatalogue, *, stays: bool) -> PlanEffect:
     """Return the effect of another weight of one instance on the ring. An instance that is warming gets the same
-    fraction of the new weight as it has of the present one.
+    fraction of the new weight as it has of the present weight.
 
-    `stays` is True if the weight is stored where it outlives the instance. Raises NotFound; InvalidInput for an
+    `stays` is True if the weight is stored in a place that outlives the instance. Raises NotFound; InvalidInput for an
     instance that never has keys.
     """
     one = pool.instance(instance)

@@ -1,3 +1,3 @@
-"""Stores plans in Postgres, reads the data from which their effects are estimated, and changes the homes of
+"""Stores plans in Postgres, reads the data from which their effects are estimated, and changes the bindings of
 sessions.
 """

@@ -44,7 +44,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""How far back the API searches for plans that it left open when it was down."""
+"""Maximum age of plans that the API searches for after a stop: plans that were left open when the API stopped."""
 _MOST = 100
 
 
@@ -237,7 +237,7 @@ class PostgresPlanList:
             )
 
     async def hand_over(self, plan: Plan) -> HandOverResult:
-        """Return how much of their caches the sessions have kept since the plan was applied."""
+        """Return the part of their caches that sessions have kept since the plan was applied."""
         result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
         if plan.applied_at is None:
             return result

@@ -1,5 +1,5 @@
-"""The home instances of sessions, as plans change them: reads a session's home, moves the session for a person, and
-releases it.
+"""The instances to which sessions are bound, as plans change them: reads a session's instance, moves the session for a
+person, and releases it.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,8 +81,8 @@ class PostgresSessionHomes:
 
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
-    """Make `instance` the session's home from now on. The migration is complete once a request of the session was sent
-    to that instance.
+    """Bind the session to `instance` from now on. The migration is complete when a request of the session was sent to
+    that instance.
     """
     source, rank = row.held.instance, row.held.rank
     change = BindingChange(

@@ -44,7 +44,7 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""SQL for the times from creation to first service of the twenty newest instances whose start was observed. A start
+"""SQL for the times from creation to first service, of the twenty newest instances whose start was observed. A start
 takes fewer than ten transitions.
 """
 

@@ -175,7 +175,7 @@ class PostgresPools:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """Return the pools whose last state was reported earlier than `before`, except deleted pools and pools of
+        """Return the pools for which no state has been reported since `before`, except deleted pools and pools of
         `fairlead serve`.
         """
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)

@@ -104,8 +104,8 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
-    """Return those instances in `living` of which a live router reports that the engine or a rank has stalled, each
-    with the description of one router.
+    """Return the instances in `living` whose engine or rank has stalled according to a live router, each with the
+    description of one such router.
     """
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
     rows: Any = await connection.execute(query, {"pool": str(pool_id)})

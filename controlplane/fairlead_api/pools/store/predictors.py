@@ -56,7 +56,7 @@ class PostgresPredictors:
         await self._database.writing(work)
 
     async def newest(self, pool: PoolKey) -> SharedModel:
-        """Return the newest prediction model whose content is kept; an empty model if the pool has none. Raises
+        """Return the newest prediction model whose content is stored; an empty model if the pool has none. Raises
         NotFound for an unknown pool.
         """
         async with self._database.reading() as connection:

@@ -274,7 +274,7 @@ _NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
-    """Return what each live router knows about the instance's prefix cache, ordered by router name."""
+    """Return each live router's knowledge about the instance's prefix cache, ordered by the routers' names."""
     routers = tables.routers
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))

@@ -77,7 +77,7 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 LATEST = timedelta(seconds=20)
 """Maximum delay with which a router's state may arrive after a newer one; a larger difference means that the router's
 clock was set back. It is shorter than the difference from which routers' times are corrected
-(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes a new state look old.
+(`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem old.
 """
 
 ROWS = tuple(ROW_KINDS)

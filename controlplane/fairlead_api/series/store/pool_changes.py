@@ -1,6 +1,6 @@
-"""Reads how a pool changed over time: serving and desired instances, goals, recommendations, models. Also reads the
-events in a range that charts mark: changed desired numbers, changed specs, windows of schedules, lost instances,
-comments of people.
+"""Reads the history of a pool: serving and desired instances, goals, recommendations, models. Also reads the events in
+a range that charts mark: changed desired numbers, changed specs, windows of schedules, lost instances, comments of
+people.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -107,8 +107,8 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """Return how the number of serving instances of each role changed, computed backwards from the present. `row` is
-    the pool's row of the table pools. Nothing is known of the time before the pool existed.
+    """Return the changes of the number of serving instances of each role, computed backwards from the present. `row` is
+    the pool's row of the table pools. The result has no values for the time before the pool existed.
     """
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
@@ -135,7 +135,7 @@ async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -
 
 
 async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: datetime) -> Changes:
-    """Return how one column of the SLO changed over time; None while no version of the SLO was in force."""
+    """Return the changes of one column of the SLO over time; None while no version of the SLO was in force."""
     slo = tables.slo_configs.c
     query = select(slo.active_from, slo.active_until, slo[kind].label("value")).where(
         slo.pool_id == pool, or_(slo.active_until.is_(None), slo.active_until > since)
@@ -157,7 +157,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, float]]:
     """Arrange rows of decisions by metric and part, then by step. Each controller recommends for itself, so numbers of
-    different controllers are different parts. Loads are those that the newest decision of the step measured.
+    different controllers are different parts. Loads are taken from the newest decision of the step.
     """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.at):

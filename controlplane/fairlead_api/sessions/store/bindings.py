@@ -146,15 +146,15 @@ async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> No
     one ends.
 
     Otherwise an instance could disappear, and its sessions be unbound, between the check that it exists and the binding
-    of a session to it. The lock on a pool is the one that storing a row of the pool takes. It is taken before the locks
-    on sessions, as in transactions that unbind sessions.
+    of a session to it. The lock on a pool is the lock that storing a row of the pool takes. It is taken before the
+    locks on sessions, as in transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:
-    """Return those of the named instances that exist and are not gone, each with its pool's id."""
+    """Return the named instances that exist and are not in the state Gone, each with its pool's id."""
     if not instances:
         return set()
     table = tables.instances

@@ -59,7 +59,7 @@ async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str
 
 
 NAMED = 1_000
-"""Maximum number of sessions whose names match a search that are sorted by the time they were last seen."""
+"""Maximum number of sessions found by name that are sorted by the time at which they were last seen."""
 
 TRIGRAM = 3
 """Minimum length, in characters, of a part of a name that the index of names can find."""

@@ -37,9 +37,9 @@ class SessionRow:
     migrations: int
     context_tokens: int
     shared_at: datetime | None = None
-    """When the name of the session was last found to be used by several conversations."""
+    """Time at which the session's name was last found to be used by several conversations."""
     ended_at: datetime | None = None
-    """When the session was released from its last instance; None while an instance holds it."""
+    """Time at which the session was released from its last instance; None while it is bound to an instance."""
     new: bool = False
     """Whether the table has no row for the session yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
@@ -72,8 +72,8 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds after a session's name was found to be shared by several conversations. A binding that arrives within them
-comes from a router that does not know this yet.
+"""Seconds after a session's name was found to be shared by several conversations. A binding that arrives within this
+time comes from a router that does not know this yet.
 """
 
 
@@ -96,10 +96,10 @@ def _release(row: SessionRow, at: datetime) -> None:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Make the change's instance the session's new home: add history and, for a move, the migration.
+    """Bind the session to the change's instance: add history and, for a move, the migration.
 
-    The migration is the router's `record`, or one made here if the router sent none. Routers' clocks differ, and
-    history must not run backwards, so a binding begins no earlier than the previous one.
+    The migration is the router's `record`; if the router sent none, a migration is made here. Routers' clocks differ,
+    and history must not run backwards, so a binding begins no earlier than the previous one.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source, rank = row.held.instance, row.held.rank
@@ -135,8 +135,8 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
 
 
 def bare_record(change: BindingChange, source: str, rank: int | None) -> MigrationRecord:
-    """Return a migration of which only the binding change is known. It has the change's id, as a router's record would
-    have.
+    """Return a migration record for a binding change without a router's record. It has the change's id, like a router's
+    record.
     """
     return MigrationRecord(
         id=change.id,
@@ -247,13 +247,13 @@ AT_ONCE = 20_000
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
     """Unbind the pool's sessions that these instances hold, or all its sessions if `instances` is None. The history
-    records until when each session was held.
+    records the end of each binding.
 
     Routers receive no notice: each router remembers a session's last home, and reports that home and the reason for
     leaving it with the session's next request.
 
-    The sessions' rows are not loaded into this process, because there may be hundreds of thousands. They are locked in
-    the order in which reports lock them. While this runs, reports wait for the pool's row.
+    The sessions' rows are not loaded into this process, because there may be hundreds of thousands of them. They are
+    locked in the order in which reports lock them. While this runs, reports wait for the pool's row.
     """
     if instances is not None and not instances:
         return

@@ -167,9 +167,9 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """Claim and return the oldest simulation that no runner has claimed; plans' simulations come first, those for
-        advice last. None if there is none. A simulation whose runner has stopped reporting twice is marked as failed;
-        so is an automatic simulation that is too old to be useful.
+        """Claim and return the oldest simulation that no runner has claimed; simulations of plans come first,
+        simulations for advice last. None if there is no such simulation. A simulation whose runner has stopped
+        reporting twice is marked as failed; so is an automatic simulation that is too old to be useful.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
@@ -254,7 +254,7 @@ class PostgresSimulations:
         await self._end(claimed, runner, {**_done(notes), **{name: msgspec.to_builtins(value) for name, value in values.items()}})
 
     async def _trialled(self, claimed: Claimed, figures: Sequence[RunFigures], traffic: Traffic) -> Trialled:
-        """Return the figures of a plan's runs, together with what was recorded for the requests that the runs
+        """Return the figures of a plan's runs, together with the recorded figures of the requests that the runs
         measured.
         """
         half = traffic.second_half

@@ -31,13 +31,13 @@ MOST_TURNS = 2_000
 """Maximum number of turns of a tree that are shown; the newest ones are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""Maximum number of pairs of session and task that are read for each pool, the newest ones, to find the newest
-tasks.
+"""Maximum number of pairs of session and task that are read for each pool to find the newest tasks; the newest pairs
+are read.
 """
 MOST_COUNTED = 10_000
 """Maximum number of sessions of a tree that are counted."""
 MOST_WAITED = 20_000
-"""Number of a pool's turns, the newest ones, from which think times are computed."""
+"""Number of a pool's turns from which think times are computed; the newest turns are used."""
 
 
 class PostgresTrees:
@@ -70,15 +70,15 @@ class PostgresTrees:
             return TaskList(tasks=await self._figures(connection, keys, now))
 
     async def slo_tasks(self, pool: PoolKey, start: datetime, end: datetime, now: datetime) -> SloTasks:
-        """Return how the tasks that were over in a range did by the targets of their classes. Raises NotFound."""
+        """Return the attainment of the targets of their classes by the tasks that ended in a range. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
             found = await judged_tasks(connection, number, start, end, now)
         return SloTasks(pool=str(pool), start=start, end=end, since=found.since, shares=found.shares)
 
     async def slo_task_burn(self, pool: PoolKey, now: datetime, kept: timedelta) -> SloTaskBurn:
-        """Return how fast the error budgets of the pool's targets of tasks are used up. `kept` says how long rollups
-        are kept. Raises NotFound.
+        """Return the burn rates of the error budgets of the pool's targets of tasks. `kept` is the time for which
+        rollups are kept. Raises NotFound.
         """
         lengths = {name: timedelta(seconds=WINDOWS[name]) for name in TASK_WINDOWS}
         async with self._lists.database.reading() as connection:
@@ -125,8 +125,8 @@ class PostgresTrees:
         return _tree(str(pool), root, rows, counted, sums, turns, tasks)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """Return how long sessions waited between turns, from the pool's newest recorded requests. Raises NotFound for
-        an unknown pool.
+        """Return the times for which sessions waited between turns, from the pool's newest recorded requests. Raises
+        NotFound for an unknown pool.
         """
         columns = recorded_requests.c
         async with self._lists.database.reading() as connection:

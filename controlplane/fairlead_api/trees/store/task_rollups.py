@@ -1,9 +1,9 @@
 """Rolls up the tasks that are over, by the hour, priority class and version of the objectives, and reads these sums.
 
-Each report sets when its tasks are looked at (`task_turns.count_at`). A task that is over then has one row in
-`finished_tasks`, from the sums that all other figures of tasks come from. A turn that arrives later makes the task due
-again: its row is made new or, if the task goes on, deleted, and the hours that it leaves and enters are summed again.
-So each task counts once, however late its turns arrive.
+Each report sets when its tasks are looked at (`task_turns.count_at`). A task that has ended by then gets one row in
+`finished_tasks`, made from the same sums as all other figures of tasks. A turn that arrives later makes the task due
+again: its row is replaced or, if the task continues, deleted, and the hours of the old and the new row are summed
+again. So each task counts once, even if its turns arrive late.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -38,7 +38,7 @@ MOST_TURNS = 50_000
 their turns stays unknown.
 """
 USUAL_IDLE = timedelta(seconds=TaskTarget(name=DEFAULT_CLASS, turn_time_seconds=1.0).idle_seconds)
-"""How long after its last turn a task is over if its class has no target."""
+"""Time after its last turn at which a task has ended, if its class has no target."""
 
 _DUE = (
     select(task_turns.c.pool_id, task_turns.c.session, task_turns.c.task)
@@ -146,8 +146,8 @@ async def _count(connection: AsyncConnection, pool: int, pairs: Sequence[Any], n
 
 
 async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -> list[tuple[Any, list[TaskName]]]:
-    """Return each pair with the tasks that it concerns: its own; that of its tree; and that of the session, which ended
-    with another name if the session was a root and got a parent.
+    """Return, for each pair of a session and a task, all tasks that the pair concerns: the task itself; the task of the
+    session's tree; and the task named after the session, which ended if the session was a root and got a parent.
     """
     sessions = bindparam("sessions", [one.session for one in pairs], type_=ARRAY(Text))
     query = select(session_trees.c.session, session_trees.c.root).where(
@@ -161,7 +161,9 @@ async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -
 async def _summed(
     connection: AsyncConnection, pool: int, names: Iterable[TaskName], now: datetime
 ) -> tuple[dict[TaskName, datetime], dict[TaskName, Any]]:
-    """Return when each task that exists is over, and the judged sums of those that are over now."""
+    """Return two things: the time at which each existing task has ended or will end, and the judged sums of the tasks
+    that have ended by now.
+    """
     over_at: dict[TaskName, datetime] = {}
     rows: dict[TaskName, Any] = {}
     for named in (True, False):
@@ -206,7 +208,7 @@ def _row(one: Any, name: TaskName, over_at: datetime, tool_seconds: float | None
 
 
 async def _tool_seconds(connection: AsyncConnection, pool: int, over: Mapping[TaskName, Any]) -> dict[TaskName, float]:
-    """Return the time between turns of those tasks all of whose turns are stored."""
+    """Return the time between turns, in seconds, of the tasks for which all turns are stored."""
     if not over:
         return {}
     parts = [(name, row) for named in (True, False) for name, row in await _parts(connection, pool, named, over)]
@@ -228,7 +230,9 @@ async def _tool_seconds(connection: AsyncConnection, pool: int, over: Mapping[Ta
 
 
 async def _parts(connection: AsyncConnection, pool: int, named: bool, over: Iterable[TaskName]) -> list[tuple[TaskName, Any]]:
-    """Return the pairs of session and task of those tasks whose names clients gave, or did not give."""
+    """Return the pairs of session and task of tasks; `named` selects tasks whose names clients gave, or tasks without a
+    given name.
+    """
     own = bindparam("own", [name for kind, name in over if kind is named], type_=ARRAY(Text))
     same = (task_turns.c.pool_id == session_trees.c.pool_id) & (task_turns.c.session == session_trees.c.session)
     columns = (session_trees.c.number, session_trees.c.first_at, task_turns.c.task, NAMES[named].label("name"))

@@ -1,7 +1,7 @@
-"""Sums of tasks, and how they did by the targets of their classes (`spec.slo.task`).
+"""Sums of tasks, and their attainment of the targets of their classes (`spec.slo.task`).
 
-A task is judged by the version of the pool's objectives that was in force when its last turn ended, from its sums as
-they are when it is asked for: there is no second count that could differ from them. Every read is bounded.
+A task is judged by the version of the pool's objectives that was in force when its last turn ended, from its present
+sums: there is no second count that could differ from them. Every read is bounded.
 """
 
 from collections import Counter
@@ -108,8 +108,8 @@ def judged(sums: Any, now: datetime) -> "Select[Any]":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedTasks:
-    """How the tasks that were over in a range did, by version and class. `since` is None if all are judged, otherwise
-    the end of the oldest of those that are.
+    """The attainment of the tasks that ended in a range, by version and class. `since` is None if all tasks are judged,
+    otherwise the end of the oldest judged task.
     """
 
     shares: list[TaskShare]
@@ -119,10 +119,11 @@ class JudgedTasks:
 async def judged_tasks(
     connection: AsyncConnection, pool: int, start: datetime, end: datetime, now: datetime, most: int = MOST_JUDGED
 ) -> JudgedTasks:
-    """Return how the pool's tasks that were over from `start` to `end` (exclusive) did, among the `most` newest.
+    """Return the attainment of the pool's tasks that ended from `start` to `end` (exclusive); only the `most` newest
+    tasks are judged.
 
-    Sessions whose last turn ended within the shortest idle time are of open tasks, and count among no newest: a busy
-    pool may have more of them than `most`.
+    Sessions whose last turn ended within the shortest idle time belong to open tasks. They do not count towards `most`,
+    because a busy pool may have more of them.
     """
     idle = await _idle_times(connection, pool)
     if idle is None:

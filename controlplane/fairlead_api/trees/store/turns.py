@@ -29,8 +29,8 @@ MOST_SOUGHT = 20_000
 whose blocks would exceed the number becomes a root.
 """
 FIRST_LOOK = timedelta(minutes=1)
-"""How long after the end of a turn it is seen for the first time whether its task is over. A task that was counted is
-seen at once.
+"""Time after the end of a turn at which its task is first checked for its end. A task that was already counted is
+checked at once.
 """
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""

@@ -129,7 +129,7 @@ class PostgresWebhooks:
 
 
 def _about(webhook: Webhook) -> dict[str, Any]:
-    """Return the fields of a webhook that its audit entries record, none of which is secret."""
+    """Return the fields of a webhook that its audit entries record; no such field is secret."""
     found = msgspec.to_builtins(webhook)
     return {name: found[name] for name in ("name", "origin", "form", "kinds", "pools")}
 

@@ -1,9 +1,9 @@
 """Mooncake's system-level forecast: the mean decode load of a pool at a future time. The forecast counts the requests
 that decode now and those whose prefill will have finished by that time.
 
-Requests that finish prefilling by then are spread evenly over the decode instances. The measured lifetimes of decodes
-say how many decodes will have ended. (The paper assumes instead that every decode lasts the mean time; a decode older
-than the mean would then no longer be counted.) A decode step's time is linear in context tokens and requests, so the
+Requests that finish prefilling by then are spread evenly over the decode instances. The number of decodes that will
+have ended is computed from the measured lifetimes of decodes. (The paper instead assumes that every decode lasts the
+mean time, so it ignores decodes that are older.) A decode step's time is linear in context tokens and requests, so the
 mean over instances needs only the totals.
 """
 
@@ -26,9 +26,9 @@ class DecodeForecast:
     def __init__(self, decode_seconds: float = 20.0) -> None:
         self._lifetimes = DecodeLifetimes(decode_seconds)
         self._began = np.full(FIRST_SLOTS, inf)
-        """When the request in each slot began to decode; infinite if it has not."""
+        """Time at which the request in each slot began to decode; infinite before that."""
         self._expected = np.full(FIRST_SLOTS, inf)
-        """When the request in each slot is expected to begin decoding; infinite if it is not expected to."""
+        """Time at which the request in each slot is expected to begin decoding; infinite without an expectation."""
         self._tokens = np.zeros(FIRST_SLOTS)
         self._slots: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))

@@ -9,10 +9,10 @@ been computed.
 
 A gate refuses a request if the load is above `headroom`. At arrival, the request's priority class may use only its
 share of `headroom`. Decode loads refuse nothing while an instance is idle. The duration of decode steps comes from the
-table's modelled facts; a real pool has no such facts, so its gates measure the duration on finished requests. Decode
+table's modelled facts. A real pool has no such facts, so its gates measure the duration on finished requests. Decode
 loads are 0 until the duration is known.
 
-A gate refuses by estimates only. Its refusal is dropped while an instance is idle, whichever gate refused
+Gates refuse only by estimates, so every refusal by a gate is dropped while an instance is idle
 (`fairlead.routing.scheduling.trying`).
 """
 
@@ -63,13 +63,13 @@ class Gate(Protocol):
     def decoding(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """Return a refusal if the decode load does not allow the request, as `at_arrival` does; None to admit it. TTFTs
-        are not checked.
+        """Return a refusal if the decode load does not allow the request, by the same rules as `at_arrival`; None if
+        the request is admitted. TTFTs are not checked.
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
         """Return a refusal if the load of the decode instance no longer allows this request, whose prefill is complete;
-        else None.
+        None otherwise.
         """
 
 
@@ -202,9 +202,9 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Return whether an instance that may decode has nothing to do. Such an instance is not overloaded, whatever step
-    time is predicted for it. Otherwise a wrong estimate could refuse every request and never be corrected, and a TPOT
-    target that no engine can meet would stop the pool.
+    """Return whether an instance that may decode has nothing to do. Such an instance does not count as overloaded, even
+    if a long step time is predicted for it. Without this rule, a wrong estimate could refuse every request and so never
+    be corrected, and a TPOT target that no engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -245,9 +245,9 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """Return the estimated seconds until an instance could meet the TTFT limit for this request. An instance on which
-    the prefill alone exceeds the limit counts from when it is idle. Each instance with running decodes is assumed to
-    need `DECODE_SECONDS` to finish them. Infinite without candidates.
+    """Return the estimated seconds until an instance could meet the TTFT limit for this request. If the prefill alone
+    exceeds the limit on an instance, this instance counts as having room when it becomes idle. An instance with running
+    decodes is assumed to need `DECODE_SECONDS` to finish them. The result is infinite without candidates.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)

@@ -45,11 +45,12 @@ def plan_moves(
 
 
 def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: float, speed: float) -> float:
-    """Return the seconds to add to every TTFT prediction of an instance whose prefills are held up by decodes, else 0.
+    """Return the seconds to add to each TTFT prediction of an instance whose prefills are delayed by decodes; 0 without
+    a delay.
 
-    The delay is the time since the instance's last first token, or since it got work if that was later. It applies only
-    if the instance has queued work, and if the delay exceeds both the bottleneck time and the predicted time of the
-    prefills in flight.
+    The delay is the time since the instance's last first token, or since it last got work, if that was later. It
+    applies only if the instance has queued work, and if the delay exceeds both the bottleneck time and the predicted
+    time of the prefills in flight.
     """
     if bottleneck_seconds == inf:
         return 0.0
@@ -76,8 +77,8 @@ class _Run:
         self._moved: set[str] = set()
 
     def can_move_any(self) -> bool:
-        """Return whether some instance is predicted to compute at least one further token within the SLO. If none is,
-        the run examines no queue.
+        """Return whether some instance is predicted to compute at least one further token within the SLO. If there is
+        no such instance, the run examines no queue.
         """
         least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
         return least is not None and self._seconds(least + 1) < self._rules.slo_seconds

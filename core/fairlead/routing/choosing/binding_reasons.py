@@ -1,4 +1,6 @@
-"""Reasons why work cannot stay on an instance, and why a session's position on a hash ring changed."""
+"""The reasons why a request or session cannot stay on an instance, and why a session's position on a hash ring
+changed.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +12,9 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Return why work cannot stay on the instance: `drain`, even if the drained instance no longer exists;
-    `instance-lost`, also if the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the
-    instance still accepts requests.
+    """Return the reason why a request or session cannot stay on the instance: `drain`, even if the drained instance no
+    longer exists; `instance-lost`, even if only the decode instances that it needs are lost; `engine-stalled`; or
+    `ring-change` if the instance still accepts requests.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -46,7 +48,9 @@ class RingAge:
         self._members = members
 
     def settle(self, now: float) -> None:
-        """Record `now` as the time of the first decision on the present ring, unless there was one."""
+        """Record `now` as the time of the first decision on the present ring, unless such a time is already
+        recorded.
+        """
         if self._started_at is None:
             self._started_at = now
         else:
@@ -54,7 +58,7 @@ class RingAge:
         self.is_new = False
 
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
-        """Return why the session no longer belongs on `home`.
+        """Return the reason why the policy no longer places the session on `home`.
 
         The ring changed if the binding is older than the ring's last change, or older than this policy while no other
         cause is visible. The key changed if another key of the request leads to `home`. Otherwise `home` was not chosen

@@ -1,4 +1,6 @@
-"""Functions that policies share: score a candidate, record a choice, and order the other candidates by preference."""
+"""Functions that policies share: they score a candidate, record a choice, and order the other candidates by
+preference.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -208,7 +210,7 @@ def weighed_in_order(
     ttfts: Callable[[int], float] | None,
     home: str | None,
 ) -> Weighing:
-    """Return what a decision by `ordered_decision` records. The result is valid only while the view has not changed
+    """Return the record of a decision made by `ordered_decision`. The result is valid only if the view has not changed
     after the decision.
     """
     candidates, speed = view.candidates(), view.prefill_speed

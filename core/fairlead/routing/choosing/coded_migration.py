@@ -1,11 +1,11 @@
-"""Batch migration as in DualMap's published code; nearly every rule differs from the paper's.
+"""Batch migration as in DualMap's published code; nearly every rule differs from the rule in the paper.
 
 An instance is overloaded when more uncached tokens than a threshold are pending on it, or when its oldest queued
 request has waited too long. If it has at least two queued requests, the request whose TTFT improves most moves to the
 other instance of its pair. If that other instance is overloaded, or the move would overload it, the request moves to a
 neighbour outside the pair. The run ends when the tokens above the threshold have left, or when no move improves a TTFT.
-It checks neither whether a request meets the SLO at its target nor whether the request would have met the SLO without
-moving. TTFTs follow the code's queue order: most cached tokens first, then arrival.
+It does not check whether a request meets the SLO at its target, or would meet it without moving. TTFTs follow the
+code's queue order: most cached tokens first, then arrival.
 """
 
 from bisect import bisect_left
@@ -139,8 +139,8 @@ class _Run:
         return miss_here
 
     def _cause(self, source: str) -> MoveCause:
-        """Return why requests must leave the queue: the tokens pending on the instance exceed the threshold, or else
-        its oldest request has waited too long.
+        """Return the reason why requests must leave the queue: the pending tokens of the instance exceed the threshold,
+        or otherwise its oldest request has waited too long.
         """
         pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
         if pending > threshold:

@@ -36,7 +36,7 @@ class Considered:
     queued: IntVector
     """Requests that wait for each instance: in this router, or in the engine behind another prefill."""
     requests: IntVector
-    """Requests that wait for each instance or run on it."""
+    """Number of requests that wait for each instance or run on it."""
     kv_usage: FloatVector
     """Used share of each instance's KV cache, 0 to 1."""
 
@@ -86,8 +86,8 @@ class Considered:
         return (min(tokens, most_tokens) if most_tokens else tokens) // self.block_tokens
 
     def matched_blocks(self) -> IntVector:
-        """Return the number of leading blocks of the prompt that each instance holds. The last block counts as held
-        although the last token is always computed.
+        """Return the number of leading blocks of the prompt that each instance holds. The prompt's last block counts as
+        held, although its last token is always computed.
         """
         block = self.block_tokens
         return (self.hits + block - 1) // block

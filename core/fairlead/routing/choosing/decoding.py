@@ -24,8 +24,9 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
-    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step among those that have room
-    for the prompt, may serve the request, and can receive KV blocks from `prefilled_on` (None: no such condition).
+    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step among the instances that
+    have room for the prompt, may serve the request, and can receive KV blocks from `prefilled_on` (None: no such
+    condition).
 
     Ties, and pools with unknown decode times, are decided by the fewest context tokens, then the fewest requests, then
     id. If no instance has room, the instance with the fewest context tokens is returned with an infinite step time.

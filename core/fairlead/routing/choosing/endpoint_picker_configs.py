@@ -98,9 +98,9 @@ class EndpointPickerDocument:
 ELSEWHERE: Mapping[str, str] = {
     "featureGates": "Fairlead has no feature gates",
     "flowControl": (
-        "spec.routing.prefillsInFlight and the policy's queue parameters say how requests wait, spec.earlyRejection what is refused"
+        "spec.routing.prefillsInFlight and the policy's queue parameters decide how requests wait, and spec.earlyRejection which requests are refused"
     ),
-    "saturationDetector": "spec.earlyRejection decides what is refused",
+    "saturationDetector": "spec.earlyRejection decides which requests are refused",
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
 }
@@ -126,11 +126,11 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerPlan:
-    """How Fairlead carries out a configuration file."""
+    """Fairlead's plan for carrying out a configuration file."""
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin needs to know the session's home instance from before the request."""
+    """Whether a plugin needs the session's instance of earlier requests."""
     expected_seconds: float
     """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = they are not
     assumed.
@@ -163,7 +163,9 @@ def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> Endpo
     _check_sources(given.data_layer, plugins, f"{path}.dataLayer")
     profiles = given.scheduling_profiles
     if len(profiles) > 1:
-        remedy = "write one profile; it chooses where a prompt is computed, and where it is decoded follows from the pool's roles"
+        remedy = (
+            "write one profile; it chooses the instance that computes the prompt, and the pool's roles determine the instance that decodes"
+        )
         raise InvalidInput(f"{path}.schedulingProfiles", [one.name for one in profiles], remedy)
     if profiles:
         named = _named(profiles[0].plugins, plugins, f"{path}.schedulingProfiles[0].plugins")
@@ -254,8 +256,8 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """Return the picker that the profile names; else the only picker in the file, as llm-d does; else a max-score
-    picker.
+    """Return the picker that the profile names. Without one, return the only picker in the file, as llm-d does, or a
+    max-score picker.
     """
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:

@@ -1,6 +1,7 @@
-"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents in Fairlead.
+"""The plugins that an `EndpointPickerConfig` may name, with llm-d's names of their types, and their equivalents in
+Fairlead.
 
-Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
+Names, parameters and defaults are taken from llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
 in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading
 metrics, tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
 """
@@ -71,8 +72,8 @@ class PluginType:
 
     `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from those
     parameters and the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d
-    that Fairlead refuses to an explanation: where to set the same, or why it is impossible. `unneeded` maps each
-    parameter that only describes how llm-d works to how Fairlead does the same.
+    that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded` maps
+    each parameter that only concerns llm-d's implementation to a description of Fairlead's.
     """
 
     part: Part
@@ -170,10 +171,10 @@ NOT_OFFERED: Mapping[str, str] = {
     "latency-scorer": "no latency predictor serves plugins",
     "slo-headroom-tier-filter": "no latency predictor serves plugins",
     "predicted-latency-producer": "no latency predictor serves plugins",
-    "utilization-detector": "spec.earlyRejection decides what is refused",
-    "concurrency-detector": "spec.earlyRejection decides what is refused",
-    "probabilistic-admitter": "spec.earlyRejection decides what is refused",
-    "latency-slo-admitter": "spec.earlyRejection decides what is refused",
+    "utilization-detector": "spec.earlyRejection decides which requests are refused",
+    "concurrency-detector": "spec.earlyRejection decides which requests are refused",
+    "probabilistic-admitter": "spec.earlyRejection decides which requests are refused",
+    "latency-slo-admitter": "spec.earlyRejection decides which requests are refused",
     "data-parallel-profile-handler": "a pool's instances are found by the operator; use single-profile-handler",
     "disagg-profile-handler": "an EndpointPickerConfig chooses where a prompt is computed; the pool's roles decide where it decodes",
     "pd-profile-handler": "an EndpointPickerConfig chooses where a prompt is computed; the pool's roles decide where it decodes",

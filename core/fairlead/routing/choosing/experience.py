@@ -23,13 +23,13 @@ JUDGED_AFTER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The limits on a model's error within which the model's predictions are used. The error is compared with that of
-    the router's own formula for the same requests.
+    """The limits on a model's error within which the model's predictions are used. The error is compared with the error
+    of the router's own formula for the same requests.
 
     The model is not used once its mean error exceeds `lost` times the formula's, and is used again once its mean error
-    is below `regained` times the formula's. The gap keeps the policy from alternating between model and formula. With
-    `unproven`, a model is used before its error has been compared; without it, a model is not, and neither is the
-    successor of a model that lost.
+    is below `regained` times the formula's. The gap between the two limits prevents frequent changes between model and
+    formula. If `unproven` is True, a model is used before its error has been compared; if False, a new model, and the
+    successor of a model that lost, must be compared first.
     """
 
     lost: float
@@ -79,8 +79,8 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """Start to compare a new model by its own predictions. Until it has made enough of them, the verdict on the
-        previous model applies to it, unless unproven models are used.
+        """Start the comparison of a new model by its own predictions. Until there are enough predictions, the verdict
+        on the previous model applies to the new one, unless unproven models are used.
         """
         self._errors.clear()
         self._model = self._formula = 0.0

@@ -35,8 +35,8 @@ def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[Decis
 def as_fallback(
     weigh: Callable[[], Weighing], code: str, only_instance: str, terms: Callable[[str], dict[str, float]]
 ) -> Callable[[], Weighing]:
-    """Return a function that makes the heuristic's record of the choice, under the rule for the reason `code`. The
-    `terms` of each instance are added to those of the heuristic.
+    """Return a function that records the heuristic's choice under the rule for the reason `code`. It adds the `terms`
+    of each instance to the heuristic's terms.
     """
 
     def weighed() -> Weighing:

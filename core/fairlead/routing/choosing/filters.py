@@ -43,7 +43,7 @@ class UtilizationCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationFilter:
-    """`utilization-filter`: keeps the instances that exceed none of the bounds."""
+    """`utilization-filter`: keeps the instances whose values are all within the bounds."""
 
     conditions: tuple[UtilizationCondition, ...] = listing(
         UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)
@@ -118,7 +118,9 @@ class PrefixCacheAffinityFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinityFilter(SessionAffinity):
-    """`session-affinity-filter`: keeps only the session's home instance, if it is considered."""
+    """`session-affinity-filter`: keeps only the instance to which the session is bound, if that instance is
+    considered.
+    """
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         home = home_place(seen)

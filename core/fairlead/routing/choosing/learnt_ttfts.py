@@ -124,7 +124,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """The base class of policies that predict TTFTs with a model; it implements `LearnsOnline` for them."""
+    """Base class of policies that predict TTFTs with a model. It implements `LearnsOnline`."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

@@ -1,4 +1,4 @@
-"""Move causes: the compared figure because of which a session left its home for another instance."""
+"""Move causes: the figure because of which a session left its instance for another instance."""
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
@@ -12,8 +12,8 @@ def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
 
 
 def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, CandidateScore]:
-    """Return the scores of the session's home, which could have taken the request, and of the chosen instance. Raises
-    LookupError if the policy did not compare the home.
+    """Return the scores of two instances: the session's present instance `home`, which could have taken the request,
+    and the chosen instance. Raises LookupError if the policy did not compare `home`.
     """
     here = listed(weighed, home)
     if here is None:
@@ -48,8 +48,8 @@ def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """Return the cause "a figure exceeded a limit that protects the TTFT target": the home was predicted to be late, or
-    the home is a hotspot.
+    """Return the cause of a move by which a policy protects the TTFT target: the home was predicted to be late, or a
+    figure of the home exceeded its limit (a hotspot).
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

@@ -55,9 +55,9 @@ class CostsOfFew(NamedTuple):
 class Circumstances:
     """The inputs of a request's costs other than its prefill times.
 
-    `slowness` comes from `slownesses`. `overtaken` is the seconds of queued work that would be sent after this request.
-    `worth` is the weight of a second of prefill. `rests_count` says whether the first token also waits for the engine's
-    rests. `kv_seconds` is the cost of a full KV cache.
+    `slowness` comes from `slownesses`. `overtaken` is the queued work, in seconds, that would be sent after this
+    request. `worth` is the weight of a second of prefill. `rests_count` says whether the first token also waits for the
+    engine's rests. `kv_seconds` is the cost of a full KV cache.
     """
 
     now: float
@@ -80,13 +80,13 @@ def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) ->
 
 
 def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
-    """Return the sum of two costs per instance. If `leanings` is None, it counts as zero."""
+    """Return the sum of two costs per instance; `leanings` may be None, which means zero."""
     return kept if leanings is None else leanings + kept
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """Return how many times slower than the pool's mean each instance is. An instance whose difference may be due to
-    chance has 1; None if all have 1.
+    """Return each instance's prefill time relative to the pool's mean (2 = twice as slow). The value is 1 if the
+    difference may be due to chance; None if all values are 1.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -134,9 +134,9 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Return two waits per instance, in seconds: until all queued work is computed, rests included, and until the
-    engine has had the rest that a prefill of this length requires. An instance with slowness 2 takes twice as long as
-    the pool's mean.
+    """Return two waiting times per instance, in seconds. The first ends when all queued work is computed, rests
+    included. The second ends when the engine has had the rest that a prefill of this length requires. An instance with
+    slowness 2 takes twice as long as the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -190,8 +190,8 @@ def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most
 
     Instances whose predicted TTFT is within the limit come before all others, provided that at least one of them costs
     at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most sessions. So
-    new sessions gather on few instances of an idle pool, and a scale-in can remove instances with few sessions, whose
-    caches hold little that other instances lack.
+    in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other instances, whose
+    caches are of little value.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)

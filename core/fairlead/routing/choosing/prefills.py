@@ -34,7 +34,9 @@ class Prefills(Generic[Tokens, Seconds]):
     hits: Tokens
     """Tokens of the prompt that each instance is known to hold, from the prefix index."""
     known: Tokens
-    """Like `hits`, but including what the session's home is assumed to hold."""
+    """Cached prompt tokens of each instance. Unlike in `hits`, the session's present instance counts with the context
+    that it is assumed to hold.
+    """
     most: int
     """The largest number of the prompt's tokens that an instance is known to hold."""
     alone: Seconds
@@ -101,8 +103,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     which has index `holder`. `alone` is the cost without fetching.
 
     The cost is the time of the fetch, the time to compute the rest of the prompt, and a tenth of the time saved. The
-    last part keeps sessions together and caches free of needless copies. If `source` holds no more than the instance,
-    the cost is at least `alone`.
+    last term keeps sessions in one place and avoids needless copies in caches. If `source` holds no longer prefix than
+    the instance, the cost is at least `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -111,8 +113,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """Return `hits`, raised for the session's home to the session's context, which the home is assumed to hold. Nothing
-    is assumed if some instance is known to hold at least half of the context. `most` is the largest of `hits`.
+    """Return `hits`, in which the session's home counts with the whole context of the session. This assumption is not
+    made if some instance is known to hold at least half of the context. `most` is the largest of `hits`.
 
     The assumption is needed after a restart of this router, or if another router served the session's last turn.
     """

@@ -18,8 +18,8 @@ class HotnessSettings:
     """Settings of the prefix-hotness tree. With n accepting instances, `hot_share` None = 2/n and `cold_share` None =
     1/n.
 
-    The window holds `window` entries, of which each request takes `entries_per_request`; shares are shares of entries.
-    No prefix is expanded before the window holds `min_samples` requests.
+    The window has `window` entries, and each request adds `entries_per_request`; shares are shares of entries. A prefix
+    is expanded only after the window has `min_samples` requests.
     """
 
     hot_share: float | None = None
@@ -66,7 +66,9 @@ class PrefixHotness:
         return (depth, blocks[depth - 1])
 
     def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
-        """Return the other keys of the prompt: those that it would have if its prefixes were expanded more or less."""
+        """Return the other possible keys of the prompt: the keys that it would have if its prefixes were expanded more
+        or less.
+        """
         now = self.key(blocks, first_bytes_hash)
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 

@@ -58,7 +58,7 @@ class Picked:
     """
 
     order: Sequence[int]
-    """Indexes of candidates: first the picked ones, then the next best of those that passed the filters."""
+    """Indexes of candidates: first the picked candidates, then the next best candidates that passed the filters."""
     count: int
     """The number of picked candidates at the beginning of `order`."""
     totals: FloatVector
@@ -81,7 +81,7 @@ class Profile:
         self._remembering = [one.scorer for one in scorers if isinstance(one.scorer, Remembers)]
 
     def run(self, seen: Considered, dice: Dice) -> Picked:
-        """Choose among the considered candidates, of which there must be at least one."""
+        """Choose among the considered candidates; there must be at least one candidate."""
         passing, rule = self._filtered(seen, dice)
         terms: dict[str, FloatVector] = {}
         for one in self.scorers:

@@ -22,8 +22,8 @@ def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> Float
 
 
 def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
-    """Return the index of the instance that serves the fewest transfers, among those that hold `most` tokens, the
-    longest match. Ties go to the lowest index.
+    """Return the index of the instance that serves the fewest transfers, among the instances that hold `most` tokens,
+    the longest match. Ties go to the lowest index.
     """
     holders: list[int] = np.flatnonzero(hits == most).tolist()
     return min(holders, key=lambda index: vectors.loads[index].transfers_out)

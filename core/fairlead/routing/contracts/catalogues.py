@@ -23,7 +23,7 @@ POLICY_FIELD = "spec.routing.policy"
 
 
 class RingUse(StrEnum):
-    """How a policy uses the hash ring; it determines what moves when the ring changes.
+    """A policy's use of the hash ring, which determines which requests and sessions move when the ring changes.
 
     `none`: the policy does not use the ring · `new-sessions`: the ring places only a session's first request ·
     `every-request`: the ring places every request, so a bound session follows its key to another instance.
@@ -99,7 +99,7 @@ class PolicyCatalogue:
             return None
 
     def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
-        """Return the typed parameters of a policy, with defaults for those that are not given.
+        """Return the typed parameters of a policy, with defaults for missing parameters.
 
         Raises the errors of `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a
         wrong type or a value out of bounds.

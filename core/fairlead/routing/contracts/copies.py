@@ -16,11 +16,11 @@ class KeptTurn(Protocol):
 
     @property
     def began(self) -> float:
-        """When the session's first turn was served."""
+        """Time at which the session's first turn was served."""
 
     @property
     def at(self) -> float:
-        """When this turn was served."""
+        """Time at which this turn was served."""
 
 
 @value

@@ -1,5 +1,5 @@
-"""A policy's decision: the chosen instance and the reason. If the policy keeps homes, the instance becomes the home of
-the request's session.
+"""A policy's decision: the chosen instance and the reason. If the policy keeps homes, the request's session is bound to
+this instance.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from fairlead.values import value
 
 @value
 class Decision:
-    """A policy's decision. `fallbacks` are in order of preference; `alternate` is the other member of a dual-hash pair,
-    the only instance to which the request may move while it is queued.
+    """A policy's decision. `fallbacks` are other instances in order of preference. `alternate` is the other member of a
+    dual-hash pair; while the request is queued, it may move only there.
     """
 
     instance: str
@@ -25,13 +25,13 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     session: str | None = None
-    """The session whose home becomes `instance`; None = the request's own session. Set by policies that also bind
-    requests without a session.
+    """The session to bind to `instance`; None = the request's own session. Only policies that also bind requests
+    without a session set it.
     """
     room_tokens: int | None = None
     """KV tokens that must be free on `instance` for the session to move; None = no condition. With a condition, the
-    session moves only when the request is sent. If `instance` then lacks the room, the request is sent to the session's
-    home instead, and the session does not move.
+    session moves only when the request is sent. If `instance` then has too little room, the session does not move, and
+    the request is sent to the session's present instance.
     """
     overloaded: tuple[str, ...] = ()
     """Instances that the policy found overloaded; the scheduler rebalances their queues."""
@@ -43,16 +43,16 @@ class Decision:
     """
     ttft_seconds: float | None = None
     """The policy's own prediction of the TTFT on `instance`, in seconds, if it differs from the view's, for example
-    because of a transfer; else None.
+    because of a transfer; None otherwise.
     """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
     """A function to call with the id of the instance that computed the prompt and the time of the first token (Unix
-    seconds). It is not called if the request was queued at another instance than the chosen one, or if its first token
-    cannot be observed.
+    seconds). It is not called if the request was queued at another instance than the chosen instance, or if the first
+    token cannot be observed.
     """
 
     @property
     def candidates(self) -> tuple[CandidateScore, ...]:
-        """The scores of the chosen instance and of the next best ones."""
+        """The scores of the chosen instance and of the next best instances."""
         return self.weigh().candidates

@@ -38,7 +38,9 @@ class Handovers:
             self._rests_until[instance] = now + REST_SECONDS
 
     def in_vain(self, instance: str) -> int:
-        """Return how many consecutive responses of the engine named no blocks if the engine rests, else 0."""
+        """Return the number of consecutive responses in which the engine named no KV blocks, if the engine is therefore
+        not asked at present; otherwise 0.
+        """
         return self._in_vain[instance] if instance in self._rests_until else 0
 
     def rests(self, instance: str, now: float) -> bool:

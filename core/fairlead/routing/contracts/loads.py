@@ -33,7 +33,8 @@ class InstanceLoad:
     pending_prefill_tokens: int = 0
     """Tokens of requests that are queued or dispatched and have no first token yet."""
     pending_prefill_microseconds: int = 0
-    """Predicted time of the pending prefills, in microseconds; each request counts with its estimate on arrival."""
+    """Predicted time of the pending prefills, in microseconds; each request's estimate is the one made on its arrival.
+    """
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Dispatched requests without a first token, in order of dispatch: the time of dispatch and the predicted prefill
@@ -48,13 +49,13 @@ class InstanceLoad:
     recent_prefill_seconds: float = 1.0
     """The mean predicted seconds of the prefills that `prefill_pace` averages."""
     lasting_pace: float = 1.0
-    """Actual over predicted prefill time, averaged over many more prefills than `prefill_pace`: the instance's lasting
-    speed rather than its present one.
+    """Actual over predicted prefill time, averaged over many more prefills than `prefill_pace`: it shows the instance's
+    lasting speed, not its momentary speed.
     """
     usual_prefill_seconds: float = 1.0
     """The mean predicted seconds of the prefills that `lasting_pace` averages."""
     paced_at: float | None = None
-    """When `prefill_pace` and `lasting_pace` were last updated; None before the first update."""
+    """Time of the last update of `prefill_pace` and `lasting_pace`; None before the first update."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """The instance's decodes and prefills over time. Updated only while early rejection or the queues need measured
     decode step times.
@@ -82,9 +83,11 @@ class InstanceLoad:
     rest_owed: float = 0.0
     """Seconds without prefills that the requests sent to the instance still require."""
     prefilling_since: float | None = None
-    """When the uncached work of the instance last rose from zero; None while it has no such work."""
+    """Time at which the instance's uncached work last rose from zero; None while it has no uncached work."""
     broken_until: float = 0.0
-    """Until when (Unix seconds) the circuit is open. Until then the instance is not a candidate, unless `is_spared`."""
+    """Time until which the circuit is open (Unix seconds). Until then the instance is not a candidate, unless
+    `is_spared`.
+    """
     is_stalled: bool = False
     """Whether the engine has work but makes no progress. Such an instance is not a candidate, unless `is_spared`."""
     is_spared: bool = False
@@ -92,21 +95,19 @@ class InstanceLoad:
     open too. The view sets it.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest predicted prefill, in microseconds, of those that ended on the instance after this field was last
-    read.
-    """
+    """The longest predicted prefill, in microseconds, that ended on the instance after this field was last read."""
     heard_at: float = -inf
-    """When this router last got a response from the engine's HTTP server (Unix seconds)."""
+    """Time of this router's last response from the engine's HTTP server (Unix seconds)."""
     others: OthersLoad | None = None
     """Other routers' load on the instance; None while no other router reports (see `scheduling.others`)."""
     lacks_decode: bool = False
-    """Whether no instance could decode what this prefill instance computes; the instance is then not a candidate. The
-    view sets this.
+    """Whether no instance could decode the prompts that this prefill instance computes; this instance is then not a
+    candidate. The view sets this.
     """
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
-        """Multiply the paces by `times`, after the predicted speed changed by this factor, so that pace × prediction
-        stays the same. `lasting_pace` is converted only if `lasting`.
+        """Multiply the paces by `times` after the predicted speed changed by this factor, so that pace × prediction
+        stays the same. `lasting_pace` is changed only if `lasting` is True.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times
@@ -121,7 +122,9 @@ class InstanceLoad:
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Return for how many seconds the instance has computed no prefill, minus the rest that it still owes."""
+        """Return the seconds in which the instance has computed no prefill, minus the seconds of rest that it still has
+        to take.
+        """
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
@@ -134,7 +137,7 @@ class InstanceLoad:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the instance has no work and no request is on its way to it."""
+        """Return whether the instance has no work, and no request is being sent to it."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
@@ -146,9 +149,9 @@ class InstanceLoad:
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Return when (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) if no
-        prefill is in flight. A prefill begins when it is sent, or at the first token of the prefill before it,
-        whichever is later.
+        """Return the begin (Unix seconds) and the predicted duration (seconds) of the oldest prefill in flight; (inf,
+        0) if no prefill is in flight. A prefill begins when it is sent or, if that is later, at the first token of the
+        prefill before it.
         """
         for sent_at, microseconds in self.in_flight.values():
             before = self.last_first_token_at
@@ -156,14 +159,14 @@ class InstanceLoad:
         return inf, 0.0
 
     def done_seconds(self, now: float) -> float:
-        """Return how many seconds the oldest prefill in flight has taken so far; at most its predicted time."""
+        """Return the seconds that the oldest prefill in flight has taken so far; at most its predicted duration."""
         since, seconds = self.under_way
         return min(max(now - since, 0.0), seconds)
 
     def free_kv_tokens(self, capacity_tokens: int) -> int:
-        """Return how many of `capacity_tokens` KV tokens are not referenced by running requests. Unreferenced cached
-        blocks can be evicted and count as free. The used part is the larger of two figures: what the engine's metrics
-        say, and the tokens that this router has running there.
+        """Return the number of free KV tokens of `capacity_tokens`. Cached blocks that no running request uses can be
+        evicted, so they count as free. The used part is the larger of two figures: the engine's own figure, and the
+        tokens of this router's requests that run there.
         """
         known = self.decode_tokens + self.dispatched_prefill_tokens
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)

@@ -1,5 +1,5 @@
-"""The parameters of policies: dataclasses whose fields are made by `fairlead.schemas.shapes`. A pool's spec uses the
-same names.
+"""The parameters of policies: dataclasses whose fields are made by `fairlead.schemas.shapes`. The parameters have the
+same names in a pool's spec.
 """
 
 from collections.abc import Mapping
@@ -105,8 +105,8 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """The TTFT gain, in seconds, that is needed to move a session from a home that could take its request; -inf =
-        the session moves whatever it gains or loses.
+        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request; -inf = the
+        session moves even with a loss.
         """
         return -inf
 
@@ -124,7 +124,7 @@ class QueueParameters:
 
     @property
     def keeps_contexts(self) -> bool:
-        """Whether the policy counts as a cost the cached contexts that a request would evict."""
+        """Whether the policy counts the eviction of cached contexts by a request as a cost."""
         return False
 
     @property
@@ -146,7 +146,7 @@ LEAST_GAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeParameters(QueueParameters):
-    """Parameters of every policy that may move a session from a home that could take its request."""
+    """Parameters of the policies that may move a session from an instance that could still take its request."""
 
     least_gain_seconds: float = number(
         "A session leaves a home that takes requests only if its first token is predicted to come at least this much sooner elsewhere; "

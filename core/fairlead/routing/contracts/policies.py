@@ -52,20 +52,20 @@ class PoolView(Protocol):
     def table(self) -> RoutingTable: ...
 
     def candidates(self) -> Sequence[InstanceLoad]:
-        """The accepting instances that prefill and whose circuit is closed, in order of id.
+        """The accepting instances with role both or prefill and a closed circuit, in order of id.
 
         Prefill instances are candidates only while some instance takes decodes.
         """
 
     def decode_candidates(self) -> Sequence[InstanceLoad]:
-        """The accepting instances with role decode whose circuit is closed, in order of id. If the pool has no instance
-        with role decode, those with role both.
+        """The accepting instances with role decode and a closed circuit, in order of id. If the pool has no instance
+        with role decode, the instances with role both.
         """
 
     def load(self, instance: str) -> InstanceLoad | None: ...
 
     def has_drained(self, instance: str) -> bool:
-        """Return whether the instance was drained and no longer exists; used for the homes of sessions."""
+        """Return whether the instance was drained and no longer exists. Used to find out why a session cannot stay."""
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         """Return the number of leading prompt tokens that the instance is believed to hold. It is less than
@@ -82,14 +82,14 @@ class PoolView(Protocol):
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         """Return the predicted TTFT in seconds: for the instance's pending tokens without the elapsed part of the
-        prefill in flight, plus this request's uncached tokens. The prediction uses `prefill_speed`, or the fit if the
-        policy asks for it.
+        prefill in flight, plus this request's uncached tokens. The prediction uses `prefill_speed` or, if the policy
+        requires it, the fit.
         """
 
     @property
     def prefill_speed(self) -> float:
-        """Uncached prompt tokens that an instance prefills per second, for comparing choices: the measured speed, else
-        the declared one.
+        """Uncached prompt tokens that an instance prefills per second, for comparing choices: the measured speed or,
+        without one, the declared speed.
         """
 
     def tokens_within(self, seconds: float) -> float:
@@ -103,8 +103,8 @@ class PoolView(Protocol):
         """
 
     def pool_load(self) -> float:
-        """Return how full the pool is: the seconds of prefill that arrive per second and instance, plus the share of
-        time that decodes need to meet the TPOT target. At 1 no time is left.
+        """Return the load of the pool: the seconds of prefill that arrive per second and instance, plus the share of
+        time that decodes need to meet the TPOT target. At 1 the pool is full.
         """
 
     def step_seconds(self, load: InstanceLoad) -> float:
@@ -161,8 +161,8 @@ class PoolView(Protocol):
         """
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
-        """Return how fast instances fetch KV blocks of the request's prompt from each other (measured, declared or
-        assumed); None if they cannot fetch.
+        """Return the speed at which instances fetch KV blocks of the request's prompt from each other (measured,
+        declared or assumed); None if they cannot fetch.
         """
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
@@ -204,8 +204,8 @@ class Policy(Protocol):
 @runtime_checkable
 class KeepsHomes(Protocol):
     """A policy that gives each session a home: the session is bound to the instance where its request is placed. A
-    session leaves a home that could take its request only for a recorded cause, and only if the TTFT gain is at least
-    the least gain in the policy's parameters.
+    session may leave a home that could take its request, but only for a recorded cause, and only if the TTFT gain is at
+    least `least_gain` of the policy's parameters.
     """
 
     @property
@@ -213,7 +213,8 @@ class KeepsHomes(Protocol):
         """Return True; the method marks policies that bind sessions."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """Return why the policy placed the request on another instance although its session's `home` could take it.
+        """Return the cause for which the policy placed the request on another instance although its session's `home`
+        could take it.
 
         `weighed` holds the compared values. Called only in that case, and only with the figures that decided.
         """
@@ -221,7 +222,7 @@ class KeepsHomes(Protocol):
 
 @runtime_checkable
 class BindsBeginnings(Protocol):
-    """A policy that also gives a home to requests without a session, according to how their prompts begin."""
+    """A policy that also binds requests without a session to instances, by the beginnings of their prompts."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
         """Return the session name under which the policy binds a request that has no session."""
@@ -281,7 +282,7 @@ class LearnsOnline(Protocol):
 
 @runtime_checkable
 class GatesDispatch(Protocol):
-    """A policy that may hold back queued requests for an instance that has prefills in flight."""
+    """A policy that may delay queued requests for an instance that has prefills in flight."""
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
         """Return whether a further request may be sent to the instance now. Not called for an instance without a

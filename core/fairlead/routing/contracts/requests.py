@@ -71,8 +71,8 @@ class RoutingRequest:
     because the request's format has no field to name KV blocks of another instance.
     """
     movable: bool = False
-    """Whether the caller can make an instance fetch KV blocks of the prompt from another instance before it computes
-    the rest.
+    """Whether the caller can make an instance fetch KV blocks of the prompt from another instance, before the remaining
+    part is computed.
     """
     warms: bool = False
     """Whether the request only warms a cache and no client waits for it: a router sends a session's last prompt again,
@@ -94,12 +94,12 @@ class RoutingRequest:
     block_tokens: int = 0
     """Number of tokens per block of this prompt, if it differs from the pool's table; 0 = as in the table."""
     priority_class: str = DEFAULT_CLASS
-    """The request's priority class in its pool (`fairlead.priority_classes`); a class that the pool does not declare
-    counts as the default class.
+    """The request's priority class in its pool (`fairlead.priority_classes`); a class that the pool does not declare is
+    treated as the default class.
     """
     tenant: str = ""
-    """The tenant that sent the request, if the pool shares fairly between tenants (`RoutingFacts.fairness`). All
-    requests with "" count as one tenant.
+    """The tenant that sent the request, if the pool shares fairly between tenants (`RoutingFacts.fairness`). The empty
+    name stands for one tenant.
     """
     owner: str = ""
     """The owner of the session: the id of the client's key. If a router has too many sessions, it counts them per
@@ -118,7 +118,7 @@ class RoutingRequest:
     scored: bool = False
     """Whether the dispatch must list the compared candidates."""
     trace: TraceContext | None = None
-    """The request's trace; None without one, or if the router exports no traces."""
+    """The request's trace; None if the request has no trace, or if the router exports no traces."""
     lineage: Lineage | None = None
     """The client's statement of how its session relates to other sessions, such as a parent session; None if the client
     makes none.
@@ -130,7 +130,7 @@ class RoutingRequest:
     """
 
     def may_go_to(self, instance: str) -> bool:
-        """Return whether the request may be served by the target: an instance, or one rank of it."""
+        """Return whether the target (an instance, or one of its ranks) may serve the request."""
         return self.within is None or instance in self.within or instance_of(instance) in self.within
 
 

@@ -9,9 +9,9 @@ meet the TPOT target.
 def resting(share: float) -> float:
     """Return the seconds of rest per second of prefill, if decodes need the share `share` of an instance's time.
 
-    A full rest is share / (1 - share). If a request gets its first token at the beginning of such a rest, it meets the
-    TPOT target even if its answer ends right after the next prefill. For example, after a prefill of 1 s, with steps of
-    30 ms and a target of 100 ms, the rest is 0.43 s, in which 14 tokens are generated; 15 tokens in 1.43 s are one
+    A full rest is share / (1 - share). A request that gets its first token at the beginning of such a rest meets the
+    TPOT target, even if its answer ends right after the next prefill. For example, after a prefill of 1 s, with steps
+    of 30 ms and a target of 100 ms, the rest is 0.43 s, in which 14 tokens are generated; 15 tokens in 1.43 s are one
     token per 95 ms. Most answers do not end at just that moment.
     """
     return REST * share / (1 - share)

@@ -49,10 +49,12 @@ class Dispatch:
     """Prompt tokens that need not be computed, because the instance holds them or fetches them."""
     miss_tokens: int
     decode: str | None = None
-    """The instance that decodes, when `instance` only prefills; else None."""
+    """The instance that decodes, if `instance` only prefills; None otherwise."""
     decode_address: str | None = None
     transfer_from: str | None = None
-    """The instance from which to fetch KV blocks of the prompt before the rest is computed; None = fetch nothing."""
+    """The instance from which to fetch KV blocks of the prompt before the other blocks are computed; None = fetch
+    nothing.
+    """
     transfer_tokens: int = 0
     transfer_seconds: float | None = None
     """Predicted seconds until the blocks from `transfer_from` have arrived; None if engines fetch without a request to
@@ -67,8 +69,7 @@ class Dispatch:
     by_guess: bool = False
     """Whether some tokens of `hit_tokens` are only assumed to be cached: no KV event has reported them yet."""
     kept: bool = False
-    """Whether the decision is certain to be kept, because the client or a person who watches the session asked for
-    it.
+    """Whether the decision is certain to be kept, because the client or a person who watches the session requested it.
     """
     traced: bool = False
     """Whether the decision is certain to be kept because the request belongs to a trace that shows it."""
@@ -95,8 +96,8 @@ class Refusal:
     kept: bool = False
     """Whether the decision is certain to be kept, as in `Dispatch`."""
     is_final: bool = False
-    """Whether the request is expected to fail again if it is sent again: it failed in the same way on two instances,
-    and neither has failed another request since the last one that it served.
+    """Whether the request is expected to fail again if it is retried: it failed in the same way on two instances, and
+    neither instance has failed another request since its last success.
     """
 
 
@@ -120,9 +121,8 @@ class SchedulerRecords:
     traced: tuple[TracedRequest, ...] = ()
     """Those requests of `decisions` that belong to a trace; they are not part of a report."""
     unkept_decisions: int = 0
-    """Number of decisions of late, refused, moved, failed or retried requests that were not kept, because there were
-    more than are kept in a minute; counted after the last `take_records`. The weights of the kept decisions account for
-    them.
+    """Number of decisions of late, refused, moved, failed or retried requests that were not kept because of the limit
+    per minute; counted since the last `take_records`. The weights of the kept decisions account for them.
     """
 
 
@@ -155,7 +155,7 @@ class Scheduler(Protocol):
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The current policy, if it learns from finished requests; else None."""
+        """The current policy, if it learns from finished requests; None otherwise."""
 
     @property
     def binds_beginnings(self) -> bool:
@@ -175,7 +175,7 @@ class Scheduler(Protocol):
 
     @property
     def handovers(self) -> Handovers:
-        """The record of which engines transfer KV blocks. The caller records in it the requests whose prefill and
+        """The record of each engine's success in transferring KV blocks. The caller records requests whose prefill and
         decode were divided; `transferred` records fetches.
         """
 
@@ -185,7 +185,7 @@ class Scheduler(Protocol):
         """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Return dispatches of queued requests that may be sent now and refusals of those that have waited too long;
+        """Return dispatches of queued requests that may be sent now and refusals of requests that have waited too long;
         rebalance the queues.
 
         Call this after every event, and at least every 50 ms while a request waits.
@@ -215,10 +215,10 @@ class Scheduler(Protocol):
         """
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record how the copy ended; `transfer` has the result."""
+        """Record the end of the copy; `transfer` has the result."""
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the answer have arrived so far.
+        """Record the number of tokens of the answer that have arrived so far.
 
         The call is optional, because `complete` has the total; with it, the load of long answers is known earlier.
         """
@@ -234,13 +234,13 @@ class Scheduler(Protocol):
         self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
     ) -> Dispatch | Refusal:
         """Retry the request, whose instance failed before the first byte of the response: return the next fallback that
-        still accepts requests, or a refusal (upstream-failed). If the decode instance failed, the prefill stays where
-        it is, and another instance decodes. With `to`, the caller's own proxy has already retried the request at the
-        instance `to` of the table, which responded; for a divided request, `to` is another decode instance.
+        still accepts requests, or a refusal (upstream-failed). If the decode instance failed, only the decode moves to
+        another instance. With `to`, the caller's own proxy has already retried the request at the instance `to` of the
+        table, which responded; for a divided request, `to` is another decode instance.
 
-        An instance that was not `reached`, because it refused the connection, is not tried again. Such a try does not
-        count as an attempt: it cost nothing, and when many instances are lost at once, the next instances may be lost
-        too.
+        `reached` is False if the instance refused the connection. It is then not tried again, and the try does not
+        count as an attempt, because it cost nothing and, when many instances are lost at once, the next instances may
+        be lost too.
         """
 
     def carry_on(
@@ -250,22 +250,22 @@ class Scheduler(Protocol):
         rest: its instance first computes the prompt and `carried_tokens` of the answer. If no other instance remains,
         return None and change nothing.
 
-        `why` is how `left` failed, or `HANDED_OVER`. `unlike`, which is recorded, says why the rest may differ from
-        what `left` would have generated. A later `first_token` reports that the answer continues.
+        `why` is the failure of `left`, or `HANDED_OVER`. `unlike` is recorded: the reason why the rest of the answer
+        may differ from the answer that `left` would have generated. A later `first_token` reports that the answer
+        continues.
         """
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Return whether `carry_on` would now find an instance for the rest of the answer that is not `left` and was
-        not the last to fail.
+        """Return whether `carry_on` would now find an instance for the rest of the answer. Neither `left` nor the last
+        instance that failed is such an instance.
         """
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
         """Return a dispatch to another instance, after `instance` refused the request as invalid (4xx), because another
-        instance may accept it. If there is no other instance, return None, and the request stays where it was. If the
-        other instance serves the request and the refusal `counts`, the refusal is counted as a failure of the first
-        instance.
+        instance may accept the request. If there is no other instance, return None and change nothing. If the other
+        instance serves the request and the refusal `counts`, the refusal is counted as a failure of the first instance.
 
         If `instance` was not `reached`, nothing was sent to it, and the try does not count as an attempt. From now on
         the request may also go to the instances in `beyond`, in addition to those to which it was restricted
@@ -316,7 +316,7 @@ class Scheduler(Protocol):
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
         """Record a reading of the engine's own metrics, for the instance or for this rank of it: the used share of its
-        KV cache (0-1), and the number of requests that it has not begun to compute. A value that could not be read is
+        KV cache (0-1), and the number of requests whose computation has not begun. A value that could not be read is
         None.
         """
 
@@ -344,9 +344,9 @@ class Scheduler(Protocol):
         """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Apply bindings from the API (other routers' sessions, drains, lost races), and return how many moves of
-        sessions were undone by them. A version that is not newer than the known one is ignored, unless `lost` has the
-        ids of own changes that the API refused in favour of it.
+        """Apply bindings from the API (other routers' sessions, drains, lost races). Return the number of this router's
+        session moves that the bindings undo. A version that is not newer than the known version is ignored, unless
+        `lost` has the ids of this router's changes that the API refused in favour of this version.
         """
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
@@ -375,9 +375,9 @@ class Scheduler(Protocol):
         """
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Queue a report of the home of each session that the API has confirmed and that is not among `sessions`, the
-        sessions that the API knows now: its database may have been restored from an older state. Return how many
-        sessions the API lacks.
+        """Queue a report of the binding of each session that the API has confirmed but that is missing in `sessions`,
+        the sessions that the API knows now. The API's database may have been restored from an older state. Return the
+        number of these sessions.
         """
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
@@ -414,11 +414,12 @@ class Scheduler(Protocol):
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """Return the result of `in_flight` for the requests that clients sent to this router, without those of the
-        routers for which it decides.
+        """Return the result of `in_flight`, but only for requests that clients sent to this router. Requests of other
+        routers for which this router decides are left out.
         """
 
     def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
-        """Return all records made after the last call; without `samples`, only bindings, moves, refusals and counts of
-        dropped records. The current second is left for the next call, unless this is the `final` one.
+        """Return all records made after the last call. If `samples` is False, only bindings, moves, refusals and counts
+        of dropped records are returned. The current second is left for the next call, unless this call is the `final`
+        one.
         """

@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front's query: to which instance should a request be sent that the front received at `submitted_at`?"""
+    """A front's query: which instance should get the request that the front received at `submitted_at`?"""
 
     request: RoutingRequest
     submitted_at: float
@@ -100,7 +100,7 @@ class Abandoned:
     rejection: RejectionReason | None = None
     """The front's reason for refusing the request; None if the engine declined it (4xx)."""
     is_recorded: bool = False
-    """Whether the front has recorded the end of the request itself, because the decider had not yet dispatched or
+    """Whether the front has already recorded the end of the request, because the decider had not yet dispatched or
     refused it.
     """
 
@@ -120,11 +120,11 @@ class SentElsewhere:
     refused: bool = False
     """Whether the instance `failed` rejected the request (4xx), perhaps rightly; then no session moves."""
     carried_on: str = ""
-    """Why the answer, which had begun, continues at `instance`; "" if the answer had not begun."""
+    """The reason why the answer, which had begun, continues at `instance`; "" if the answer had not begun."""
     carried_tokens: int = 0
     """Number of tokens of the answer that the client had received when `failed` failed."""
     unlike: str | None = None
-    """Why the rest of the answer may differ from what `failed` would have generated."""
+    """The reason why the rest of the answer may differ from the answer that `failed` would have generated."""
 
 
 @value
@@ -174,7 +174,9 @@ class Decider(Protocol):
     """The connection from a front (a router that sends queries) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a message. Never waits and never fails: the front is informed separately when it loses its decider."""
+        """Send a message. This method never waits and never fails; a front that loses its decider learns this in
+        another way.
+        """
 
 
 class Front(Protocol):
@@ -185,8 +187,8 @@ class Front(Protocol):
 
 
 def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
-    """Return the name of that router in `routers` that decides for the pool: the one with the highest hash of pool and
-    name (rendezvous hashing).
+    """Return the name of the router that decides for the pool: the router with the highest hash of pool and name
+    (rendezvous hashing).
 
     Routers that know the same set agree. Pools are spread over the routers, and when a router joins or leaves, only the
     pools of that router get another decider. Raises ValueError when there are no routers.

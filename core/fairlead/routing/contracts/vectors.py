@@ -31,8 +31,8 @@ FloatVector = npt.NDArray[np.float64]
 class PoolVectors:
     """The counters of the candidates, as vectors.
 
-    `requests` counts requests that are waiting, prefilling or decoding; `waiting` those in this router's queue;
-    `queued` those whose prefill has not begun.
+    `requests` counts requests that are waiting, prefilling or decoding; `waiting` counts requests in this router's
+    queue; `queued` counts requests whose prefill has not begun.
     """
 
     loads: tuple[InstanceLoad, ...]
@@ -47,11 +47,11 @@ class PoolVectors:
     sessions: IntVector
     """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
-    """The part of the pending prefill time, in seconds, for which a new request would wait: that of all requests that
-    are not late. The elapsed part of the prefill in flight is not subtracted; see `done_seconds`.
+    """The part of the pending prefill time, in seconds, for which a new request would wait: the time of all requests
+    that are not late yet. The elapsed part of the prefill in flight is not subtracted; see `done_seconds`.
     """
     under_way_since: FloatVector
-    """When the oldest prefill in flight began (Unix seconds); infinite without a prefill in flight."""
+    """Time at which the oldest prefill in flight began (Unix seconds); infinite without a prefill in flight."""
     under_way_seconds: FloatVector
     """The predicted duration of the oldest prefill in flight, in seconds."""
     decode_share: FloatVector
@@ -61,12 +61,12 @@ class PoolVectors:
     resting: FloatVector
     """Seconds of rest per second of prefill that the value in `decode_share` requires."""
     rested_since: FloatVector
-    """When the present rest began (Unix seconds): the end of the last prefill, plus the rest that is still owed; minus
-    infinity before any prefill.
+    """Time at which the present rest began (Unix seconds): the end of the last prefill, plus the rest that remains to
+    be taken; minus infinity before any prefill.
     """
     kv_usage: FloatVector
-    """Used share (0-1) of each KV cache: the engine's own reading if there is one, else computed from the requests that
-    this router sent to the instance.
+    """Used share (0-1) of each KV cache. It is the engine's own reading or, without one, computed from the requests
+    that this router sent to the instance.
     """
     pace: FloatVector
     """Actual over predicted prefill time of each instance, smoothed."""
@@ -187,8 +187,8 @@ def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
 
 
 def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Return the indexes of the `count` lowest costs, best first. Ties are broken by the lowest value in each vector of
-    `ties` in turn, then by the lowest index.
+    """Return the indexes of the `count` lowest costs, best first. Ties are broken by the lowest value in the first
+    vector of `ties`, then in the second, and so on, and finally by the lowest index.
     """
     order = np.lexsort((*reversed(ties), costs)) if ties else costs.argsort(kind="stable")
     first: list[int] = order[:count].tolist()
@@ -196,8 +196,8 @@ def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatV
 
 
 def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Return the indexes of the `count` highest scores, best first. Ties are broken by the *lowest* value in each
-    vector of `ties` in turn, then by the lowest index.
+    """Return the indexes of the `count` highest scores, best first. Ties are broken by the *lowest* value in the first
+    vector of `ties`, then in the second, and so on, and finally by the lowest index.
     """
     return lowest(-scores, count, *ties)
 

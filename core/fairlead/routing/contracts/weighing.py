@@ -50,8 +50,9 @@ PASSED_OVER = "passed-over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A condition: the `term` of the candidate `of` (the chosen instance, or the one passed over) is compared with
-    `against`: a limit, by name, or `chosen` for the chosen instance's value of the same term.
+    """A condition that compares two values. The first is the `term` of the candidate `of` (the chosen instance, or the
+    instance that was passed over). The second is `against`: the name of a limit, or `chosen` for the chosen instance's
+    value of the same term.
 
     If `term` itself names a limit, two limits of the decision are compared.
     """
@@ -82,7 +83,8 @@ class DecisionRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
     """All terms, limits and rules with which a policy's decisions are recorded. `total` is the term that the policy
-    usually compares, None if it compares none; `parts` are the terms whose sum is `total`, empty if it is not a sum.
+    usually compares; None if it compares no term. `parts` are the terms whose sum is `total`; empty if `total` is not a
+    sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -174,7 +176,7 @@ COMMON_RULES = (
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),
 )
-"""The rules that take precedence over those of any policy."""
+"""The rules that take precedence over the rules of each policy."""
 QUEUE_LIMIT = Limit(name="queue_limit", words="maximum number of requests in a queue", unit=Unit.REQUESTS)
 GAIN = Limit(name="gain_seconds", words="gain predicted for leaving", unit=Unit.SECONDS)
 LEAST_GAIN = Limit(name="least_gain_seconds", words="least gain that moves a session", unit=Unit.SECONDS)

@@ -1,5 +1,5 @@
-"""Checks whether a recorded decision contradicts itself: the choice is computed again from its rule, terms and limits,
-and compared with the record.
+"""Checks recorded decisions for contradictions: each choice is computed again from the recorded rule, terms and limits,
+and compared with the recorded choice.
 """
 
 from math import isclose, isfinite
@@ -29,8 +29,8 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """Return the contradictions in the record, in words; empty if there are none. `parts` are the terms whose sum is
-    the total.
+    """Return the contradictions in the record, in words; empty without contradictions. `parts` are the terms whose sum
+    is the total.
     """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
         return []

@@ -156,7 +156,7 @@ def term_of(decision: WeighedDecision, name: str) -> Term | None:
 
 
 def value_of(one: Candidate, name: str) -> float | None:
-    """The candidate's value of a term; None if it has none."""
+    """The candidate's value of a term; None if the candidate does not have the term."""
     if name in one.terms:
         return one.terms[name]
     found = getattr(one, name, None)
@@ -215,8 +215,8 @@ def beats(decision: WeighedDecision, one: Candidate, other: Candidate) -> bool:
 
 
 def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
-    """Return the second best candidate: the best by the rule's order of terms, without the chosen one; None if there is
-    no other.
+    """Return the second best candidate: the best candidate by the rule's order of terms, without the chosen candidate;
+    None if there is no other candidate.
     """
     best: Candidate | None = None
     for one in eligible(decision):
@@ -304,7 +304,7 @@ def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
     words = in_words(chosen.predicted_ttft_seconds, Unit.SECONDS)
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
-        return f"Its first token was predicted in {words}; none was reported."
+        return f"Its first token was predicted in {words}; no first token was reported."
     real = in_words(found.actual_seconds, Unit.SECONDS) + (", not counting the hold" if decision.held_seconds else "")
     if elsewhere:
         return (

@@ -1,4 +1,6 @@
-"""Sentences about session migrations and re-routes: what moved, and the predicted and the actual gain."""
+"""Sentences about session migrations and re-routes: the moved session or request, and the predicted and the actual
+gain.
+"""
 
 from typing import Protocol
 
@@ -113,8 +115,8 @@ HANDED_OVER = "A router handed it over before its next turn: it asked the target
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """Return sentences that say what moved and why, what was predicted, and what resulted. `what` names the session or
-    the request.
+    """Return sentences about a move: the moved session or request, the reason, the prediction and the result. `what`
+    names the session or the request.
     """
     if move.trigger == BindingReason.PREFIX_COPIED:
         return f"A prefix was copied from {move.source} to {move.target}: {cause(move)}. {transfer_in_words(move)}"
@@ -128,12 +130,12 @@ NOT_MOVED = {
     CacheFate.LOST: "an engine did not answer",
     CacheFate.LATE: "it took too long",
 }
-"""Why a KV cache was not transferred, in words, by the recorded outcome."""
+"""Reasons why a KV cache was not transferred, in words, by the recorded outcome."""
 
 
 def transfer_in_words(move: TimedMove) -> str:
-    """Return a sentence that says whether the KV cache was transferred, how long that took and what was predicted; ""
-    if no transfer was tried.
+    """Return a sentence about the transfer of the KV cache: whether it succeeded, its duration and the predicted
+    duration; "" if no transfer was tried.
     """
     if move.cache is None or move.transfer_seconds is None:
         return ""

@@ -1,4 +1,4 @@
-"""Sentences about what happened to the request of a decision, made only from the record."""
+"""Sentences about the course of a decision's request, made only from the record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,11 +25,11 @@ FAILURES = {
     "answer": "sent an invalid answer",
     "rest-refused": "refused to go on with the answer",
 }
-"""Words for the kinds of failure that routers report, as the end of a sentence; unknown kinds are shown as they are."""
+"""Words for the kinds of failure that routers report, as the end of a sentence; unknown kinds are shown unchanged."""
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """Return a sentence that says what happened to the request and how it ended; "" if that was not recorded."""
+    """Return sentences about the course and the end of the request; "" if nothing was recorded."""
     return " ".join(_sentences(decision))
 
 

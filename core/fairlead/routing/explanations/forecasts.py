@@ -31,8 +31,8 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """Return the predicted and the actual TTFT of a decision; None if no first token was reported. A request is held
-    before its decision is made, so the prediction is compared with the rest of the TTFT.
+    """Return the predicted and the actual TTFT of a decision; None if no first token was reported. A request may be
+    held before its decision is made; this time is subtracted from the actual TTFT.
     """
     if ttft_seconds is None:
         return None

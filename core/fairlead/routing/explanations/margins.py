@@ -8,8 +8,8 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 
 class Standing(StrEnum):
-    """How the chosen instance compares with the next best: `ahead` by the rule's order of terms, or by the score if the
-    rule ignores the score; `equal` in every term that the rule compares; `behind` in a score that the rule overrides.
+    """The chosen instance compared with the next best. `ahead`: by the rule's order of terms, or by the score if the
+    rule ignores the score. `equal`: in every term that the rule compares. `behind`: in a score that the rule overrides.
     """
 
     AHEAD = "ahead"
@@ -59,7 +59,7 @@ def margin_of(decision: WeighedDecision) -> Margin | None:
 
 
 def _by_score(decision: WeighedDecision) -> Margin | None:
-    """Return the margin for a rule that compares nothing: the chosen candidate's score against the best score of the
+    """Return the margin for a rule that compares no terms: the chosen candidate's score minus the best score of the
     other candidates.
     """
     total, chosen = term_of(decision, TOTAL), candidate(decision, decision.target)

@@ -1,5 +1,4 @@
-"""Checks whether a recorded move contradicts its own cause: each trigger is compared with the numbers that were
-recorded with it.
+"""Checks recorded moves for contradictions: each move's trigger is compared with the recorded numbers.
 
 Moves recorded by earlier releases have no numbers; only their other fields are checked.
 """

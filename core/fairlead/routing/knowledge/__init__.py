@@ -1,6 +1,6 @@
-"""Knowledge: what one pool's scheduler remembers and estimates.
+"""Knowledge: the memory and the estimates of one pool's scheduler.
 
-It records which instance holds which prefix, where sessions have their homes, how long prefills and decode steps take,
-which instances fail, and which instance the hash ring gives for a key; `views` presents all of it to a policy. Nothing
-here chooses an instance. Its danger: all of it grows with traffic, so everything that is remembered needs a bound.
+It records the prefixes that each instance holds, the bindings of sessions, the durations of prefills and decode steps,
+the failures of instances, and the hash ring; `views` presents all this to a policy. This package does not choose
+instances. Its danger: its memory grows with traffic, so each part needs a bound.
 """

@@ -4,7 +4,7 @@ WEIGHT = 0.05
 """Weight of one answer in its tenant's mean; each of a tenant's first answers weighs more."""
 MOST_TOKENS = 131_072
 MOST_TENANTS = 1024
-"""Maximum number of tenants remembered; beyond it, the tenant whose last answer is the oldest is forgotten."""
+"""Maximum number of remembered tenants. Beyond it, the tenant whose last answer is the oldest is forgotten."""
 
 
 class AnswerLengths:

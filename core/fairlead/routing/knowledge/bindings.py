@@ -1,9 +1,9 @@
 """Session bindings as one router knows them: a session's home, the binding's version, and when it was last used.
 
-The API decides. A change made in this module is optimistic: it takes effect at once and stays pending until the API
-reports its id as the binding in force, or reports a newer binding by another writer, which replaces this router's. Each
-change names the newest version from the API and the pending change that it follows, so that the API can see exactly
-what this router knew (`fairlead.binding_races`).
+The API decides about bindings. A change made in this module is optimistic: it takes effect at once and stays pending
+until the API reports the id of this change as the binding in force, or reports a newer binding by another writer, which
+then replaces the binding of this router. Each change names the newest version from the API and the pending change
+before it, so that the API can see which binding this router knew (`fairlead.binding_races`).
 
 The API stores an instance and a rank; in this module a home is a target (`fairlead.targets`). The API's rank is kept
 too, because the target can be determined only once the ranks of the instance are known.
@@ -21,7 +21,7 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""How many times per TTL an active session that does not move is reported to the API."""
+"""Number of reports to the API per TTL about an active session that does not move."""
 
 MOST_TOLD = 5_000
 """Maximum number of a pool's sessions that are reported at once when the API turns out to lack them."""
@@ -43,12 +43,12 @@ class _Known:
     whether the session has had several requests.
     """
     reported_at: float
-    """When this router last reported the session to the API."""
+    """Time of this router's last report of the session to the API."""
     confirmed_version: int = 0
     """The newest version received from the API."""
     pending: list[BindingChange] = field(default_factory=list)
-    """This router's newest changes that the API has neither confirmed nor refused, oldest first; each follows the one
-    before it.
+    """This router's newest changes that the API has neither confirmed nor refused, oldest first; each change is based
+    on the change before it.
     """
     forgotten: int = 0
     """Number of older pending changes that are no longer kept in `pending`."""
@@ -61,8 +61,8 @@ class _Known:
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
-    """The id of the change by which a person gave the session this home; None once this router has sent a request of
-    the session there.
+    """The id of the change by which a person bound the session to this instance; None once this router has sent a
+    request of the session there.
     """
 
 
@@ -76,9 +76,9 @@ class SessionBindings:
     """The bindings of one pool's sessions, forgotten `ttl_seconds` after their last use.
 
     Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner form two
-    groups: those with one request and those with more. Sessions whose requests came through other routers form one more
-    group. So a client that invents session names makes its own sessions be forgotten. While an owner's sessions with a
-    single request exceed half of the limit, a further session is reported only at its second request.
+    groups: sessions with one request, and sessions with several. Sessions whose requests came through other routers
+    form one more group. So a client that invents session names only displaces its own sessions. While an owner's
+    sessions with a single request exceed half of the limit, a further session is reported only at its second request.
 
     Keeps `InstanceLoad.sessions` equal to the number of sessions bound to each instance, and adds instances whose
     number changes to `changed`. Instances in this class are targets.
@@ -108,7 +108,7 @@ class SessionBindings:
         return len(self._known)
 
     def get(self, session: str) -> Binding | None:
-        """Return the session's binding; None if it has none."""
+        """Return the session's binding; None if the session is not bound."""
         known = self._known.get(session)
         return None if known is None else known.binding
 
@@ -120,9 +120,9 @@ class SessionBindings:
         return old.binding if old is not None and old.group == ELSEWHERE and old.binding.instance in self._loads else None
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
-        """Set which instances have several data-parallel ranks, each of which is a target; every other instance is one
-        target. Sessions stay at their instances, and at their ranks if these are known. A session without a known rank
-        gets a rank by its name, the same at every router.
+        """Set the data-parallel ranks of the instances that have several ranks. Each rank is a target; every other
+        instance is one target. Sessions stay at their instances, and at their ranks if the ranks are known. The rank of
+        a session without a known rank is computed from the session's name, with the same result at every router.
         """
         if ranked == self._ranked:
             return
@@ -135,8 +135,8 @@ class SessionBindings:
                 self._count(target, 1)
 
     def _at_target(self, binding: Binding, known: _Known | None) -> Binding:
-        """Return the API's binding with the target as its home. If the binding names no rank, the session stays at the
-        rank that it had.
+        """Return the API's binding with a target as its home. If the binding names no rank, the session keeps its
+        former rank.
         """
         assert binding.instance is not None
         home = None if known is None else known.binding
@@ -155,10 +155,10 @@ class SessionBindings:
         return self._counts.get(instance, 0)
 
     def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
-        """Record that the session was used; if `owner` is given, by another request of that owner.
+        """Record a use of the session. If `owner` is given, the use is a further request of this owner.
 
         Returns from time to time a change to report to the API, which would otherwise forget a session that never
-        moves; else None.
+        moves; None at other times.
         """
         known = self._known.get(session)
         if known is None:
@@ -211,8 +211,8 @@ class SessionBindings:
     def bind(
         self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str, owner: str = ""
     ) -> BindingChange:
-        """Make `instance` the session's home, for a request of the owner, and return the change to report. `change_id`
-        must never have been used before.
+        """Bind the session to `instance` for a request of `owner`, and return the change to report. `change_id` must
+        never have been used before.
         """
         known = self._known.get(session)
         previous = None if known is None else known.binding
@@ -252,8 +252,8 @@ class SessionBindings:
         return known is not None and known.held_back
 
     def release(self, session: str) -> BindingChange | None:
-        """Return the session's first change if it was held back, else None. It must be reported now, before any other
-        change.
+        """Return the session's first change if its report was delayed; None otherwise. It must be reported now, before
+        any other change.
         """
         known = self._known.get(session)
         if known is None or not known.held_back:
@@ -307,9 +307,9 @@ class SessionBindings:
         """Apply the API's binding for a session. A version that is not newer than the newest known one is ignored,
         except for the end of a binding, which has the same version.
 
-        `lost` are ids of changes that the API refused. If a pending change is among them, it and all later ones are
-        dropped, and the API's binding is used even if it is older than the known one, because the database was
-        restored. Return the number of moves that were dropped.
+        `lost` are ids of changes that the API refused. If a pending change is among them, this change and all later
+        changes are dropped, and the API's binding is used even if it is older than the known binding, because the
+        database was restored. Return the number of dropped moves.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -345,8 +345,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """Drop the pending change at index `place` and all later ones, because it, or an earlier change that is no
-        longer kept, was refused in favour of `binding`. Return the number of moves that were dropped.
+        """Drop the pending change at index `place` and all later changes, because the API refused that change, or a
+        forgotten change before it, in favour of `binding`. Return the number of dropped moves.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -374,15 +374,15 @@ class SessionBindings:
         self._count(binding.instance, 1)
 
     def is_asked(self, session: str) -> bool:
-        """Return whether a person chose the session's home and this router has not yet sent a request of the session
-        there.
+        """Return whether a person chose the session's instance and this router has not yet sent a request of the
+        session there.
         """
         known = self._known.get(session)
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """Record that a request of the session is sent to its home. For the first such request after a person chose
-        that home, return the id of the person's change; else None.
+        """Record that a request of the session is sent to its instance. If this is the first request after a person
+        chose the instance, return the id of the person's change; None otherwise.
         """
         known = self._known.get(session)
         if known is None:
@@ -391,8 +391,8 @@ class SessionBindings:
         return change
 
     def is_under_way(self, session: str) -> bool:
-        """Return whether a turn of the session has been served, by this router or, as far as is known, by another
-        one.
+        """Return whether a turn of the session has been served, by this router or, according to the bindings, by
+        another router.
         """
         known = self._known.get(session)
         return known is not None and (known.is_served or known.group == ELSEWHERE)

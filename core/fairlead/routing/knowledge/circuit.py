@@ -71,8 +71,8 @@ class Circuit:
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """Record that the probe failed, perhaps because of the request itself: the next probe is sent after the same
-        wait as this one.
+        """Record that the probe failed, possibly because of the request itself: the wait before the next probe is not
+        lengthened.
         """
         self._probe = None
         self.broken_until = now + self._backoff
@@ -92,8 +92,8 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """Record that a response begun earlier continued, so that the failures so far no longer count as consecutive.
-        An open circuit stays open.
+        """Record that the response to an earlier request continued, so that the failures so far no longer count as
+        consecutive. An open circuit stays open.
         """
         if not self._open:
             self.failures = 0
@@ -114,8 +114,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that a failure counted earlier was not the instance's fault. The circuit may close if it would not
-        have opened without that failure and no probe was sent in the meantime.
+        """Record that an earlier failure was not the instance's fault. The circuit may close if it would not have
+        opened without that failure and no probe was sent in the meantime.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

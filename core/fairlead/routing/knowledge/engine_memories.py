@@ -75,8 +75,8 @@ def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMem
 
 
 def decode_coefficients(memory: EngineMemory) -> tuple[float, ...]:
-    """Return the fitted coefficients of the decode step time, else those of a constant step time; empty if neither is
-    known.
+    """Return the fitted coefficients of the decode step time or, without a fit, the coefficients of a constant step
+    time; empty if neither is known.
     """
     step = memory.known.decode_step_seconds.observed
     if step is None:

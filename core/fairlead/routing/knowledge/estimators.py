@@ -39,9 +39,9 @@ LONGEST_STEP_SECONDS = 10.0
 LONGEST_PREFILL_SECONDS = 600.0
 """Longest plausible prefill in seconds; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
-"""Number of observations after which decode step times count as known. A fit to this few observations says little more
-than their mean, but in a full pool the mean is within a fifth of the truth. Waiting for more would be worse, because
-until then no time is reserved for decodes.
+"""Number of observations after which decode step times count as known. A fit to 24 observations is hardly better than
+their mean, but in a full pool this mean is within 20 % of the true time. Waiting for more would be worse, because until
+then no time is reserved for decodes.
 """
 RECALLED_UNTIL = 100
 """Number of observations from which a fit no longer uses a recalled fit as its prior."""
@@ -76,7 +76,7 @@ class _Mean:
 class _Observed:
     """The mean time per token, and the errors of predictions by measured and by declared figures.
 
-    Errors are shares of the total time, so that one answer whose tokens arrived in a burst does not decide.
+    Errors are relative to the total time, so that a single answer whose tokens arrived in a burst has little effect.
     """
 
     __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
@@ -90,7 +90,7 @@ class _Observed:
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
         """Add an observation: its tokens, its seconds, and the seconds predicted by the measured figure (`learnt`) and
-        by the declared one; None for a prediction that was not made.
+        by the declared figure; None if no prediction was made.
         """
         self.samples += 1
         self.observed_at = now
@@ -129,8 +129,8 @@ class _ObservedByInstance:
         self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
 
     def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """Add an observation to the instance's figure and to that of all instances. `learnt` is the prediction in
-        seconds by the figure of all instances, `declared` by the declared figure.
+        """Add an observation to the figure of the instance and to the figure of all instances. `learnt` is the
+        prediction in seconds by the figure of all instances, `declared` the prediction by the declared figure.
         """
         self.all.observe(tokens, seconds, learnt, declared, now)
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
@@ -151,12 +151,12 @@ class _ObservedByInstance:
 
 
 class PrefillTimes:
-    """Estimates of how many seconds a prompt's prefill takes on an instance that does nothing else.
+    """Estimates of the seconds that a prompt's prefill takes on an instance without other work.
 
     `speed`, in tokens per second, is used for predictions and choices: the measured speed once enough prefills were
-    observed, else the `recalled` speed, else the declared one. `observed_speed` is the measured or the recalled speed,
-    or None; only this speed may justify refusing, moving or scaling. With a `form` other than `configured`, predictions
-    come from a fit as soon as there are enough observations.
+    observed; before that, the `recalled` speed or, without one, the declared speed. `observed_speed` is the measured or
+    the recalled speed, or None; only this speed may justify refusing, moving or scaling. With a `form` other than
+    `configured`, predictions come from a fit as soon as there are enough observations.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class PrefillTimes:
 
     @property
     def fitted(self) -> bool:
-        """Whether predictions come from the fit rather than from the speed."""
+        """Whether predictions come from the fit instead of the speed."""
         return self.form != "configured" and self.samples >= self._min_samples
 
     def seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
@@ -223,8 +223,8 @@ class PrefillTimes:
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Use this figure from before a restart until the speed is measured; an unknown figure removes a recalled
-        one.
+        """Use this figure from before a restart until the speed is measured. An unknown figure removes the recalled
+        figure.
         """
         self.recalled.take(figure, now)
         self._go_by_best()
@@ -283,7 +283,7 @@ class PrefillTimes:
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
-        """Forget the observations of an instance that is gone or whose engine was replaced."""
+        """Forget the observations of an instance that no longer exists or whose engine was replaced."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
         self.whole.forget(instance)
@@ -317,8 +317,8 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Estimates of how many seconds a decode step takes with a given number of context tokens and requests: by the
-    table's figure if there is one, else by a fit to observed answers. Until enough answers are observed, the fit starts
+    """Estimates of how many seconds a decode step takes with a given number of context tokens and requests: from the
+    table's figure or, without one, from a fit to observed answers. Until enough answers are observed, the fit starts
     from a recalled fit.
     """
 
@@ -330,7 +330,7 @@ class DecodeTimes:
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
         self._recalled_at: float | None = None
-        """When the recalled fit was observed (Unix seconds); None without a recalled fit."""
+        """Time at which the recalled fit was observed (Unix seconds); None without a recalled fit."""
         self._went_by, self._stepped = _Mean(), _Mean()
         """Mean seconds of a decode step: predicted, and observed."""
 
@@ -385,8 +385,8 @@ class DecodeTimes:
         return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Add the time that an answer's tokens after the first took. Impossible times are ignored; a time per token
-        above that of the longest plausible step counts as that step's.
+        """Add the duration of an answer after its first token. Impossible durations are ignored; a time per token above
+        the longest plausible step is reduced to that step's time.
         """
         if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
@@ -443,5 +443,5 @@ class DecodeTimes:
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
-        """Forget the observations of an instance that is gone or whose engine was replaced."""
+        """Forget the observations of an instance that no longer exists or whose engine was replaced."""
         self._observed.forget(instance)

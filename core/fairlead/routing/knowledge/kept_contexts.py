@@ -1,11 +1,11 @@
 """Contexts worth keeping: the parts of each cache that belong to sessions whose next turn is likely.
 
-While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there evict
-them. How many tokens would then be computed again depends on the likelihood of each session's next turn, which is
-estimated from the pauses observed between turns in this pool (`next_turns`). A context counts with its tokens times
-that likelihood. It counts in full while a turn runs. It counts at another instance once a turn is placed there, with
-fewer tokens once a prompt is shorter, and not at all once its instance has lost it. No time limit alone ends a context:
-it counts for less, the longer its session is silent beyond the usual pauses.
+While an agent's tool runs, the blocks of its session are not used, and other prompts on the same instance may evict
+them. An eviction is costly if the session has another turn; the probability of this is estimated from the pauses
+between turns in this pool (`next_turns`). The value of a context is its number of tokens times that probability, or all
+its tokens while a turn runs. The context moves to another instance with a turn that is placed there, shrinks with a
+shorter prompt, and ends when its instance has lost it. No time limit alone ends a context: its value falls while its
+session is silent for longer than the usual pauses.
 
 The danger is work for sessions that never return: at most `MOST_CONTEXTS` are followed, and they are examined once a
 second.
@@ -23,8 +23,7 @@ from fairlead.routing.knowledge.next_turns import NextTurns
 MOST_CONTEXTS = 20_000
 """Maximum number of contexts followed; beyond it, the context used longest ago is no longer followed."""
 ENDED_SECONDS = 900.0
-"""Seconds without a turn after which a session counts as ended in the statistics of pauses, and is no longer
-followed.
+"""Seconds without a turn after which a session counts as ended in the statistics of pauses and is no longer followed.
 """
 LOOK_SECONDS = 1.0
 """Seconds between two examinations of all contexts."""
@@ -32,8 +31,8 @@ LOOK_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Context:
-    """A session's context at the instance `home`: its tokens, when its last turn ended (`idle_since`), and the ids of
-    running turns.
+    """A session's context at the instance `home`: its number of tokens, the end of its last turn (`idle_since`), and
+    the ids of running turns.
     """
 
     home: str

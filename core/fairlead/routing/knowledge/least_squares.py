@@ -18,8 +18,8 @@ FITTED_OBSERVATIONS = 400
 """Maximum number of observations in a fit; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""The fit is repeated when the share `FITTED_AFTER` of its observations is new or, with fewer than a hundred
-observations, after `FITTED_FIRST` new ones.
+"""Number of new observations after which the fit is repeated, if there are fewer than a hundred observations; above
+that, the share `FITTED_AFTER` of the observations must be new.
 """
 FITTED_SECONDS = 0.5
 """Minimum seconds between two fits once the maximum number of observations is kept, because thousands may arrive per

@@ -2,11 +2,11 @@
 
     measured > declared > unknown
 
-If part of a prompt was held in slow tiers, the time to its first token consists of computing what was not held and
-loading the part that was. The measured prefill speed predicts the time for computing; the remainder is the time for
+If a part of a prompt was in slow tiers, the time to its first token has two parts: loading that part, and computing the
+tokens that were in no tier. The measured prefill speed predicts the time for computing; the remainder is the time for
 loading. The figure is the median over the last loads, because one delayed engine step would distort a mean. While a
-tier's time is unknown, its blocks count like the GPU's: the engine loads them whatever a router assumes, and only
-requests sent to them show how long that takes.
+tier's time is unknown, its blocks are treated like blocks in the GPU: the engine loads them in any case, and only
+requests that use them show the time for loading.
 """
 
 from collections import deque
@@ -18,11 +18,12 @@ from fairlead.kv_events.sources import SLOW, Tier, TierCounts
 KEPT_LOADS = 64
 """Number of loads of each tier from which its median is computed."""
 LEAST_LOADS = 3
-"""Number of loads after which a tier's time counts as measured."""
+"""Number of observed loads from which a tier's time counts as measured."""
 LEAST_TOKENS = 256
 """Minimum number of loaded tokens; fewer say more about a step's fixed time than about the load."""
 OF_ONE_TIER = 0.9
-"""Minimum share of the loaded tokens that must come from one tier for the time to be recorded as that tier's."""
+"""Minimum share (0-1) of the loaded tokens that must come from one tier, if the time is to be recorded for this tier.
+"""
 
 
 class LoadTimes:
@@ -50,8 +51,8 @@ class LoadTimes:
         return all(per_token is not None for count, per_token in zip(tokens, self._per_token, strict=True) if count)
 
     def observe(self, tokens: TierCounts, seconds: float, now: float) -> None:
-        """Record that these numbers of tokens were loaded in `seconds`, without the time for computing. The observation
-        is ignored if the tokens are too few or come from several tiers.
+        """Record that these numbers of tokens were loaded in `seconds`; the time for computing is not included. The
+        observation is ignored if the tokens are too few or come from several tiers.
         """
         loaded = sum(tokens)
         tier, most = max(zip(SLOW, tokens, strict=True), key=lambda one: one[1])

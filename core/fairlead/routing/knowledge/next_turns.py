@@ -1,5 +1,5 @@
-"""Estimates which sessions are worth copying to another cache before their instance is removed: from the pauses between
-turns, how likely a next turn is, and how many tokens it would have to compute again.
+"""Estimates which sessions are worth copying to another cache before their instance is removed. From the pauses between
+turns, it estimates the probability of a next turn and the number of tokens that this turn would have to compute again.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ again.
 OVERHEAD_TOKENS = 512
 """Fixed cost of copying one session by a request, in tokens, in addition to its prompt."""
 FORGET_AT = 4096
-"""When this many pauses and ends are counted, all counts are halved, so that recent sessions weigh more."""
+"""Number of counted pauses and ends at which all counts are halved, so that recent sessions have more weight."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
 """Bounds of the classes into which pauses are sorted, in seconds: from one second to half a year."""
@@ -24,8 +24,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions: for each class of pauses, the number of turns that followed such a
-    pause and the number of sessions that ended after one.
+    """Pauses between turns of a pool's sessions. For each length class of pauses, it counts the turns that followed
+    such a pause and the sessions that ended after one.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """Record a turn that arrived this many seconds after its session's previous one."""
+        """Record a turn that arrived `pause_seconds` after the previous turn of its session."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
@@ -64,7 +64,7 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A session whose instance is to be removed: the tokens in its cache, and how long it has been idle."""
+    """A session whose instance is to be removed: its number of cached tokens, and the seconds since its last turn."""
 
     name: str
     tokens: int

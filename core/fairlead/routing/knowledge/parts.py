@@ -1,8 +1,8 @@
-"""The instances that each router prefers, if several routers decide alone and receive each other's load reports only
-seconds later.
+"""The instances that each router prefers. This matters if several routers decide alone and receive each other's load
+reports only seconds later.
 
 All reports are old, so routers that used only reports would choose the same instance at the same time; and a router
-without reports cannot know where another one placed a prompt. Hashing solves both problems without messages. Routers
+without reports cannot know where another router placed a prompt. Hashing solves both problems without messages. Routers
 with reports divide the instances among themselves. Routers without reports send an unknown prompt to the instance that
 its hash selects, which is the same for all routers. If conversations share their beginning, such as a system prompt,
 the hash of the beginning is the same for all of them; then the hash of the conversation is used.
@@ -55,7 +55,7 @@ def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> fr
 
 
 def seed_of(instance: str) -> int:
-    """Return the number that stands for the instance in rendezvous hashing."""
+    """Return the instance's number for rendezvous hashing."""
     return xxh3_64_intdigest(instance.encode())
 
 

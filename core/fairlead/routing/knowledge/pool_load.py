@@ -1,10 +1,11 @@
-"""How full a pool is, from its arriving prefills and from the time that its decodes need.
+"""The load of a pool, computed from its arriving prefills and from the time that its decodes need.
 
 Load 1 means that an average instance has no time left if every arriving prefill is computed and every answer gets its
 tokens within the TPOT target. For example, 0.4 s of prefill per second and instance, plus decode steps of 35 ms with a
 target of 100 ms, give a load of 0.75.
 
-A router can observe only its own requests and assumes that each other router sends as many, as behind a load balancer.
+A router can observe only its own requests. It assumes that each other router sends the same number, as behind a load
+balancer.
 """
 
 from math import exp
@@ -13,7 +14,7 @@ from fairlead.routing.contracts.rests import MOST_SHARE
 
 FULL = 1.0
 WINDOW_SECONDS = 30.0
-"""Time constant in seconds: an arrival this long ago counts about a third (1/e) of a new one."""
+"""Time constant in seconds: an arrival of this age has about a third (1/e) of the weight of a new arrival."""
 FIRST_SECONDS = 5.0
 """Minimum seconds over which arrivals must be observed before a load is computed."""
 MOST_PREFILL_SECONDS = 600.0

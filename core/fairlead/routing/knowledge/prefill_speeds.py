@@ -1,9 +1,9 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers observe.
 
-The last prefills are kept. The measured speed is tokens over seconds, summed over the prefills whose speed is within a
-factor of two of the median weighted by tokens. So long prompts, which take longer per token, count with their full
-time, while prefills that waited behind other work, or hit more of the cache than predicted, do not distort the result.
-The measured speed may be far from the declared one.
+The last prefills are kept. Those whose speed is within a factor of two of the median (weighted by tokens) are summed:
+the measured speed is the sum of tokens over the sum of seconds. So long prompts, which take longer per token, count
+with their full time. Prefills that waited behind other work, or hit more of the cache than predicted, do not distort
+the result. The measured speed may be far from the declared one.
 
 A short prefill mostly waits for the engine's current step and says little about the speed. Short prefills count only in
 a pool that has no long ones, and that computes them so slowly that the wait hardly matters.
@@ -32,7 +32,7 @@ LEAST_SECONDS = 1e-9
 KEPT_PREFILLS = 200
 """Number of prefills that are kept to measure the speed; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
-"""Minimum number of kept prefills for a speed to count as measured."""
+"""Minimum number of kept prefills from which a speed counts as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance that are at most this many seconds apart belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
@@ -79,12 +79,12 @@ class PrefillSpeeds:
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self.computing_share = 1.0
-        """The share of a prefill's time in which the engine computes its tokens, with the time taken from the measured
-        speed. In the rest the engine finishes its current step, which takes equally long for short and long prompts.
+        """The share of a prefill's time in which the engine computes the prefill's tokens. In the other part, the
+        engine finishes its current step, whose duration does not depend on the length of the prompt.
         """
         self.alone_share = 1.0
-        """The share of the computing time that a prefill would take without other routers' prefills ahead of it. The
-        measured speed includes those prefills, because the next prefill will also wait behind such prefills.
+        """The share of the computing time that a prefill would take if no other router's prefills were ahead of it. The
+        measured speed includes the waiting behind other routers' prefills, because the next prefill will wait too.
         """
         self.among_others = False
         """Whether other routers also send to these instances. A change affects later measurements only."""
@@ -92,8 +92,8 @@ class PrefillSpeeds:
         self._latest: dict[str, _Prefill] = {}
         """The latest prefill of each instance, even if it is no longer among the kept prefills."""
         self._long = self._slow = 0
-        """Number of kept prefills that have enough tokens for a measurement, and number of those that took long enough.
-        The counters avoid a pass over all kept prefills at each first token.
+        """Number of kept prefills that have enough tokens for a measurement, and number of kept prefills that took long
+        enough. The counters avoid a pass over all kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf
@@ -131,7 +131,7 @@ class PrefillSpeeds:
         return self._new > AGAIN_SHARE * kept
 
     def forget(self, instance: str) -> None:
-        """Forget the prefills of an instance that is gone or whose engine was replaced."""
+        """Forget the prefills of an instance that no longer exists or whose engine was replaced."""
         self._latest.pop(instance, None)
         self._keep(one for one in self._prefills if one.instance != instance)
 

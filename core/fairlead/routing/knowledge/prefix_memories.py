@@ -19,8 +19,8 @@ MOST_BLOCKS = 1_000_000
 
 
 def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], now: float) -> tuple[PrefixMemory, ...]:
-    """Return what each instance is believed to hold, in the form to be kept; instances without known prefixes are left
-    out.
+    """Return the prefixes that each instance is believed to hold, in the form for storage; instances without known
+    prefixes are left out.
     """
     instances = [instance for instance in prefixes.instances() if instance in loads]
     most = MOST_BLOCKS // max(1, len(instances))

@@ -1,4 +1,4 @@
-"""Prompt prefixes: chained block hashes, and which instance is believed to hold which blocks.
+"""Prompt prefixes: chained block hashes, and for each instance the blocks that it is believed to hold.
 
 The index mirrors each instance's cache as an LRU cache of routing blocks. A block is never more recently used than its
 parent, so an instance that holds a block also holds all blocks before it. Therefore the length of a match can be found
@@ -14,8 +14,8 @@ from fairlead.slot_masks import FEW
 
 
 def prompt_root(adapter: str | None, more: bytes = b"") -> int:
-    """Return the root hash of a prompt. Different roots keep apart what engines do not share: blocks of a model and of
-    its adapters, and blocks of requests that differ in `more`, such as a salt.
+    """Return the root hash of a prompt. Different roots distinguish blocks that engines do not share: blocks of a model
+    and of its adapters, and blocks of requests that differ in `more`, such as a salt.
     """
     root = 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
     return int(xxh3_64_intdigest(more, root)) if more else root
@@ -41,11 +41,11 @@ def block_hashes(text: bytes | memoryview, block_bytes: int, root: int = 0) -> t
 
 
 LONG_BYTES = 16_384
-"""Number of bytes from which a piece of a prompt is not copied to be hashed with the others."""
+"""Length in bytes from which a piece of a prompt is hashed without copying it."""
 
 
 def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) -> tuple[int, ...]:
-    """Return the `block_hashes` of the pieces' bytes one after the other."""
+    """Return the `block_hashes` of the concatenated pieces."""
     long = max(LONG_BYTES, block_bytes)
     if max(map(len, pieces), default=0) < long:
         return block_hashes(b"".join(pieces), block_bytes, root)
@@ -72,7 +72,7 @@ def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), 
 
 
 def shared_blocks(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many leading blocks two prompts have in common, given their chained hashes."""
+    """Return the number of leading blocks that two prompts share, given their chained hashes."""
     return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
@@ -149,7 +149,7 @@ class PrefixIndex:
         self._clear(cache, 1 << slot)
 
     def match(self, instance: str, blocks: Sequence[int]) -> int:
-        """Return how many leading blocks the instance holds."""
+        """Return the number of leading blocks that the instance holds."""
         cache = self._caches.get(instance)
         if not cache or not blocks or blocks[0] not in cache:
             return 0

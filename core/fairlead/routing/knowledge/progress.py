@@ -25,22 +25,22 @@ from enum import StrEnum
 from fairlead.routing.contracts.loads import GivenWork
 
 LEAST_SECONDS = 10.0
-"""Minimum of the time, in seconds, that is allowed without a movement before an engine counts as stalled."""
+"""Minimum seconds without a movement after which an engine may count as stalled."""
 TIMES_LONGEST = 4.0
 """Multiple of an engine's longest step for which the engine may show no movement."""
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Maximum seconds with which a step counts, so that an engine that hung once cannot hang longer unnoticed later."""
 UNMEASURED_SECONDS = 60.0
-"""Seconds allowed without a movement to an engine whose step times are not known yet, or that reports no running
-requests.
+"""Seconds without a movement after which an engine counts as stalled, if its step times are not known yet or it reports
+no running requests.
 """
 LIKE = 1.25
-"""Once a prefill has finished, the step times of prefills up to this many times as long count as known too."""
+"""Factor: after a prefill has finished, the step times of prefills up to 1.25 times as long count as known."""
 MOST_PREFILL_SECONDS = 300.0
 """Maximum of the allowed time, in seconds, that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
-"""Maximum seconds that are added to a step for the unknown moment of its end, between the last reading without a
-movement and the first reading with one.
+"""Maximum number of seconds added to a step because its exact end is unknown: it is between the last reading without a
+movement and the first reading with a movement.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
@@ -85,7 +85,9 @@ class Movement:
     gauges: tuple[float, ...] = ()
 
     def is_restart_of(self, before: "Movement") -> bool:
-        """Return whether these figures come from a restarted engine: some count is lower than `before`."""
+        """Return whether these figures come from a restarted engine, that is, whether a count is lower than in
+        `before`.
+        """
         return len(self.counts) == len(before.counts) and any(now < then for now, then in zip(self.counts, before.counts, strict=True))
 
 
@@ -128,8 +130,8 @@ class StepTimes:
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """Record that a prefill of this predicted length has finished: how long the steps of such prefills take now
-        counts as known.
+        """Record that a prefill of this predicted duration has finished. From now on, the step times of prefills of
+        this length count as known.
         """
         self._split.add(seconds, now)
 
@@ -161,7 +163,7 @@ class EngineProgress:
         self._shown: Movement | None = None
         """The latest figures of the engine."""
         self._moved_at = self._seen_at = 0.0
-        """When the engine's figures last changed, and when they were last read."""
+        """Time of the last change of the engine's figures, and time of their last reading."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
@@ -170,8 +172,8 @@ class EngineProgress:
         self.still_seconds = 0.0
         """Seconds without a movement although the engine has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
-        """Seconds that are allowed without a movement before the engine counts as stalled; it counts as slow after half
-        of them.
+        """Seconds without a movement after which the engine counts as stalled; after half of this time it counts as
+        slow.
         """
         self._stalled_at: float | None = None
         self._certain_at: float | None = None

@@ -43,7 +43,7 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 
 
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
-    """Return how many bound sessions are expected to move with the keys that change owner.
+    """Return the expected number of bound sessions that move with the keys whose owner changes.
 
     A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: if a tenth
     of its keys moves, so does a tenth of its `bound` sessions.

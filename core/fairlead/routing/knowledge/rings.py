@@ -206,8 +206,8 @@ class DualRing(CandidateRings):
         self.second = second
 
     def candidates(self, key: Key) -> tuple[str, ...]:
-        """Return the key's pair of two distinct instances; a single instance if the rings have only one, empty if they
-        have none.
+        """Return the two instances of the key's pair; a single instance if the rings have only one, empty if they have
+        none.
         """
         return self.pair_at(self.first.position(key), self.second.position(key))
 

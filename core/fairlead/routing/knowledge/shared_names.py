@@ -20,8 +20,8 @@ AT_ONCE = 4
 calls.
 """
 BEGINNINGS = 4
-"""Maximum number of different beginnings among overlapping requests with a name that still counts as one session's: a
-conversation has side requests for titles, summaries and checks.
+"""Maximum number of different beginnings among overlapping requests with one name, if the name is to count as one
+session's. A conversation has side requests for titles, summaries and checks.
 """
 CONVERSATIONS = 2
 """Maximum number of beginnings that may recur among the requests of one session, as a conversation's beginning recurs
@@ -66,7 +66,7 @@ class _Use:
 
 
 class SharedNames:
-    """How the session names of one pool are used. Times are Unix seconds."""
+    """The use of the session names of one pool. Times are Unix seconds."""
 
     def __init__(self, keep_seconds: float) -> None:
         self.keep_seconds = keep_seconds
@@ -80,8 +80,9 @@ class SharedNames:
         return use is not None and now < use.shared_until
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
-        """Record that a request with this name arrives, and return the hold. The request belongs to the conversation
-        with the hash `beginning` (0 = unknown), and its prompt has these chained blocks.
+        """Record that a request with this name arrives. Return the `Hold`, which marks the name as in use until the
+        request ends. The request belongs to the conversation with the hash `beginning` (0 = unknown), and its prompt
+        has these chained blocks.
         """
         use = self._used.get(name)
         if use is None:

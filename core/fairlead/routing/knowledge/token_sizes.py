@@ -1,7 +1,7 @@
 """Bytes per token, estimated for each kind of prompt from the token counts that engines report. Routers see bytes and
 engines count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five
-bytes, and what a chat template adds for tools, images or a stored conversation is not text that a router reads. So each
-kind of prompt (`prompt_kind`) has its own estimate. Plain text of all URL paths together has one more, which is the
+bytes, and routers cannot read the text that a chat template adds for tools, images or a stored conversation. So each
+kind of prompt (`prompt_kind`) has its own estimate. One more estimate, for plain text of all URL paths together, is the
 pool's figure. A kind with too few counts uses the figure for text and, until that figure is known, the declared one.
 
 An estimate is the weighted median of a kind's last prompts, so that outliers do not move it. It stays within `LEAST`
@@ -55,8 +55,8 @@ ID_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
-    """How a kind of prompt is converted to tokens: by its own estimate (`learned`), by the figure for `text`, or by the
-    `declared` figure.
+    """The conversion of a kind of prompt to tokens: by its own estimate (`learned`), by the figure for `text`, or by
+    the `declared` figure.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSizeReport:
-    """How plain text is converted to tokens: `bytes_per_token` is the figure in use, `learnt` the estimate from the
+    """The conversion of plain text to tokens: `bytes_per_token` is the figure in use, `learnt` the estimate from the
     last prompts.
 
     `error` is the mean absolute error of the router's token counts against the engine's, over the last prompts;
@@ -116,7 +116,7 @@ class _Estimate:
 
     @property
     def observed_at(self) -> float:
-        """Return when the last prompt was observed."""
+        """Return the time at which the last prompt was observed."""
         return self._last[-1][0]
 
     def figure(self, now: float) -> Figure:
@@ -218,7 +218,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def _fall_back(self, now: float) -> bool:
-        """Use the recalled figure, or else the declared figure. Return whether `bytes_per_token` changed."""
+        """Use the recalled figure or, without one, the declared figure. Return whether `bytes_per_token` changed."""
         recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
         before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
         if self.bytes_per_token == before:

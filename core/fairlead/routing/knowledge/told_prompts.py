@@ -1,4 +1,4 @@
-"""Where other routers placed prompts, according to their reports. A report has only a sketch of each prompt, not all of
+"""The placements of prompts by other routers, from their reports. A report has only a sketch of each prompt, not all
 its blocks.
 """
 

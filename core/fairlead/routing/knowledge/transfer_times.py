@@ -4,10 +4,10 @@ is tried for a while.
     measured for the pair > measured for other pairs > declared > assumed
 
 A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was
-observed, a transfer is assumed to take half as long as computing the tokens. So it is tried where much would have to be
-computed, and because its time is limited, a first attempt costs little and gives a measurement. The first transfer
-between two engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router
-has stopped waiting for it.
+observed, a transfer is assumed to take half as long as computing the tokens. So a transfer is first tried for long
+prompts. Its time is limited, so a first attempt costs little and gives a measurement. The first transfer between two
+engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router has stopped
+waiting for it.
 """
 
 from collections import defaultdict, deque
@@ -91,15 +91,15 @@ class TransferTimes:
         return speed, ASSUMED_LATENCY_SECONDS
 
     def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
-        """Return whether a transfer between the pair may be tried: the pair has not failed recently or, if a client
-        `waits`, has not been late recently.
+        """Return whether a transfer between the pair may be tried. It may not if the pair failed recently or, while a
+        client waits (`waits`), if a transfer of the pair was late recently.
         """
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Record an attempt to transfer. `sending_seconds` is the part of the attempt's time that was not spent on
-        computing the rest of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
+        """Record an attempt to transfer. `sending_seconds` is the time of the attempt without the time for computing
+        the other tokens of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
         """
         if transfer.fate is CacheFate.UNNAMED:
             return
@@ -131,8 +131,8 @@ class TransferTimes:
         return Figure(value=tokens / seconds, source=Source.MEASURED, samples=len(self._all), age_seconds=age)
 
     def forget(self, instance: str) -> None:
-        """Forget the pairs of an instance that is gone or whose engine was replaced. The figures over
-        all pairs stay.
+        """Forget the pairs of an instance that no longer exists or whose engine was replaced. The figures over all
+        pairs are kept.
         """
         for pair in [pair for pair in self._pairs if instance in pair]:
             del self._pairs[pair]

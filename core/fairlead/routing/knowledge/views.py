@@ -56,7 +56,9 @@ class LiveView:
         self._bindings = bindings
         self._drained = drained
         self._changed = changed
-        """Instances whose counters changed after the vectors were last read; reading the vectors empties this set."""
+        """Instances whose counters changed after the vectors were last read. The set is emptied when the vectors are
+        read.
+        """
         self._candidates: tuple[InstanceLoad, ...] | None = None
         self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
@@ -83,12 +85,12 @@ class LiveView:
         """The contexts in caches; None unless the policy weighs them."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """Number of live routers that send to these instances. Each is assumed to have as many requests in flight as
-        this one, except those in `told_routers`.
+        """Number of live routers that send to these instances. A router that does not report its requests in flight is
+        assumed to have as many as this router; `told_routers` counts the routers that report them.
         """
         self.told_routers = 0
-        """Number of other routers that report their requests in flight: for these, the reported requests are counted
-        (`InstanceLoad.others`).
+        """Number of other routers that report their requests in flight. For these routers, the reported requests are
+        counted (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
         """The prompts that other routers report to have placed, and where."""
@@ -138,7 +140,7 @@ class LiveView:
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers, including this one, that are assumed to have as many requests in flight as this one:
+        """Number of routers, including this router, that are assumed to have as many requests in flight as this router:
         all routers that do not report their requests.
         """
         return max(1, self.routers - self.told_routers)
@@ -411,7 +413,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """Make all accepting instances of `within` candidates if none of them otherwise is."""
+        """Make all accepting instances of `within` candidates if no instance of `within` is a candidate."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -435,7 +437,7 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
     """Let instances get requests in spite of their open circuits, if the circuits of all suitable instances are open.
-    Decode instances can stand in for prefill instances, but not the other way round.
+    Decode instances can replace prefill instances; prefill instances cannot replace decode instances.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

@@ -17,7 +17,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 KEPT_ANSWERS = 400
 """Number of answers from which the figures are computed; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
-"""Minimum number of answers for a speed to count as measured."""
+"""Minimum number of answers from which a speed counts as measured."""
 AGAIN_SHARE = 0.1
 """The figures are computed again when this share of the kept answers is new."""
 AGAIN_SECONDS = 0.5
@@ -36,10 +36,10 @@ NEAR_SHARE = 0.9
 """Share of the answers that the second fit uses: those nearest to the first fit."""
 TOO_FAST = 2.0
 """Factor by which an answer must be faster than nearly all others to be ignored. Its prompt was probably cached without
-the router's knowledge, and in a fit that scales answers by their duration it would outweigh the others.
+the router's knowledge. The fit scales answers by their duration, so such an answer would outweigh the others.
 """
 LARGEST_ERROR = 0.25
-"""Largest standard error of a speed, as a share of the speed, with which the speed counts as measured."""
+"""Largest relative standard error with which a speed counts as measured."""
 LEAST_SECONDS = 0.01
 """Minimum seconds of an answer; a shorter answer is ignored."""
 MOST_SECONDS = 3600.0
@@ -103,7 +103,7 @@ class WholeAnswers:
         return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < KEPT_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
-        """Forget the answers of an instance that is gone or whose engine was replaced."""
+        """Forget the answers of an instance that no longer exists or whose engine was replaced."""
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:

@@ -20,6 +20,6 @@ def _entry_of(module: str) -> Callable[[], object]:
 BUILT_IN = PolicyCatalogue(
     {one.name.replace("_", "-"): _entry_of(one.name) for one in iter_modules(policies.__path__) if one.name != "catalogue"}
 )
-"""Fairlead's own policies. Creating the catalogue imports none of their modules, so that reading a spec does not import
-numpy for policies that are not used.
+"""Fairlead's own policies. Creating the catalogue does not import the policies' modules, so that reading a spec does
+not import numpy for unused policies.
 """

@@ -83,7 +83,7 @@ class DualMapParameters(KeyParameters):
 
     @property
     def overload_fraction(self) -> float:
-        """The value of the parameter `slo_fraction`, or else the preset's value."""
+        """The value of the parameter `slo_fraction` or, without it, the preset's value."""
         if self.slo_fraction is not None:
             return self.slo_fraction
         return 0.5 if self.preset == "dualmap-code" else 1.0
@@ -95,13 +95,13 @@ class DualMapParameters(KeyParameters):
 
     @property
     def sweeps(self) -> bool:
-        """The value of the parameter `sweep`, or else the preset's value."""
+        """The value of the parameter `sweep` or, without it, the preset's value."""
         return self.preset != "dualmap-paper" if self.sweep is None else self.sweep
 
     @property
     def held_up_seconds(self) -> float:
-        """The value of the parameter `bottleneck_seconds`, or else the preset's value; infinite = prefills never count
-        as held up.
+        """The value of the parameter `bottleneck_seconds` or, without it, the preset's value; infinite = prefills never
+        count as delayed by decodes.
         """
         if self.bottleneck_seconds is not None:
             return self.bottleneck_seconds
@@ -183,8 +183,8 @@ class DualMap:
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """Return the instances whose queues are checked for moves after a choice; under the rules of the published
-        code, all instances.
+        """Return the instances whose queues are checked for moves after a choice. By the rules of the published code,
+        these are all instances.
         """
         if not self._parameters.rebalance:
             return ()

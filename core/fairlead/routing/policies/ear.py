@@ -1,5 +1,5 @@
-"""EAR: a session stays on the instance with its KV cache, its host. It migrates only from a hot host to a cooler
-instance with room for it, and not again during a cooldown.
+"""EAR: a session stays on its host, the instance with its KV cache. The session migrates only from a hot host to a
+cooler instance with room, and not again during a cooldown.
 
 If engines can fetch KV blocks from each other, the new host fetches the context of a session that migrates. The session
 migrates when its next request is sent, if the new host still has room for it then; otherwise the request is sent to the
@@ -140,7 +140,7 @@ class Ear:
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
         """Return the number of new sessions per instance, counted after instances last joined or left. If earlier
-        sessions counted too, a newly joined instance, which has none, would get every new session.
+        sessions counted too, an instance that joins with no sessions would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:

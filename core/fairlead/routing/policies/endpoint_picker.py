@@ -72,7 +72,9 @@ class EndpointPickerParameters(HomeParameters):
 
 
 class EndpointPicker:
-    """The policy `endpoint-picker`. It binds sessions if a plugin of its configuration file uses their homes."""
+    """The policy `endpoint-picker`. It binds sessions to instances if a plugin of its configuration file uses these
+    bindings.
+    """
 
     name = "endpoint-picker"
 

@@ -1,17 +1,17 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances; and queues that serve requests
-within the TTFT target as long as that is possible.
+"""Fairlead's own policy. Its choice considers all instances, and its prefix affinity grows with the pool's load. Its
+queues serve requests within the TTFT target as long as this is possible.
 
 The instance with the least `wait + rest + affinity x prefill` gets the request. The wait leaves out late requests,
-which are served last. Wait and rest are both longer on instances that decode much, because the queue leaves decodes
-time between prefills (see `queues.deadline`). The affinity is the value of a second of cached prefill relative to a
+which are served last. Wait and rest are both longer on instances with many decodes, because the queue reserves time for
+decodes between prefills (see `queues.deadline`). The affinity is the value of a second of cached prefill relative to a
 second of waiting: 1 / (1 - load). A second of work at load 0.5 delays the requests behind it by another second in
-total, at 0.75 by three. A full KV cache counts as a little waiting too; otherwise a short prefix that all sessions
-share would draw all new sessions to the instance that computed it first. Instances predicted to miss the TTFT target
-rank last, unless the others cost more by a whole TTFT target. With `keep_weight`, contexts that a request would evict
-count as prefill too, weighted by the likelihood of their sessions' next turns. Prefills and waits are scaled by the
-instance's observed pace relative to the other instances; the delay that a prefill causes to other requests uses the
-pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the model's error is
-smaller.
+total, at 0.75 by three. A full KV cache counts as a short additional wait; otherwise a short prefix that all sessions
+share would draw all new sessions to the instance that computed it first. Instances that are predicted to miss the TTFT
+target rank last, unless all other instances cost more by a whole TTFT target. With `keep_weight`, contexts that a
+request would evict count as prefill too, weighted by the likelihood of their sessions' next turns. Prefills and waits
+are scaled by the instance's observed pace relative to the other instances; the delay that a prefill causes to other
+requests uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the
+model's error is smaller.
 """
 
 from collections.abc import Sequence
@@ -110,8 +110,8 @@ class FairleadParameters(HomeParameters):
 
 IN_TIME = 0.9
 """Share of the TTFT target within which a predicted TTFT counts as in time. Slower instances rank after all instances
-that are in time, unless those cost more by a whole target. In that case one first token in time would cost other
-requests more than it gains, for example if a session left its cache, and with it all its next turns.
+that are in time, unless the latter cost more by a whole target. In that case, a first token in time would cost other
+requests more than it gains, for example because the session, with all its next turns, would leave its cache.
 """
 
 STALE_SAMPLES = 10_000
@@ -316,8 +316,8 @@ def _errors(model: LearntTtfts) -> dict[str, float]:
 
 
 class LearningFairlead(LearnsTtfts, Fairlead):
-    """The policy `fairlead` with a trained TTFT model, whose predictions are used while they are better than the
-    formula's.
+    """The policy `fairlead` with a trained TTFT model. The model's predictions are used while they are better than the
+    predictions by the formula.
     """
 
     def __init__(self, parameters: FairleadParameters) -> None:

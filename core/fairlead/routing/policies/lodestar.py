@@ -3,9 +3,10 @@ requests. Outside the model's training data it falls back on a heuristic.
 
 The model is a small network over features of each instance and the request (`instance_features`), trained outside the
 policy on the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946),
-Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break compares with a bound above
-the best and never acts. Second, the policy considers later requests: the published policy minimises the TTFT of each
-request alone, which close to saturation gives up so much of the cache that all requests wait longer.
+Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break has no effect, because it
+compares with a bound above the best value. Second, the policy considers later requests: the published policy minimises
+the TTFT of each request alone, and so close to saturation it reuses so little of the caches that all requests wait
+longer.
 """
 
 from dataclasses import dataclass, replace
@@ -53,7 +54,7 @@ Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LodestarParameters(PrefixCacheLoadParameters):
-    """Parameters of `lodestar`: those of its heuristic, of its predictions, and of its model's training."""
+    """Parameters of `lodestar`: the parameters of its heuristic, of its predictions, and of its model's training."""
 
     mode: str = text(
         "`Active` places requests by the model; `Shadow` predicts and records, and the heuristic places them.",

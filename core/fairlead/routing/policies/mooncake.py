@@ -2,8 +2,8 @@
 prefix from another instance that holds much more of the prompt.
 
 If an instance's own match is shorter than the best match by the factor theta or more, its TTFT is predicted as if it
-fetched the best match from its holder; choosing such an instance is what replicates hot prefixes. Refusing requests is
-left to the pool's early rejection mode.
+fetched the best match from the instance that holds it; choosing such an instance replicates a hot prefix. This policy
+refuses no requests; the pool's early rejection mode does.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class MooncakeParameters(QueueParameters):
 
     @property
     def balancing_threshold(self) -> float:
-        """The value of the parameter `theta`, or else the preset's value."""
+        """The value of the parameter `theta` or, without it, the preset's value."""
         return THETAS[self.preset] if self.theta is None else self.theta
 
 

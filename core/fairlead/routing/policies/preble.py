@@ -1,9 +1,9 @@
-"""Preble: follows a cached prefix that is most of the prompt; otherwise chooses the instance with the lowest sum of
-recent work, evictions and the prefill of the rest.
+"""Preble: if a cached prefix is most of the prompt, chooses an instance that holds it; otherwise chooses the instance
+with the lowest sum of recent work, evictions and the prefill of this prompt.
 
-An instance's work is that of the last minutes. Prefixes are nodes of a tree; each has the prefill time that it cost and
-the instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy one. The
-view says which instance holds which blocks.
+An instance's work is its work of the last minutes. Prefixes are nodes of a tree; each has the prefill time that it cost
+and the instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy
+instance. The blocks of each instance come from the view.
 """
 
 from collections import OrderedDict, deque
@@ -247,8 +247,8 @@ class Preble:
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """Return, for each instance, a heap of the nodes that may move away from it: pairs of the charge and the node's
-        key.
+        """Return, for each instance, a heap of the nodes that may move to another instance, as pairs of the node's
+        charge and key.
         """
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():

@@ -78,7 +78,8 @@ def is_imbalanced(requests: IntVector, threshold: int) -> bool:
 
 def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
     """Return the index of the longest match among instances whose number of requests is within the bound (second
-    stage). Ties go to the fewest requests, then to the lowest index. None if there is no match.
+    stage). Ties go to the instance with the fewest requests, then to the lowest index. None if no such instance has a
+    match.
     """
     bound = crowding_bound(requests, deviations, sample=sample)
     order = np.lexsort((requests, -hits))
@@ -86,8 +87,8 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Return the largest number of requests that counts as not crowded: mean + `deviations` x standard deviation. The
-    standard deviation of a single instance is 0.
+    """Return the largest number of requests with which an instance does not count as crowded: mean + `deviations` x
+    standard deviation. The standard deviation of a single instance is 0.
     """
     count = len(requests)
     mean = float(requests.sum()) / count

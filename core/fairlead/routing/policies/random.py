@@ -12,7 +12,7 @@ from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 
 
 class RandomChoice:
-    """The policy `random`. Fallbacks are the candidates after the chosen one in order of id, cyclically."""
+    """The policy `random`. Its fallbacks are the candidates that follow the chosen instance in cyclic order of id."""
 
     name = "random"
 

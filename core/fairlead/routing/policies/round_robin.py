@@ -1,4 +1,4 @@
-"""Round robin: chooses each instance in turn, regardless of cache and load."""
+"""Round robin: chooses the instances one after the other, regardless of cache and load."""
 
 from bisect import bisect_right
 from typing import Final

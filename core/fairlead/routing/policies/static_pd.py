@@ -57,9 +57,9 @@ class StaticPd:
 
 
 def least_kv(request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry, reserve_tokens: int) -> str | None:
-    """Return the decode instance that holds the fewest context tokens, among those that can receive KV blocks from
-    `prefilled_on` and have room for the prompt and `reserve_tokens`. If none has room, the room is ignored. None if no
-    instance remains.
+    """Return the decode instance that holds the fewest context tokens, among the instances that can receive KV blocks
+    from `prefilled_on` and have room for the prompt and `reserve_tokens`. If no such instance has room, the condition
+    about room is dropped. None if no instance can receive the blocks.
     """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []

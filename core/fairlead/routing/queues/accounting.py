@@ -1,4 +1,4 @@
-"""Accounting: which counters include a request, exactly once, from its submission to its end.
+"""Accounting: each request is included in the right counters, exactly once, from its submission to its end.
 
 A tracked request is in one stage. The stage decides which counters of the instance include its tokens. Every change of
 stage is a method in this module that removes the request from the old counters and adds it to the new ones. No other
@@ -45,8 +45,8 @@ needs a dozen such look-ups.
 
 @dataclass(slots=True)
 class Suspicion:
-    """A failure of a request on an instance, `seconds` after the request was sent there. `counted` says whether it
-    counts as a failure of the instance.
+    """A failure of a request on an instance, `seconds` after the request was sent there. `counted` is True if it counts
+    as a failure of the instance.
     """
 
     instance: str
@@ -79,20 +79,22 @@ class TrackedRequest:
     alternate: str | None = None
     fallbacks: tuple[str, ...] = ()
     session: str | None = None
-    """The session name under which the policy binds the request; None if the policy keeps no homes."""
+    """The session name under which the policy binds the request; None if the policy does not bind sessions to
+    instances.
+    """
     holds: tuple[Hold, ...] = ()
     """The request's uses of session names, which last until it ends."""
     decision_id: str = ""
     decided_at: float = 0.0
-    """When the request got its present decision (Unix seconds)."""
+    """Time of the request's present decision (Unix seconds)."""
     is_elsewhere: bool = False
     """Whether another router made the request's decision and therefore records the request."""
     is_offered: bool = False
     """Whether the request is counted in the load offered to the pool."""
     keeps: KeptFor | None = None
-    """Why the decision is certain to be kept; None if that is not known before the request ends."""
+    """The reason why the decision is certain to be kept; None if this is decided only when the request ends."""
     moved: bool = False
-    """Whether the request was moved to another instance, or its session moved with it."""
+    """Whether the request was moved to another instance, or its session was bound to another instance with it."""
     attempts: tuple[Attempt, ...] = ()
     """The failed attempts: which instances have failed the request, and how."""
     continuations: tuple[Continuation, ...] = ()
@@ -102,7 +104,7 @@ class TrackedRequest:
     answer.
     """
     resuming_since: float | None = None
-    """When the answer broke off that will continue at `instance`; None if no continuation is pending."""
+    """Time at which the answer broke off, if it will continue at `instance`; None if no continuation is pending."""
     reason: DecisionReason = DecisionReason.FALLBACK
     compared: tuple[CandidateScore, ...] = ()
     """The candidates that the decision compared; empty unless the request asks for them (`scored`)."""
@@ -127,7 +129,7 @@ class TrackedRequest:
     late: bool = False
     """Whether the request is queued and would miss its TTFT target even if sent at once."""
     decode: str | None = None
-    """The instance where the request will decode, if `instance` only prefills; else None."""
+    """The instance on which the request will decode, if `instance` only prefills; None otherwise."""
     expected: tuple[Source, str] | None = None
     """The instance that is assumed to hold the request's blocks once they are computed, and the id of that
     assumption.
@@ -150,7 +152,9 @@ class TrackedRequest:
     was sent to the previous instance.
     """
     prefilled_at: float | None = None
-    """When a prefill instance had computed the prompt for a separate decode instance; None without one."""
+    """Time at which a prefill instance had computed the prompt for a separate decode instance; None without a separate
+    decode instance.
+    """
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """The instance's totals of decoded and prefilled tokens when this request began to decode, or when its running
@@ -188,7 +192,9 @@ class TrackedRequest:
 
     @property
     def decodes_on(self) -> str:
-        """The instance where the request decodes: `decode`, or else the instance that prefills it."""
+        """The instance on which the request decodes: `decode` or, without it, the instance that prefills the
+        request.
+        """
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
@@ -199,8 +205,8 @@ class TrackedRequest:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the request is expected to fail on other instances too. A lost engine is not enough for that, because
-        the engine may have failed for another reason, such as its node.
+        """Whether the request is expected to fail on other instances too. A lost engine is not sufficient evidence,
+        because the engine may have failed for another reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
@@ -239,7 +245,7 @@ class Accounting:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
         self.changed: set[str] = set()
-        """Instances whose counters changed. The view, which caches counters, empties this set when it reads them."""
+        """Instances whose counters changed. The view caches counters; when it reads them again, it empties this set."""
         self.prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
         """Predicted microseconds of pending prefills, summed over all instances."""
@@ -247,7 +253,7 @@ class Accounting:
 
     @property
     def wait_seconds(self) -> float:
-        """Predicted seconds of all pending prefills of the pool, without those of late requests."""
+        """Predicted seconds of all pending prefills of the pool, except the prefills of late requests."""
         return (self.pending_microseconds - self.late_microseconds) / 1e6
 
     def admit(self, tracked: TrackedRequest) -> None:
@@ -326,7 +332,9 @@ class Accounting:
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """Record that a request whose prompt is not computed yet will decode on another instance than planned."""
+        """Record that a request will decode on another instance than planned. The request's prompt must not be computed
+        yet.
+        """
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
@@ -453,8 +461,8 @@ class Accounting:
 
 
 def discrepancies(accounting: Accounting) -> tuple[str, ...]:
-    """Return the instances whose counters differ from a new count of the tracked requests, in words; empty when all
-    counters are right.
+    """Compare each instance's counters with a new count of the tracked requests. Return the differences in words; empty
+    if all counters are right.
     """
     found: list[str] = []
     for instance, load in sorted(accounting.loads.items()):

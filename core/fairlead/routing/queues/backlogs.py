@@ -18,7 +18,9 @@ FIRST_ROWS = 8
 FIRST_ENTRIES = 4
 
 ROUNDING = 1e-3
-"""Tolerance in microseconds or requests: sums of shares this close to a whole number count as that number."""
+"""Tolerance in microseconds or requests: a sum of shares that is this close to a whole number is treated as that
+number.
+"""
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
 """Indexes of the matrices: a tenant's served work including all that waits, its waiting work, and its weight per
@@ -88,7 +90,9 @@ class Backlogs:
         """Indexes of rows that are not in use."""
 
     def take_row(self) -> int:
-        """Return the index of an unused row. One spare row always exists, for queries about no instance."""
+        """Return the index of an unused row. One spare row always exists, for queries that are not about an
+        instance.
+        """
         if self._free:
             return self._free.pop()
         self._tenants.append([])
@@ -97,7 +101,7 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Return a row to the unused ones: no request waits there, and none will."""
+        """Return a row to the unused rows. No request waits in this row, and none will be added."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
@@ -111,7 +115,7 @@ class Backlogs:
             self._grow(2)
 
     def change(self, row: int, tenant: Tenant) -> None:
-        """Write the values of a tenant whose waiting or served work has changed."""
+        """Write the values of a tenant after its waiting or served work has changed."""
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:

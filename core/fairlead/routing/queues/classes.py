@@ -1,9 +1,10 @@
 """Priority classes in the queue of an instance: one queue of the pool's discipline for each priority.
 
-Priority is strict: while a request of a higher class waits, no request of a lower class is sent, even if the higher one
-is held back for the instance's decodes or is already late. So a lower class gets only the time that the higher classes
-leave, and in an overloaded pool that may be no time; its requests then wait until the queue's time limit and are
-refused. In the `deadline` discipline late requests wait for spare time; the time of lower classes counts as spare.
+Priority is strict: while a request of a higher class waits, no request of a lower class is sent, even if the request of
+the higher class is delayed for the instance's decodes or is already late. So a lower class gets only the time that the
+higher classes leave, and in an overloaded pool that may be no time; its requests then wait until the queue's time limit
+and are refused. In the `deadline` discipline late requests wait for spare time; the time of lower classes counts as
+spare.
 
 Its danger is the count of overtaken requests, which policies and early rejection use for predictions: a request that
 stays counted makes its instance look free (`discrepancies` in the tests counts again).
@@ -93,8 +94,8 @@ class ClassQueues:
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return the waiting requests that this request would overtake: all of lower priority, and those of its own
-        priority that its queue's discipline would send later.
+        """Return the waiting requests that this request would overtake: all requests of lower priority, and the
+        requests of its own priority that its queue's discipline would send later.
         """
         lower = self.lower_than(request)
         own = self._bands.get(self._classes.rank(request.priority_class))

@@ -62,8 +62,8 @@ STEP_SECONDS = 0.05
 """Seconds added to every predicted prefill, because it begins only when the engine's present decode step ends."""
 SHORT_SECONDS = 0.15
 """Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start
-until the owed rests add up to the rest of one prefill of this length: rests taken separately would leave gaps between
-short prefills.
+until the rests that still have to be taken add up to the rest of one prefill of this length. Separate rests would leave
+gaps between short prefills.
 """
 MARGIN = 0.02
 """Share of the TTFT target that is kept as a margin."""
@@ -84,12 +84,12 @@ NEXT_LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """What a queue needs to know about its pool.
+    """The facts and rules of the pool that a queue needs.
 
-    While `late_may_go` is true, late requests get any free time; they always get the share `late_share` (0-1) of all
-    time. `found_late` is called for each request found to be late. `decode_share` is the share of an instance's time
-    that its decodes need. While the pool `has_time` for all prefills and decodes, rests give way to deadlines. `speed`
-    is the prefill speed in tokens per second.
+    While `late_may_go` is true, late requests get all free time. They always get at least the share `late_share` (0-1)
+    of all time. `found_late` is called for each request found to be late. `decode_share` is the share of an instance's
+    time that its decodes need. While the pool `has_time` for all prefills and decodes, rests give way to deadlines.
+    `speed` is the prefill speed in tokens per second.
     """
 
     late_share: float
@@ -103,8 +103,8 @@ class DeadlineRules:
 
 
 class DeadlineQueue:
-    """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as those of
-    one tenant.
+    """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as requests
+    of one tenant.
 
     Taking a request is O(n log n) in the number of requests that are not late.
     """
@@ -234,7 +234,7 @@ class DeadlineQueue:
         return self._turns is None
 
     def begin_again(self) -> None:
-        """Reset the empty queue to the state of a new one."""
+        """Reset an empty queue to its initial state."""
         if self._earned or self._late.has_had_any:
             self._earned = self._owed_beginnings = 0.0
             self._late, self._first_late = LateByLength(), None
@@ -243,8 +243,8 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`, but only one that can still be in time and may be sent right
-        behind the prefills in flight.
+        """Remove and return the next request, as `take` does. The request must still be able to meet its deadline, and
+        must be allowed to be sent right behind the prefills in flight. None if there is no such request.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
@@ -288,8 +288,8 @@ class DeadlineQueue:
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """Return the late turn of a task in progress if it is to be sent before all planned requests, or a first turn
-        that is owed its share of the time; None if neither is to be sent now.
+        """Return the late request to send before all planned requests: a late turn of a task in progress, or a first
+        turn whose reserved share of the time is due. None if no such request is to be sent now.
         """
         if self._turns is not None and self._turns.are_shared:
             return None
@@ -334,8 +334,8 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """Return when a prefill of this many seconds may start so that the running decodes stay within their TPOT
-        target.
+        """Return the earliest start (Unix seconds) of a prefill of this many seconds with which the running decodes
+        stay within their TPOT target.
         """
         rest = self._rest_seconds(seconds)
         if not rest:
@@ -348,8 +348,8 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """Return the seconds of rest that a prefill of this many seconds needs. The engine's step in progress is not
-        counted, because requests decode in it.
+        """Return the seconds of rest that a prefill of this many seconds requires. The engine's step in progress is not
+        counted, because requests decode in this step.
         """
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
@@ -375,7 +375,9 @@ class DeadlineQueue:
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
-        """Remove the request from the queue to be sent at once, and record that its rest is owed."""
+        """Remove the request from the queue so that it is sent at once, and record the rest that must follow its
+        prefill.
+        """
         self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)
@@ -411,14 +413,14 @@ lasting pace.
 FASTEST, SLOWEST = 0.001, 1000.0
 """The smallest and the largest possible pace."""
 MOST_TIMES = 4.0
-"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. One outlier then has little
-effect, while many similar prefills still bring the pace to any value: to ten within nine prefills.
+"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. So a single outlier has little
+effect, while many similar prefills can bring the pace to any value (to 10 within nine prefills).
 """
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""If several routers send to the instance: weight of a prefill that is slower than predicted, relative to one that is
-faster.
+"""Relative weight of a prefill that is slower than predicted, if several routers send to the instance; a prefill that
+is faster has the weight 1.
 """
 
 
@@ -429,8 +431,8 @@ def next_pace(
     `seconds`.
 
     A prefill counts in proportion to its length, because a large part of a short prefill is the wait for the engine's
-    step. A prefill of usual length has the weight `weight`, times `rising` if it took longer than the pace predicts. It
-    counts as at most four times as long as the pace predicts, and as at most ten minutes.
+    step. A prefill of usual length has the weight `weight`, multiplied by `rising` if it took longer than the pace
+    predicts. Its time is limited to four times the prediction by the pace, and to ten minutes.
     """
     expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

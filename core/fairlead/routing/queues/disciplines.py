@@ -56,7 +56,7 @@ class InstanceQueue:
         return request_id in self._entries
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Put a request behind those of equal rank."""
+        """Insert a request behind all requests of equal rank."""
         place = next(self._places)
         request_id = tracked.request.id
         self._entries[request_id] = (place, tracked)
@@ -148,8 +148,8 @@ class InstanceQueue:
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:
-        """Return whether the request still waits under this arrival number: it may have left the queue and come back
-        under another one.
+        """Return whether the request still waits under this arrival number. It may have left the queue and returned
+        under another number.
         """
         return self._entries.get(request_id, (0, None))[0] == place
 

@@ -9,8 +9,9 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
-    """Return a sort key by which the shortest request comes first; among equals, the first to arrive. Turns of tasks in
-    progress come before all others, the oldest of them first, so that none of them waits until it is refused.
+    """Return a sort key. The shortest request comes first; of equally short requests, the earliest arrival. Turns of
+    tasks in progress come before all other requests, oldest first, so that they are sent before their time limit
+    refuses them.
     """
     if tracked.continues:
         return (False, tracked.request.arrived_at, 0.0)

@@ -1,14 +1,14 @@
 """Late requests of a pool: requests that wait in a queue of the `deadline` discipline and can no longer be in time. All
 queues of the pool share one object of this module.
 
-Sending a late request keeps an instance busy for seconds, most often with a long prompt. In a pool with spare time that
-harms no other request, and holding it back would be a hidden refusal; in an overloaded pool each late request makes
-other requests miss their deadline. So late requests are sent while the pool's load is low, or while few other requests
-wait.
+Sending a late request keeps an instance busy for seconds, most often with a long prompt. In a pool with spare time this
+does not harm other requests, and not sending the late request would be a hidden refusal. In an overloaded pool, each
+late request makes other requests miss their deadline. So late requests are sent while the pool's load is low, or while
+few other requests wait.
 
 If several routers decide separately, each infers the pool's load and waits from its own requests, and all may find the
 same instance free at the same time. So a pool whose load seems low may have no time to spare. Late first tokens,
-however, are a certain sign of that: while there are many, late requests are not sent.
+however, are a certain sign of overload: while there are many, late requests are not sent.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -22,7 +22,9 @@ MORE = 0.02
 much.
 """
 LATE_AMONG_OTHERS = 0.05
-"""Share of late first tokens above which a router, if there are several, assumes that the pool has no time to spare."""
+"""Share (0-1) of late first tokens above which a router assumes that the pool has no time to spare. It applies only
+with several routers.
+"""
 
 
 class LateRequests:
@@ -52,8 +54,9 @@ class LateRequests:
         self._answers += WEIGHT * (late - self._answers)
 
     def found(self, tracked: TrackedRequest, *, refuse: bool) -> None:
-        """Record a request that became late in its queue or was late on arrival; `refuse` says whether it may be
-        refused for that. A request for which no client waits is late for nobody, so it is only sent later.
+        """Record a request that became late in its queue or was late on arrival. `refuse` says whether it may be
+        refused because of its lateness. A request for which no client waits is not recorded as late; it is only sent
+        later.
         """
         if not tracked.late and not tracked.request.warms:
             self.saw_first_token(late=True)
@@ -63,8 +66,8 @@ class LateRequests:
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
         """Return whether late requests may be sent whenever an instance is free: the pool's `load` leaves time for
-        them, the waits in all its `routers` are short, or the pool queues no requests. Among several routers, only
-        while few first tokens are late.
+        them, the waits in all its `routers` are short, or the pool queues no requests. With several routers, the result
+        is True only while few first tokens are late.
         """
         if not table.routing.prefills_in_flight:
             return True

@@ -9,7 +9,7 @@ Ttfts = tuple[float | None, float]
 
 @value
 class Departure:
-    """The reason why a session leaves its home, and what was predicted and compared for the move.
+    """The reason why a session leaves its instance, with the values that were predicted and compared for the move.
 
     `hits` are the prompt tokens that the home and the new instance were assumed to hold. If `ttfts` and `hits` are
     None, the view supplies them when the move is recorded.

@@ -45,7 +45,9 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
 
 
 def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
-    """Return each tenant's shortest requests whose total work fits the tenant's budget, in order of deadline."""
+    """Return the shortest requests of each tenant whose total work is within the tenant's budget, in order of
+    deadline.
+    """
     left = dict(budgets)
     chosen: set[int] = set()
     for one in sorted(requests, key=lambda one: (not one.tracked.continues, one.seconds, one.place)):

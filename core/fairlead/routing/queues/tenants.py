@@ -1,7 +1,7 @@
 """Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, with requests taken in turn.
 
-The next request is one of the tenant with the least served work; between tenants with equal work the discipline
-decides, as if there were one queue. So the served work of tenants that always have requests waiting never differs by
+The next request comes from the tenant with the least served work; between tenants with equal work, the discipline
+decides as if there were one queue. So the served work of tenants that always have requests waiting never differs by
 more than the largest request. The `deadline` discipline plans requests of all tenants together and takes turns in its
 plan (`deadline.DeadlineQueue`).
 """

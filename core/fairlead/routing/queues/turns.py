@@ -1,14 +1,16 @@
-"""Turns: how much of an instance's time each tenant has had, and therefore which tenant is served next.
+"""Turns: records the share of an instance's time that each tenant has used, and decides from it which tenant is served
+next.
 
 Fair queueing by served work, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines,
 the virtual token counter (Sheng et al., OSDI 2024, §3.2). Work is the predicted time of prefills plus the expected
-share of answers in the engine's decode steps, in microseconds; cached tokens cost next to nothing. A tenant's *served*
+share of answers in the engine's decode steps, in microseconds; cached tokens cost almost nothing. A tenant's *served*
 work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work among the
 tenants that wait. A tenant without waiting requests saves up to a `credit`: when it waits again, it resumes at its old
-served work, but at most `credit` below the virtual time. So a tenant that sends little is served before those that send
-much, even if its requests arrive one by one, and a tenant that was away for hours is not preferred for long.
+served work, but at most `credit` below the virtual time. So a tenant with few requests is served before tenants with
+many, even if its requests arrive one by one, and a tenant that was absent for hours is not preferred for long.
 
-The danger is memory for tenants that no longer wait: those ahead of the virtual time are remembered, up to `MOST_AWAY`.
+The danger is the memory for tenants that no longer wait: tenants ahead of the virtual time are remembered, at most
+`MOST_AWAY` of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,18 +44,20 @@ class Tenants:
         self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
-        """Return the turns of the tenants whose requests with a priority of this rank wait for the instance."""
+        """Return the turns, at this instance, of the tenants that have waiting requests with the priority of this
+        rank.
+        """
         return self.of_rank(rank).turns(instance)
 
     def of_rank(self, rank: int) -> "RankTurns":
-        """Return the turns, at all instances, of the tenants whose requests have a priority of this rank."""
+        """Return the turns, at all instances, of the tenants that have requests with the priority of this rank."""
         found = self._ranks.get(rank)
         if found is None:
             found = self._ranks[rank] = RankTurns(self, self._credit)
         return found
 
     def forget(self, instance: str) -> None:
-        """Forget the turns at an instance that is gone; no request waits for it."""
+        """Forget the turns at an instance that no longer exists and for which no request waits."""
         for found in self._ranks.values():
             found.forget(instance)
 
@@ -81,7 +85,7 @@ class RankTurns:
         self._by_row: list[Turns] = []
         """The turns of each row of the backlogs, including unused rows, where no tenant waits."""
         self._asked: Sequence[str] = ()
-        """The instances of the last query; their rows are cached with them."""
+        """The instances of the last query; the rows of these instances are cached."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
 
     def turns(self, instance: str) -> "Turns":
@@ -94,16 +98,16 @@ class RankTurns:
         return found
 
     def forget(self, instance: str) -> None:
-        """Forget the turns at an instance that is gone; no request waits for it."""
+        """Forget the turns at an instance that no longer exists and for which no request waits."""
         found = self._by_instance.pop(instance, None)
         if found is not None:
             self._backlogs.give_back(found.row)
             self._asked = ()
 
     def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """Return, for each instance, the microseconds of waiting work that can be in time and that `Turns.overtaken_by`
-        would count for this tenant. If `instances` is the same object as in the last call, the cost is O(1), apart from
-        vector operations over tenants and instances.
+        """Return, for each instance, the waiting work in microseconds that `Turns.overtaken_by` would count for this
+        tenant; only work that can be in time is counted. If `instances` is the same object as in the last call, the
+        cost is O(1), apart from vector operations over tenants and instances.
         """
         able, everything = self._points(tenant)
         found = self._backlogs.able_beyond(np.array(able))
@@ -165,8 +169,8 @@ class Turns:
         self.least_standing = 0
         """The least served work with which a tenant may begin to wait."""
         self._virtual_time: int | None = None
-        """The virtual time in microseconds. None before the first request, whose tenant gets no credit because no other
-        tenant is ahead of it.
+        """The virtual time in microseconds; None before the first request. The first tenant gets no credit, because no
+        other tenant is ahead of it.
         """
 
     @property
@@ -223,7 +227,7 @@ class Turns:
         return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
-        """Return, among the tenants with late requests, those with the least served work."""
+        """Return the tenants with the least served work among the tenants that have late requests."""
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
@@ -233,8 +237,8 @@ class Turns:
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Return whether every tenant with requests that can be in time has at least as much served work as this
-        request's tenant would have with the request, less its credit.
+        """Return whether it is the turn of this late request. It is if every other tenant with requests that can be in
+        time has at least this much served work: the work of this request's tenant, plus the request, plus the credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]

@@ -21,7 +21,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """The part of a front's scheduler that sends requests to the decider. `decider` is None while this router decides
+    """The part of a front's scheduler that sends queries to the decider. `decider` is None while this router decides
     alone.
     """
 
@@ -31,8 +31,8 @@ class Asking:
         self._dispatching = dispatching
         self._outcomes = outcomes
         self._asked: dict[str, TrackedRequest] = {}
-        """Requests that the decider has neither dispatched nor refused yet, in the order in which they were sent
-        to it.
+        """Requests that the decider has neither dispatched nor refused yet, in the order in which they were sent to the
+        decider.
         """
         self.decider: Decider | None = None
 
@@ -67,7 +67,7 @@ class Asking:
             self._waiting.place_new(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a message to the decider, if there is one."""
+        """Send a message to the decider; do nothing without a decider."""
         if self.decider is not None:
             self.decider.tell(word, now)
 
@@ -116,9 +116,7 @@ class Asking:
         self._asked.clear()
 
     def _refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
-        """Refuse a request about which no router has decided: this router records the refusal, and the decider does
-        not.
-        """
+        """Refuse a request about which no router has decided. This router records the refusal; the decider does not."""
         tracked.is_elsewhere = False
         self._outcomes.refuse(tracked, refusal, now, anyway=True)
         word = Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED, rejection=refusal.reason, is_recorded=True)

@@ -1,8 +1,9 @@
 """Canaries: a canary gets whole sessions, and a session stays with the revision that served it first.
 
-A session with a home stays among the instances of its home's revision. A session without a home is placed on the canary
-if the hash of its name is below the canary's share. So every router decides alike, and a growing share adds sessions to
-the canary and removes none. Requests are recorded, for the judgement of the canary, when they end.
+A bound session stays among the instances with the revision of its present instance. A session that is not bound is
+placed on the canary if the hash of its name is below the canary's share. So all routers decide alike, and a growing
+share adds sessions to the canary without removing any. Requests are recorded, for the judgement of the canary, when
+they end.
 """
 
 from dataclasses import replace
@@ -41,8 +42,8 @@ class Canary:
     def choose(
         self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
     ) -> Decision | None:
-        """Return the policy's choice among the instances of the session's revision; None if none of these instances
-        accepts. `home` is the load of the session's home, None if no home is known.
+        """Return the policy's choice among the instances with the session's revision; None if no such instance accepts
+        requests. `home` is the load of the session's instance; None if the session is not bound.
         """
         ours = home.entry.id if home is not None and home.entry.accepting else None
         is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share
@@ -55,7 +56,7 @@ class Canary:
 
 
 def canary_of(table: RoutingTable) -> Canary | None:
-    """The table's canary, if it has one."""
+    """Return the table's canary; None if the table has no canary."""
     return None if table.canary is None else Canary(table, table.canary)
 
 

@@ -3,8 +3,8 @@
 The cause of a failure is the instance or the request. If an engine refused the connection, the request cannot be the
 cause. Any other failure is a *suspicion* until the outcome of the request on another instance is known:
 
-- another instance serves the request, or has had it for longer than it took to fail: the failure counts against the
-  first instance;
+- another instance serves the request, or has worked on it for longer than the first instance did before its failure:
+the failure counts against the first instance;
 - another instance fails the request in the same way: the request is at fault, and no failure counts. Unless the
   connection was lost, the request is not tried again;
 - no other instance had the request: the failure counts, unless it was a refusal (4xx);
@@ -31,7 +31,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.targets import instance_of, rank_of
 
 HEARD_SECONDS = 5.0
-"""Maximum age in seconds of an engine's last response with which the engine counts as alive; routers query it once a
+"""Maximum age, in seconds, of an engine's last response for the engine to count as alive. Routers query engines once a
 second.
 """
 PROOF_SECONDS = 1.0
@@ -51,7 +51,7 @@ class Circuits:
         counts.
         """
         self._counted: Counter[str] = Counter()
-        """Each instance's number of counted failures whose request has not ended."""
+        """Number of counted failures, by instance, whose requests have not ended."""
 
     # ── what speaks against an instance ──
 
@@ -157,7 +157,7 @@ class Circuits:
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
         """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or that it makes
-        progress again. A stall is observed directly, so a single one is enough.
+        progress again. A stall is observed directly, so a single stall is enough to avoid the instance.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -207,8 +207,8 @@ class Circuits:
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """Forget the request's undecided failures: its outcome no longer counts for or against an instance. Failures
-        already counted stay.
+        """Forget the request's undecided failures: the request's outcome no longer counts for or against an instance.
+        Failures that are already counted are kept.
         """
         self._close(tracked.suspicions)
         tracked.suspicions = ()

@@ -30,10 +30,10 @@ WINDOW_SECONDS = 60.0
 LEAST_GAIN_SECONDS = 0.1
 FEWEST_SESSIONS = 2
 MOST_TURNS = 256
-"""Maximum number of sessions whose prompts are compared per decision; the newest are taken."""
+"""Maximum number of sessions whose prompts are compared per decision; the newest sessions are used."""
 MOST_PREFIXES = 8
-"""Maximum number of prefixes whose holders are looked up per decision; those with the most tokens × sessions are
-taken.
+"""Maximum number of prefixes whose holders are looked up per decision; the prefixes with the largest tokens × sessions
+are used.
 """
 MOST_PLACES = 16
 """Maximum number of sources, and of targets, that are compared for a prefix; the least busy are taken. So the time for
@@ -53,14 +53,14 @@ class _Shared(NamedTuple):
 
 
 class Copying:
-    """Decides which copies one scheduler makes, and records them."""
+    """Decides about the prefix copies of one scheduler, and records them."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._under_way: PrefixCopy | None = None
         self._rests_until = 0.0
         self._copied: dict[tuple[str, int], float] = {}
-        """When a prefix was last copied, by target and the prefix's last block; also for copies that failed."""
+        """Time of the last copy of a prefix, by target and the prefix's last block; copies that failed are included."""
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
         """Return the copy to make now, of a prefix of these turns (newest first). None if no copy gains enough, if
@@ -166,7 +166,7 @@ def _shared(turns: Sequence[KeptTurn]) -> Iterator[_Shared]:
 
 
 def _common(one: RoutingRequest, other: RoutingRequest) -> int:
-    """Return how many leading blocks two prompts have in common, in logarithmic time because their hashes are
+    """Return the number of leading blocks that two prompts share, in logarithmic time, because the hashes are
     chained.
     """
     shorter = min(len(one.blocks), len(other.blocks))
@@ -174,8 +174,8 @@ def _common(one: RoutingRequest, other: RoutingRequest) -> int:
 
 
 def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
-    """Return the targets that will hold the prefix without a copy, because a request whose prompt begins with it waits
-    or is computed there.
+    """Return the targets that will hold the prefix without a copy, because a request whose prompt begins with the
+    prefix waits or is computed there.
     """
     depth, last = len(begins), begins[-1]
     return {
@@ -188,7 +188,7 @@ def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
 
 
 def _record(copy: PrefixCopy, transfer: CacheTransfer, state: SchedulerState, now: float) -> ReRouteRecord:
-    """Return the record of a copy: its predicted saving in seconds, and with what it was compared: the predicted cost
+    """Return the record of a copy. It has the predicted saving in seconds and the compared value: the predicted cost
     plus the least gain.
     """
     lacking = max(0, copy.source_tokens - copy.target_tokens)

@@ -45,8 +45,8 @@ class Dispatching:
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
         """Dispatch the requests that the instance's window and circuit allow, in queue order.
 
-        A session whose move is pending moves now with its request; if it cannot, the request is sent back to wait at
-        the session's home.
+        A session with a pending move moves now, with its request. If the move is impossible by now, the request returns
+        to the queue of the session's present instance.
         """
         state = self._state
         queue = state.queues.get(instance)
@@ -83,9 +83,9 @@ class Dispatching:
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
-        """Estimate late requests again. A request that was late with its cache hit on arrival may not be late with its
-        present hit: other requests with the same prefix, most often the session's previous request, may have been sent
-        before it.
+        """Estimate late requests again. A request that counted as late by its cache hit on arrival may be in time by
+        its present hit: other requests with the same prefix, most often the session's previous request, may have been
+        sent before it.
         """
         state = self._state
         for tracked in late:
@@ -142,8 +142,8 @@ class Dispatching:
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
-        """Move a held request to the stage prefilling according to the `dispatch` of another router, which knows better
-        what the instance holds. The instance must be known to this router.
+        """Move a held request to the stage prefilling according to the `dispatch` of another router, which has better
+        knowledge of the instance's cache. This router must know the instance.
         """
         state = self._state
         tracked.decision_id, tracked.is_elsewhere = dispatch.decision_id, True
@@ -202,9 +202,9 @@ class Dispatching:
 
     def finish_unseen_prefills(self, now: float) -> None:
         """Treat a prefill as finished if its first token cannot be observed and its predicted time has passed, unless
-        the engine reports that it has not begun it. While no speed has been measured, the prefill also counts as
-        finished once the engine reports that it has begun it: a wrong declared speed must not keep requests waiting for
-        an idle engine.
+        the engine reports that it has not begun the prefill. While no speed has been measured, the prefill also counts
+        as finished when the engine reports that it has begun: otherwise a wrong declared speed could make requests wait
+        for an idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
@@ -223,8 +223,9 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the engine, which normally reports how many requests it has not begun, has sent no report after
-    this request was sent, and the predicted time of the prefill has not passed yet.
+    """Return whether the engine's report about this request is still missing: the engine normally reports how many
+    requests it has not begun, has sent no report after this request was sent, and the predicted time of the prefill has
+    not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6

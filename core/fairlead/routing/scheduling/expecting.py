@@ -48,8 +48,8 @@ class Expecting:
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """Record that the request leaves the instance. If its prompt is not computed yet, its blocks are no longer
-        assumed to be held there.
+        """Record that the request leaves the instance. If its prompt is not computed yet, the instance is no longer
+        assumed to hold its blocks.
         """
         if tracked.expected is not None:
             source, name = tracked.expected

@@ -1,5 +1,5 @@
-"""Fetching: whether the KV blocks of a session that moves are fetched from its old home, how long its request may wait
-for them, and what is learned from the transfer. For pools whose engines transfer blocks on request
+"""Fetching: decides whether the KV blocks of a moving session are fetched from its old instance, limits the wait of its
+request for them, and measures the transfer. It applies to pools whose engines transfer blocks on request
 (`spec.engine.kvTransfer`).
 
 The instance that holds the blocks also computes the new part of the prompt, because an engine transfers only the blocks
@@ -22,8 +22,8 @@ PATIENCE_SECONDS = 10.0
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Return whether `target` can fetch the request's blocks from `source` before it computes the rest. Simulated
-    engines fetch without a request to do so.
+    """Return whether `target` can fetch the request's blocks from `source` before it computes the other tokens.
+    Simulated engines fetch without a request to do so.
     """
     may = state.table.engine.handing_on is None or not tracked.tried
     return may and can_hand_on(state, tracked.request, source, target, now)
@@ -49,8 +49,8 @@ def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
     """Let the request, whose session leaves `home` for `target`, fetch its blocks from `home`, if that is possible and
-    faster than computing them. A request for which no client waits always fetches if it can, so that hardly anything is
-    computed.
+    faster than computing them. A request for which no client waits always fetches if possible, so that almost nothing
+    is computed.
     """
     facts, request = state.table.engine.handing_on, tracked.request
     if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
@@ -62,9 +62,9 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 
 def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> float:
-    """Return by how many seconds a move takes longer than the policy assumes, which uses one transfer speed for all
-    pairs of instances. The reason may be that `source` is busy, that the pair is slow, or that `source` cannot be asked
-    and `target` computes the prompt. 0 if engines fetch without a request to do so.
+    """Return the seconds by which a move takes longer than the policy assumes; the policy uses one transfer speed for
+    all pairs of instances. The reason may be that `source` is busy, that the pair is slow, or that `source` cannot be
+    asked and `target` computes the prompt. 0 if engines fetch without a request to do so.
     """
     speed = state.view.fetching(request)
     if state.table.engine.handing_on is None or speed is None:
@@ -78,9 +78,9 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
 
 
 def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
-    """Return how many tokens of the prompt of a request that is about to be sent need not be computed. A planned
-    transfer that would take too long by now is dropped. If no client waits, it is tried anyway: it costs hardly any
-    computing, and only a transfer that is tried can correct a wrong prediction.
+    """Return the number of prompt tokens that need not be computed for a request that is about to be sent. A planned
+    transfer that would take too long by now is dropped. If no client waits, the transfer is tried anyway: it costs
+    little computing, and only an attempt can correct a wrong prediction.
     """
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
     if source is None or tracked.request.warms or state.table.engine.handing_on is None:
@@ -140,8 +140,8 @@ def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> flo
 
 
 def seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
-    """Return the predicted seconds until `target` has the blocks: `source` finishes its other prefills, computes the
-    new part of the prompt, and sends the blocks. Modelled engines send at once what they have.
+    """Return the predicted seconds until `target` has the blocks. First, `source` finishes its other prefills and
+    computes the new part of the prompt; then it sends the blocks. Modelled engines send their present blocks at once.
     """
     view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)

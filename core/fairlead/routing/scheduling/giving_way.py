@@ -12,7 +12,7 @@ Size = Callable[[RoutingRequest], int]
 
 
 def in_requests(_: RoutingRequest) -> int:
-    """Return 1: every request counts the same."""
+    """Return 1: the size of every request is the same."""
     return 1
 
 
@@ -22,9 +22,9 @@ def in_bytes(request: RoutingRequest) -> int:
 
 
 class GivingWay:
-    """The requests of `held` (oldest first) that may be refused to make room for `request`, one after the other: always
-    the newest request of the tenant that holds the most, as long as that tenant holds more than the tenant of `request`
-    would.
+    """Yields the requests of `held` (oldest first) that may be refused to make room for `request`. Each is the newest
+    request of the tenant that holds the most, as long as this tenant holds more than the tenant of `request` would
+    hold.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:
@@ -52,6 +52,6 @@ class GivingWay:
         return leaving
 
     def _pop_newest(self, tenant: str, size: Size) -> TrackedRequest:
-        """Remove and return the newest request of the tenant whose `size` is above 0."""
+        """Remove and return the tenant's newest request whose `size` is above 0."""
         held = self._by_tenant[tenant]
         return held.pop(next(place for place in range(len(held) - 1, -1, -1) if size(held[place].request)))

@@ -32,12 +32,12 @@ class Guests:
         return tuple(self._fronts)
 
     def join(self, front: Front) -> None:
-        """Accept another router as a front."""
+        """Accept another router as a front, for which this router decides."""
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """Remove a front that no longer lets this router decide: from now on the front decides about its requests and
-        reports how they end.
+        """Remove a front for which this router no longer decides. From now on, the front decides about its requests and
+        reports their ends.
         """
         state = self._state
         if front not in self._fronts:
@@ -58,7 +58,7 @@ class Guests:
         return True
 
     def is_of(self, request_id: str, front: Front) -> bool:
-        """Return whether the request is known to come from this front."""
+        """Return whether this router knows the request as a request of this front."""
         return self._state.guests.get(request_id) is front
 
     def end(self, request_id: str) -> None:
@@ -66,7 +66,7 @@ class Guests:
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count a request that a front sent to an instance before it let this router decide, even if the instance is
+        """Count a request that a front sent to an instance before this router decided for it, even if the instance is
         not in this router's table.
         """
         state = self._state
@@ -112,8 +112,8 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """Forget a request whose front will report how it ends; its failures no longer count against instances in this
-        router.
+        """Forget a request whose end its front will report; failures of the request no longer count against instances
+        in this router.
         """
         self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)

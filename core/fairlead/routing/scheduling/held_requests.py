@@ -56,7 +56,7 @@ class HeldRequests:
         return [] if others is None else for_memory + others
 
     def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
-        """Return how many requests, and how many bytes of bodies, are too many to hold this request too."""
+        """Return the numbers of requests and of body bytes that must be removed so that this request can be held."""
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)

@@ -1,6 +1,6 @@
-"""Holding still: a session's request is sent to the session's home although the policy would choose another instance.
-This happens while migrations are paused, once after a person moved the session to its home, and when another instance
-would gain too little.
+"""Holding still: a session's request is sent to the session's present instance although the policy would choose another
+one. This happens while migrations are paused, once after a person moved the session to its home, and when another
+instance would gain too little.
 """
 
 from dataclasses import replace
@@ -16,8 +16,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """Return a decision for the session's home in place of the policy's decision for another instance, with this
-    `rule`, and with the TTFTs predicted for staying and for moving if these were compared.
+    """Return a decision for the session's home under this `rule`; it replaces the policy's decision for another
+    instance. `ttfts` are the predicted TTFTs of staying and of moving, if they were compared.
 
     The policy's choice is recorded as passed over. If the home's queue is full, the policy's choice gets the request,
     but the session does not move. If the policy compared the home, the request may still be moved to the policy's
@@ -39,7 +39,7 @@ def at_home(
 def _weighing(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
 ) -> Weighing:
-    """Return the policy's compared values, with the home as the first candidate."""
+    """Return the values that the policy compared, with the session's home as the first candidate."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:

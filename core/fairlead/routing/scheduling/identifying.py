@@ -16,7 +16,7 @@ from fairlead.session_identities import session_identity
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Set the request's session, and mark the session names that the request uses as in use until it ends. A name that
-    turns out to be shared loses its home.
+    several conversations share is no longer bound to an instance.
     """
     request = tracked.request
     names = _names(request, state)
@@ -48,9 +48,9 @@ def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Return the possible names of the request's session, in the order in which they are tried. A prompt's first
-    blocks, by which some policies bind requests without a name, count as a name if the beginning of the conversation
-    after them is known.
+    """Return the possible names of the request's session, in the order in which they are tried. Some policies bind
+    requests without a name by the first blocks of the prompt. These blocks count as a name if the beginning of the
+    conversation that follows them is known.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)

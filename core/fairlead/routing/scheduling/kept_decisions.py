@@ -35,23 +35,22 @@ _SERVED: Final = RequestOutcome.SERVED
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Maximum number of decisions per minute that a router keeps because a client or a person asked for them."""
+"""Maximum number of decisions per minute that a router keeps because a client or a person requested it."""
 WEIGHED_PER_MINUTE = 600.0
-"""Maximum number of decisions per minute whose candidates are noted although the decisions are unlikely to be kept."""
+"""Maximum number of decisions per minute whose candidates are recorded although the decisions are unlikely to be kept.
+"""
 AT_RISK_PER_MINUTE = 1800.0
-"""Maximum number of decisions per minute whose candidates are noted because the request may be late, or follows soon
+"""Maximum number of decisions per minute whose candidates are recorded because the request may be late, or arrives soon
 after a late or failed request.
 """
 TROUBLED_SECONDS = 10.0
 """Seconds after a late or failed request during which the decisions of other requests are also likely to be kept."""
 MOST_NOTED = 10_000
-"""Maximum number of requests in flight whose decisions' candidates are noted at the same time."""
+"""Maximum number of requests in flight whose decisions' candidates are recorded at the same time."""
 
 
 class End(NamedTuple):
-    """How a request ended, and its latencies as far as they are known. `outcome` None: another router knows how the
-    request ended.
-    """
+    """The end of a request, with its known latencies. `outcome` is None if another router knows the outcome."""
 
     outcome: RequestOutcome | None = None
     rejection: RejectionReason | None = None
@@ -60,8 +59,8 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made, with its candidates. Most noted decisions are not kept; the full record is built only
-    for those that are.
+    """A decision with its candidates, before it is certain whether the decision is kept. Most are not kept; the full
+    record is built only for kept decisions.
     """
 
     request: RoutingRequest
@@ -77,16 +76,16 @@ class Noted(NamedTuple):
 
     @property
     def runner_up(self) -> str | None:
-        """The first instance other than the chosen one, among the compared candidates and then the fallbacks; None if
-        there is no other.
+        """The first other instance among the compared candidates and then the fallbacks; None if there is no other
+        instance.
         """
         compared = (*(one.instance for one in self.weighing.candidates), *self.others)
         return next((one for one in compared if one is not None and one != self.chosen), None)
 
 
 class KeptDecisions:
-    """The decisions of one pool that this router keeps. `limit` is the maximum number that waits to be taken. If not
-    `wanted`, no decision is kept.
+    """The decisions of one pool that this router keeps. `limit` is the maximum number of decisions that wait to be
+    taken. If `wanted` is False, no decision is kept.
     """
 
     def __init__(self, pool: PoolKey, sample_rate: float, limit: int, *, wanted: bool = True) -> None:
@@ -109,7 +108,7 @@ class KeptDecisions:
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
-        """The sessions whose decisions are all kept, each until the given time (Unix seconds)."""
+        """The sessions whose decisions are all kept, each with the time until which this applies (Unix seconds)."""
         self._unkept = 0
 
     def is_sampled(self, decision_id: str) -> bool:
@@ -123,8 +122,8 @@ class KeptDecisions:
         return self._wanted and (tracked.keeps is not None or self.is_sampled(tracked.decision_id))
 
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
-        """Mark the decision as certain to be kept if its client asked for that, or a person asked for all decisions of
-        its session.
+        """Mark the decision as certain to be kept if its client requested this, or if a person requested all decisions
+        of its session.
         """
         request = tracked.request
         explain = request.explain or (request.trace is not None and request.trace.asks)
@@ -155,7 +154,7 @@ class KeptDecisions:
         now: float,
         shadows: tuple[ShadowChoice, ...] = (),
     ) -> None:
-        """Note the candidates that were compared for the decision of `tracked`, whose id, instance and reason are
+        """Record the candidates that were compared for the decision of `tracked`, whose id, instance and reason are
         set.
         """
         chosen = tracked.instance or decision.instance
@@ -200,7 +199,7 @@ class KeptDecisions:
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
 
     def take_traced(self) -> tuple[TracedRequest, ...]:
-        """Return the traced requests whose decisions were kept after the last take."""
+        """Return the traced requests whose decisions were kept after the last call."""
         traced, self._traced = self._traced, []
         return tuple(traced)
 

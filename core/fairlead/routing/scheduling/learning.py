@@ -17,8 +17,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for observations that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance's pace is assumed to be 1 again: the instance may be fast again,
-but could not show that if it were never chosen.
+"""Seconds without a prefill after which an instance's pace is reset to 1. The instance may be fast again, and only
+requests can show that.
 """
 
 MUCH = 1.25
@@ -47,10 +47,10 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     Prefills whose first token cannot be observed are ignored. So are prefills on an instance that a proxy chose,
     because the time of that choice is unknown.
 
-    With several routers, no router sees the others' prefills in between, which lengthen the measurement and never
-    shorten it. The lasting pace, which separates slow instances from fast ones, therefore uses the shorter prefills;
-    otherwise an instance with much work from other routers would look slow. Each prefill counts in proportion to its
-    length; otherwise an instance with much-shared prefixes, whose prefills are short, would look fast.
+    With several routers, prefills of other routers may lengthen the measured time, but never shorten it. The lasting
+    pace, which distinguishes slow instances from fast ones, therefore uses the shorter prefills; otherwise an instance
+    with much work from other routers would seem slow. Each prefill counts in proportion to its length; otherwise an
+    instance with many cached prefixes, whose prefills are short, would seem fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
@@ -113,9 +113,9 @@ def learn_whole_answer(
     """Use an answer whose first token could not be observed to measure the prefill speed and the decode steps
     (`WholeAnswers`).
 
-    The work of other routers on the instance is taken from their reports. Without reports it is assumed to be the work
-    that this router gives to an instance on average: a separate guess for each answer would be so inaccurate that the
-    fit would see no effect of that work. For the request's own prompt, the engine's count of cached tokens replaces the
+    The work of other routers on the instance is taken from their reports. Without reports, it is assumed to equal this
+    router's average work per instance: a separate guess for each answer would be so inaccurate that the fit could not
+    find the effect of that work. For the request's own prompt, the engine's count of cached tokens replaces the
     estimate.
     """
     began = tracked.answer_began
@@ -146,8 +146,8 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Return the prompt tokens per second that all routers together make an instance of this role compute, if each of
-    them sends as many as this router.
+    """Return the prompt tokens per second that all routers together make an instance of this role compute, if each
+    router sends as many as this router.
 
     The rate uses this router's mean over all instances. At the end of an answer, this router's rate on the answer's
     instance is high, because the instance has just worked for it; assuming the same of the other routers gave speeds of
@@ -161,7 +161,7 @@ def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
     """Update the predictions of pending prefills after the predicted prefill speed has changed from `before`. If the
-    change is large, each one is predicted again.
+    change is large, each prefill is predicted again.
 
     The product of an instance's pace and a prediction stays the same if the paces were measured against a measured
     speed (`paces_hold`). Paces relative to a declared or recalled speed had not converged, so they restart; so does the
@@ -261,8 +261,8 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: float) -> None:
-    """Use observations from before a restart, as far as they are valid for the present table, until this router has
-    measured the figures.
+    """Use observations from before a restart until this router has measured the figures; only observations that are
+    valid for the present table are used.
     """
     before = state.prefill_times.speed
     state.prefill_times.recall(UNKNOWN if memory is None else memory.known.prefill_tokens_per_second, now)

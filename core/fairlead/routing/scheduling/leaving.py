@@ -1,8 +1,8 @@
-"""Leaving: why a session leaves its home, what gain is predicted, and whether the gain is enough.
+"""Leaving: decides whether a session leaves its home, by the cause and the predicted gain.
 
-A home that cannot take the request is always left. A home that could take it is left only for an instance that the
-policy chose, for the cause that the policy states, and for at least the policy's least gain: a session that moves must
-compute its cached tokens again, and ties would move it back and forth.
+A home that cannot take the request is always left. A home that could take the request is left only for an instance that
+the policy chose, for the cause that the policy states, and for at least the policy's least gain: a session that moves
+must compute its cached tokens again, and ties would move it back and forth.
 """
 
 from dataclasses import replace
@@ -23,16 +23,16 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 class Leaving:
-    """Keeps a session at its home if the policy would move it for less than the least gain, and states the causes of
-    the moves that are made.
+    """Decides whether a session leaves its instance: it stays if the move would gain less than the least gain. It also
+    states the causes of moves.
     """
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
     def home_of(self, request: RoutingRequest, decision: Decision) -> Binding | None:
-        """Return the binding to the home of the decision's session; None if the policy keeps no homes or the session
-        has none.
+        """Return the binding of the decision's session; None if the policy does not bind sessions or this session is
+        not bound.
         """
         state, session = self._state, decision.session or request.session
         if session is None or state.policy.keeps_homes is None or decision.reason is DecisionReason.DECODE_ONLY:
@@ -41,9 +41,9 @@ class Leaving:
         return None if home is None or home.instance is None else home
 
     def held_back(self, request: RoutingRequest, decision: Decision) -> Decision:
-        """Return a decision for the session's home instead of the policy's choice if the home takes requests and one of
-        these holds: a person has just moved the session there, migrations are paused, or the gain is too small.
-        Otherwise return the policy's decision.
+        """Return a decision for the session's home instead of the policy's choice, if the home takes requests and one
+        of three conditions holds: a person has just moved the session there, migrations are paused, or the gain is too
+        small. Otherwise return the policy's decision.
         """
         state, home = self._state, self.home_of(request, decision)
         if home is None or home.instance is None or home.instance == decision.instance:
@@ -65,8 +65,8 @@ class Leaving:
     def departure(
         self, request: RoutingRequest, decision: Decision, weighed: Weighing, session: str, instance: str, now: float
     ) -> Departure:
-        """Return why the request's session leaves its home for `instance`. `weighed` has the values that were compared
-        for the decision.
+        """Return the reason why the request's session leaves its home for `instance`. `weighed` has the values that
+        were compared for the decision.
         """
         state = self._state
         home = state.bindings.get(session)
@@ -101,7 +101,7 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Return whether the home was a candidate of the policy."""
+        """Return whether the policy could have chosen the home: it was one of the candidates."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:

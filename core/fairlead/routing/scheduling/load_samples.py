@@ -59,7 +59,7 @@ class SecondOfLoad:
     prefilling_seconds: float = 0.0
     generated_tokens: int = 0
     prefills_since: float | None = None
-    """When the time that the instance spends on prefills was last added up; None while it does not prefill."""
+    """Time at which the instance's time for prefills was last added up; None while it does not prefill."""
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -70,9 +70,9 @@ def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None
 
 
 class LoadSeconds:
-    """A collector of the seconds of each instance.
+    """Collects load figures of each instance, second by second.
 
-    A second is finished once an event or a take happens after it. Nothing is collected unless `kept`.
+    A second is finished when an event or a take happens after its end. Nothing is collected unless `kept`.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -83,7 +83,8 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """When the prefill time was last added up, for each instance that prefills but has no current second."""
+        """Time at which the prefill time was last added up, for each instance that prefills but has no current second.
+        """
         self._arrivals: dict[int, tuple[int, int, int]] = {}
         """For each second: the number of requests, their prompt tokens, and the sum of the squares of their prompt
         tokens.

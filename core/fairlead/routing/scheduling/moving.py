@@ -1,4 +1,4 @@
-"""Moving: sessions get and change their home, queued requests change their queue, and each move is recorded with the
+"""Moving: binds sessions to instances, moves queued requests to other queues, and records each move with the
 predictions on which it was based.
 """
 
@@ -50,7 +50,7 @@ class MoveFacts(TypedDict):
 
 
 class Moving:
-    """Makes and records moves of sessions and requests. A move that changes a session's home is a session migration;
+    """Makes and records moves of sessions and requests. A move that changes a session's binding is a session migration;
     any other move is a re-route.
     """
 
@@ -58,9 +58,7 @@ class Moving:
         self._state = state
 
     def settle(self, tracked: TrackedRequest, session: str | None, instance: str, now: float) -> None:
-        """Make `instance` the home of the request's session if the policy keeps homes and the session has no home
-        yet.
-        """
+        """Bind the request's session to `instance` if the policy binds sessions and this session is not bound yet."""
         state = self._state
         if session is None or state.policy.keeps_homes is None or state.names.is_shared(session, now):
             return
@@ -75,8 +73,9 @@ class Moving:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
-        """Make `instance` the home of the request's session, if the policy keeps homes and the session may leave its
-        present home. Return True if the session left another home; `leave`, called with that home, returns the reason.
+        """Bind the request's session to `instance`, if the policy binds sessions and this session may leave its present
+        home. Return True if the session left another instance; `leave`, called with the id of that instance, returns
+        the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -105,16 +104,16 @@ class Moving:
         return change
 
     def _report_first(self, session: str) -> None:
-        """Report the change that gave the session its home, if that change was held back, because another change will
-        follow it.
+        """Report the change that first bound the session, if its report was delayed, because another change of the
+        session follows.
         """
         first = self._state.bindings.release(session)
         if first is not None:
             self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
-        """Let the request's session leave its home for the instance for which the request will wait, at the moment when
-        the request is sent; see `move_or_go_back`.
+        """Let the request's session move to the instance at which the request waits, but only when the request is sent;
+        see `move_or_go_back`.
         """
         home = self._state.bindings.get(session)
         assert home is not None
@@ -124,7 +123,7 @@ class Moving:
         tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
-        """Move the session of a request that is about to be sent and already taken from its queue.
+        """Move the session of a request that is about to be sent; the request has already left its queue.
 
         If the instance no longer has room, the session has moved, or migrations were paused in the meantime, the
         request is instead queued at the session's home, unless that home does not serve. Return False in that case.
@@ -155,18 +154,18 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Return why a session must leave this home; None while it can stay."""
+        """Return the reason why a session cannot stay on this instance."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Return whether a session with this home stays there whatever the policy chooses: migrations are paused, and
-        the home takes requests.
+        """Return whether a session with this home must stay there, regardless of the policy's choice: migrations are
+        paused, and the home takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
-        """Return whether binding the session to `instance` would move its home."""
+        """Return whether binding the session to `instance` would move the session from another instance."""
         if session is None or self._state.policy.keeps_homes is None:
             return False
         home = self._state.bindings.get(session)
@@ -175,8 +174,8 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
-        """Record that a session was used on its home, by another request of `owner` if one is given; from time to time
-        the use is reported to the API.
+        """Record a use of the session on its instance; if `owner` is given, by another request of this owner. From time
+        to time, the use is reported to the API.
         """
         refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
@@ -220,8 +219,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Record that a request was moved from `source` to `target` without its session's home. Nothing is recorded if
-        the request was only assigned a rank of the same instance.
+        """Record that a request was moved from `source` to `target` while its session stayed bound to its instance.
+        Nothing is recorded if the request was only assigned a rank of the same instance.
         """
         if is_part(target, source):
             return
@@ -231,7 +230,9 @@ class Moving:
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
-        """Move a queued request to another queue. Its session's home moves too if it was the source of the move."""
+        """Move a queued request to another queue. If its session was bound to the source of the move, the session moves
+        too.
+        """
         state, target = self._state, move.target
         source, session = tracked.instance, tracked.session
         departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))

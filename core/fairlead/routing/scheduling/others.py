@@ -1,4 +1,4 @@
-"""Load shares: reports of their requests in flight that routers of a pool exchange if each of them decides alone.
+"""Load shares: routers of a pool that each decide alone send each other reports of their requests in flight.
 
 Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
 `KNOWN_SECONDS` is dropped; then, as before the first share, each other router is assumed to have as much work as this

@@ -1,4 +1,4 @@
-"""Outcomes: all dispatches and refusals leave the scheduler through this module, and all requests end in it."""
+"""Outcomes: the only way by which dispatches and refusals leave the scheduler, and by which requests end."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -59,7 +59,9 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """Yield the outcomes of this router's own requests; send those of other routers' requests to these routers."""
+        """Yield the outcomes of this router's own requests. Send the outcomes of other routers' requests to those
+        routers.
+        """
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -79,17 +81,17 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served; the next `take` returns the refusal. If the refusal rests on estimates
-        and an idle instance can try the request, the request is sent there instead. `anyway` refuses it in any case,
-        which is for requests whose client no longer waits.
+        """End a request that will not be served; the next `take` returns the refusal. If the refusal is based on
+        estimates and an idle instance can try the request, the request is sent there instead. With `anyway`, the
+        request is refused in any case; this is for requests whose clients no longer wait.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller gets the refusal now. Return the refusal with the id
-        of its decision.
+        """End a request that will not be served and whose caller gets the refusal from this call. Return the refusal
+        with the id of its decision.
         """
         state = self._state
         if not tracked.request.warms:
@@ -131,7 +133,7 @@ class Outcomes:
             self._state.sync_circuit(tracked.instance, circuit)
 
     def withdraw(self, request_id: str) -> None:
-        """Drop the refusal of a request whose client left before it received the refusal."""
+        """Drop the refusal of a request if its client disconnected before it received the refusal."""
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:

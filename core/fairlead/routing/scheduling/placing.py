@@ -92,10 +92,10 @@ class Placing:
         return None
 
     def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
-        """Return the policy's choice among the instances that are not about to be drained, for a session whose home
-        left the pool or takes no requests any more: on an instance that is soon drained, the session would have to move
-        again. None for all other requests, if none of these instances accepts, or if the policy's ring names an
-        instance that is about to be drained.
+        """Return the policy's choice among the instances that will not be drained soon, for a session whose instance
+        left the pool or takes no requests any more; otherwise the session would soon have to move again. Return None
+        for all other requests, if no such instance accepts requests, or if the policy's ring names an instance that
+        will be drained.
         """
         state = self._state
         home = None if request.session is None else state.bindings.get(request.session)
@@ -108,8 +108,8 @@ class Placing:
         return found if found is not None and found.instance in state.staying else None
 
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
-        """Return whether the request's session has a home that takes requests; a request that only warms a cache must
-        not move such a session.
+        """Return whether the request's session is bound to an instance that takes requests. A request that only warms a
+        cache must not move such a session.
         """
         load = self._home(request)
         return load is not None and load.is_candidate(now)
@@ -195,7 +195,7 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now, shadows)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the request has a new decision, which replaces the fields of the earlier one."""
+        """Record a new decision about the request; it replaces the fields of the earlier decision."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
@@ -208,8 +208,8 @@ class Placing:
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Record what the policy compared for a refused request: the instance to which it would have been sent, and
-        why.
+        """Record the values that the policy compared for a refused request: the instance that would have got the
+        request, and the reason.
         """
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
@@ -230,12 +230,12 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """Return the maximum number of requests ahead of this one in the queue that it joins."""
+        """Return the maximum number of requests in front of this request in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """Return the first instance whose queue has room, among the policy's choice, the session's home, the other
-        member of the pair, and the fallbacks; None if no queue has room.
+        """Return the first of these instances whose queue has room: the policy's choice, the session's home, the other
+        member of the pair, the fallbacks; None if no queue has room.
         """
         state = self._state
         if not state.loads[decision.instance].waiting:  # no limit is below one

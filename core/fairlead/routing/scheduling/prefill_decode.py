@@ -39,7 +39,7 @@ def decodes_on(
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
     """Return the decode instances, least loaded first, if one of them must compute both the prompt and the answer.
-    Empty if a candidate can prefill the request for another instance, or has both roles.
+    Empty if a candidate can prefill the request for another instance, or has the role both.
     """
     if view.candidates() and request.divisible:
         return []
@@ -61,8 +61,8 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Return the prompt tokens that need not be computed on `instance`: those held there, or those fetched from
-    `transfer_from` if that source holds more and still serves.
+    """Return the number of prompt tokens that need not be computed on `instance`: the tokens held there, or the tokens
+    fetched from `transfer_from` if that source holds more and still serves.
 
     Sets on `tracked` how many tokens are fetched and how many are loaded, and clears `transfer_from` if nothing can be
     fetched from it.

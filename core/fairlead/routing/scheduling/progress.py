@@ -82,8 +82,8 @@ class Progress:
         self._state.recorder.settle_moves(tracked, _COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Call the policy's `learn` callback with the result of its choice, if there is one. A policy that fails in
-        this call does not affect the answer.
+        """Call the policy's `learn` callback, if the decision has one, with the result of the choice. A failure of the
+        policy in this call does not affect the answer.
         """
         if tracked.learn is None:
             return
@@ -111,8 +111,8 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the request's answer have arrived so far, and count those that were not counted
-        before.
+        """Record the number of tokens of the request's answer that have arrived so far, and count the tokens that were
+        not counted before.
         """
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is DECODING:
@@ -178,8 +178,8 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """Compare a request whose client disconnected with the objectives, by the latencies that are known: a late
-        request still counts as late.
+        """Compare a request whose client disconnected with the objectives, by its known latencies: a late request still
+        counts as late.
         """
         state = self._state
         if load is not None:
@@ -192,7 +192,7 @@ class Progress:
     def abandon(
         self, request_id: str, outcome: MoveOutcome, now: float, *, declined: bool = False, rejection: RejectionReason | None = None
     ) -> tuple[Outcome, ...]:
-        """Record that the request ended without being served: it failed, was cancelled, was refused by a front
+        """Record that the request ended without an answer: it failed, was cancelled, was refused by a front
         (`rejection`), or was `declined` by the engine.
         """
         state = self._state
@@ -235,9 +235,9 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
-    """Return the TTFT in seconds of a request whose client disconnected. Without a first token it is the time that the
-    client waited, if that exceeds the target. None if neither applies, or if the first token could not have been
-    observed.
+    """Return the TTFT in seconds of a request whose client disconnected. Without a first token, it is the time that the
+    client waited, if this time exceeds the target. None if the wait was shorter, or if the first token could not have
+    been observed.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)
@@ -246,7 +246,7 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
-    """Return the number of output tokens that were not reported before; from now on they count as reported."""
+    """Return the number of output tokens that were not reported before, and record them as reported."""
     more = output_tokens - tracked.generated_tokens
     if more <= 0:
         return 0

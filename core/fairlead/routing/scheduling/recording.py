@@ -1,4 +1,4 @@
-"""Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
+"""Recording: the records of a scheduler's actions, kept in bounded memory until they are taken for a report.
 
 Bindings and migrations are the audit trail; `kept_decisions` selects the decisions to keep; refusals are counted per
 second. Records that are not taken in time are dropped and counted.
@@ -52,7 +52,7 @@ class _Moves(Generic[M]):
         limit: int,
     ) -> int:
         """Add the outcome to each of the moves `carried`; for a move that was already taken, keep the outcome
-        separately. Return how many outcomes could not be kept.
+        separately. Return the number of outcomes that could not be kept.
         """
         lost = 0
         for move in carried:
@@ -135,21 +135,21 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
     def bound(self, change: BindingChange) -> None:
-        """Record that a session's home was set or changed."""
+        """Record a new binding of a session, or a change of its binding."""
         if len(self._bindings) >= self._limit:
             self._dropped += 1
             return
         self._bindings.append(change)
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
-        """Record that a session's home moved together with the request `tracked`; the request's outcome becomes the
-        outcome of the move.
+        """Record that a session moved together with the request `tracked`; the request's outcome becomes the outcome of
+        the move.
         """
         tracked.moved = True
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
     def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
-        """Record that `tracked` was moved to another instance without its session's home."""
+        """Record that `tracked` was moved to another instance while its session stayed bound to its instance."""
         tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
@@ -226,7 +226,7 @@ class Recorder:
         return self._reroutes.take()
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
-        """Return the refusals of finished seconds; with `final`, also those of the current second."""
+        """Return the refusals of finished seconds; with `final`, also the refusals of the current second."""
         second = int(now)
         ready = [key for key in self._rejections if key[0] < second or final]
         return tuple(self._rejections.pop(key) for key in ready)

@@ -1,5 +1,6 @@
 """Retrying: a request whose instance failed before the first byte of the response is sent to another instance, at once
-and without queueing. So is a request whose response has begun, if its client can get the rest from another instance.
+and without queueing. A request whose response has begun is also sent to another instance, if its client can get the
+remaining answer from there.
 
 If the decode instance failed, the prompt is computed again on the instance that has it cached. The failed instance may
 have fetched the KV blocks, after which the prefill instance frees them, and a second fetch would read arbitrary memory.
@@ -30,7 +31,7 @@ from fairlead.targets import instance_of, rank_of
 
 
 class Retrying:
-    """Finds another instance for a request: the next fallback, or else the least loaded candidate that was not
+    """Finds another instance for a request: the next fallback or, without one, the least loaded candidate that was not
     tried.
     """
 
@@ -85,7 +86,9 @@ class Retrying:
         return self._dispatching.dispatch(tracked, now)
 
     def _bind(self, tracked: TrackedRequest, left: str, source: str, target: str, now: float) -> None:
-        """Bind the request's session to `target`, to which the request is sent, if the session's home was `source`."""
+        """Bind the request's session to `target`, to which the request is sent, if the session was bound to
+        `source`.
+        """
         state = self._state
         reason = state.reason_to_leave(left)
         if reason is BindingReason.RING_CHANGE:
@@ -209,8 +212,8 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """Return these targets and all other ranks of their instances. For a rank that hangs, return only that rank,
-        because the other ranks of its instance still work.
+        """Return these targets and all other ranks of their instances. For a rank that hangs, only this rank is
+        returned, because the other ranks of its instance still work.
         """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
@@ -249,8 +252,8 @@ class Retrying:
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """Return how many attempts the request has had. While every circuit is open, an instance that could not be
-        reached also counts as an attempt; otherwise a request would try all lost instances.
+        """Return the number of the request's attempts. While every circuit is open, an attempt also counts if the
+        instance could not be reached; otherwise a request would try all lost instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))

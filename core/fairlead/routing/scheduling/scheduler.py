@@ -181,7 +181,7 @@ class PoolScheduler:
         self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of the request's answer have arrived so far."""
+        """Record the number of tokens of the request's answer that have arrived so far."""
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
@@ -191,8 +191,8 @@ class PoolScheduler:
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """Retry the request, only before the first byte of its response: return a dispatch to the next fallback, or
-        else to the least loaded candidate that was not tried. The request is not queued again.
+        """Retry the request, only before the first byte of its response: return a dispatch to the next fallback or,
+        without one, to the least loaded candidate that was not tried. The request is not queued again.
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
@@ -320,8 +320,8 @@ class PoolScheduler:
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Return how
-        many of this router's moves were undone by them.
+        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Return the
+        number of this router's moves that they undo.
         """
         state = self._state
         for binding in bindings:
@@ -369,7 +369,9 @@ class PoolScheduler:
         self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
-        """Set the number of live routers, including this one, that send to the pool's instances; 1 until it is set."""
+        """Set the number of live routers, including this router, that send to the pool's instances; the initial value
+        is 1.
+        """
         self._state.view.routers = max(1, count)
 
     def share(self, why: str, now: float) -> PoolShare | None:
@@ -397,12 +399,14 @@ class PoolScheduler:
 
     @property
     def routers(self) -> int:
-        """The number of live routers, including this one, that this scheduler assumes."""
+        """The number of live routers, including this router, that this scheduler assumes."""
         return self._state.view.routers
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers, this one included, that are assumed to have as many requests in flight as this one."""
+        """The number of routers, including this router, that are assumed to have as many requests in flight as this
+        router.
+        """
         return self._state.view.assumed_routers
 
     @property
@@ -424,7 +428,7 @@ class PoolScheduler:
 
     @property
     def handovers(self) -> Handovers:
-        """The record of which engines transfer KV blocks. The caller records in it the requests whose prefill and
+        """The record of each engine's success in transferring KV blocks. The caller records requests whose prefill and
         decode were divided; `transferred` records fetches.
         """
         return self._state.handovers
@@ -440,7 +444,7 @@ class PoolScheduler:
         return tuple(self._state.loads.values())
 
     def binding(self, session: str) -> Binding | None:
-        """Return the session's binding as this router knows it; None if it has none."""
+        """Return the session's binding as this router knows it; None if the session is not bound."""
         return self._state.bindings.get(session)
 
     def waiting(self) -> int:
@@ -474,7 +478,9 @@ class PoolScheduler:
 
     @property
     def prefill_speed(self) -> float:
-        """Uncached prompt tokens that an instance prefills per second: the measured speed, else the declared one."""
+        """Uncached prompt tokens that an instance prefills per second: the measured speed or, without one, the declared
+        speed.
+        """
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
@@ -504,7 +510,7 @@ class PoolScheduler:
         return pool_loads(self._state.view)
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Return the instances whose counters differ from a new count of the requests in flight, in words; always empty
-        unless accounting has a bug.
+        """Compare each instance's counters with a new count of the requests in flight. Return the differences in words;
+        always empty unless accounting has a bug.
         """
         return (*discrepancies(self._state.accounting), *self._circuits.discrepancies())

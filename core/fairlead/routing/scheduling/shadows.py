@@ -69,7 +69,7 @@ def _choice(name: str, policy: PolicyInForce | None, request: RoutingRequest, ch
 
 
 def shadows_of(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> Shadows | None:
-    """Return the advising policies that the table names; None if it names none."""
+    """Return the advising policies that the table names; None if it names no such policy."""
     built = {one.policy: _built(replace(facts, policy=one.policy, parameters=one.parameters), policies, seed) for one in facts.shadows}
     return Shadows(built) if built else None
 

@@ -41,8 +41,8 @@ from fairlead.targets import instance_of
 
 
 class SharedScheduler(PoolScheduler):
-    """A `PoolScheduler` that can decide for other routers, its fronts, and can let another router, its decider, decide.
-    While it does neither, it behaves like a `PoolScheduler`.
+    """A `PoolScheduler` that can decide for other routers (its fronts), and can let another router (its decider)
+    decide. Otherwise it behaves like a `PoolScheduler`.
 
     The router that decides about a request also reports it: bindings, moves, decisions, and the work of instances. So a
     front must not report its requests in flight, because its decider's counts include them too. Only arrivals are
@@ -233,7 +233,7 @@ class SharedScheduler(PoolScheduler):
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
-        """Remove a front that is gone or decides alone again: its requests are no longer counted in this router."""
+        """Remove a front that left or decides alone again. Its requests are no longer counted in this router."""
         self._state.view.now = now
         self._others.settle(now)
         self._guests.leave(front, now)

@@ -1,7 +1,7 @@
 """The state of one pool's scheduler, and the steps that put a request into a queue and remove it again.
 
-Instances in this module are targets (`fairlead.targets`), one for each data-parallel rank of an instance that has
-several. Only circuits, suspicions and tried instances concern the whole instance.
+Instances in this module are targets (`fairlead.targets`): an instance with several data-parallel ranks has one target
+for each rank. Only circuits, suspicions and tried instances concern the whole instance.
 
 Every part of the scheduler works on one object of this module and keeps no copy of it. A request is *held* (no instance
 accepts requests), *queued* for an instance, or dispatched; `waiting` are the held and the queued requests.
@@ -63,7 +63,9 @@ kept.
 
 
 def staying(table: RoutingTable) -> tuple[str, ...]:
-    """Return the accepting instances that are not about to be drained, if other accepting instances are; else empty."""
+    """Return the accepting instances that will not be drained soon, if other accepting instances will be; otherwise
+    empty.
+    """
     accepting = [entry for entry in table.instances if entry.accepting]
     found = tuple(entry.id for entry in accepting if entry.stays)
     return found if len(found) < len(accepting) else ()
@@ -81,10 +83,10 @@ class SchedulerState:
         to be drained.
         """
         self.canary = canary_of(table)
-        """The canary of a rollout in progress; None without one."""
+        """The canary of a rollout in progress; None if there is no canary."""
         self.policy = policy
         self.shadows: Shadows | None = None
-        """The policies that only advise; None if the pool names none."""
+        """The policies that only advise; None if the pool has no such policies."""
         self.failures = PolicyFailures()
         self.recorder = recorder
         self.settings = settings
@@ -124,7 +126,7 @@ class SchedulerState:
         self.departed: set[str] = set()
         """Instances that are no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
-        """Instances that left the table after a drain, kept as long as they are the last home of some session."""
+        """Instances that left the table after a drain. They are kept as long as a session's last binding names them."""
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
         self.load_times = LoadTimes()
@@ -154,7 +156,7 @@ class SchedulerState:
         self.take_store(table.engine)
 
     def take_store(self, engine: EngineFacts) -> None:
-        """Use the store that all engines read, if the table declares one."""
+        """Use the shared store of all engines, if the table declares such a store."""
         store, view = engine.shared_store, self.view
         tokens = 0 if store is None or store.store_tokens is None else store.store_tokens
         blocks = min(MOST_STORED_BLOCKS, tokens // engine.block_tokens)
@@ -283,8 +285,8 @@ class SchedulerState:
         return self.loads[instance].pending_prefill_tokens / self.prefill_times.speed
 
     def reason_to_leave(self, instance: str) -> BindingReason:
-        """Return why a session or request cannot stay on an instance: the instance drains, is lost or fails, or the
-        ring changed.
+        """Return the reason why a session or request cannot stay on an instance: the instance drains, is lost or fails,
+        or the ring changed.
         """
         return reason_to_leave(instance, self.view, self.view.now)
 

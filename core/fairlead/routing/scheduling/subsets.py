@@ -15,7 +15,7 @@ from fairlead.routing.knowledge.views import LiveView
 
 
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
-    """Return the policy's choice among the instances `within`; None if none of them accepts requests.
+    """Return the policy's choice among the instances `within`; None if no such instance accepts requests.
 
     If a policy that uses a ring or a session's home still names another instance, the least loaded instance of `within`
     is chosen.

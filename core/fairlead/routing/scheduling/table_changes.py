@@ -182,8 +182,8 @@ def count_unlisted(state: SchedulerState, instance: str, address: str = "", role
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Forget instances that left the table, once their last request has ended and they are no longer the last home of
-    any session.
+    """Forget instances that left the table, after their last request has ended and no session's last binding names
+    them.
     """
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
@@ -202,7 +202,7 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """Let requests that are queued for an instance which is no longer a prefill instance also decode on it."""
+    """Let the queued requests of an instance that is no longer a prefill instance decode on this instance too."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)

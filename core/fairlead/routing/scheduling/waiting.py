@@ -16,7 +16,7 @@ from fairlead.tables import Outlook
 
 
 class Waiting:
-    """Handles what time and changes of the pool do to requests that were not sent yet."""
+    """Updates requests that were not sent yet when time passes or the pool changes."""
 
     def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
@@ -57,8 +57,8 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request with `place`. If the policy fails on it, the request is refused, so that it does not hold up
-        other requests.
+        """Place a request with `place`. If the policy fails on the request, the request is refused, so that it does not
+        delay other requests.
         """
         try:
             refusal = place(tracked, now)

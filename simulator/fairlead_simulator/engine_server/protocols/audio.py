@@ -62,7 +62,7 @@ class Audio:
 
 
 class _SoundForm:
-    """The format of a streamed audio response: its chunks are like those of a chat, with other names."""
+    """The format of a streamed audio response. Its chunks are like the chunks of a chat, with other names."""
 
     __slots__ = ("_head", "_tells_usage")
 

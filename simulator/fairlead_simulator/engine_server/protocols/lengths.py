@@ -23,9 +23,9 @@ def work_of(
 ) -> Work:
     """Return the work for one prompt, with the length of its answer and what to do with its KV blocks.
 
-    The length is the value of the first field of `limits` that is present, else `default`, else the model's own length.
-    `given_tokens` is the number of tokens that a continued answer already has; None: the answer begins with this
-    request.
+    The length is the value of the first present field of `limits`; without such a field `default`; without `default`
+    the model's own length. `given_tokens` is the number of tokens that a continued answer already has; None: the answer
+    begins with this request.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

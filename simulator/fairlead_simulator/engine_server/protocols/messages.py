@@ -66,8 +66,8 @@ def _prompt(instance: ServedInstance, document: Document) -> bytes:
 
 
 def _usage_document(usage: Usage) -> dict[str, int]:
-    """Return the usage in Anthropic's format; its `input_tokens` are the tokens that neither came from the cache nor
-    were added to it.
+    """Return the usage in Anthropic's format. Its `input_tokens` are the tokens that were neither in the cache nor
+    added to the cache.
     """
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens - usage.created_tokens,

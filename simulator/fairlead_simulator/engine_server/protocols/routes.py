@@ -17,7 +17,7 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The handler of a path, and how requests to the path are treated.
+    """The handler of a path, and the treatment of requests to the path.
 
     Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects Anthropic's
     error format. Responses on paths about the engine itself are not counted in its metrics, because vLLM leaves out

@@ -95,7 +95,9 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """Return the objects of the list in the field, as records whose errors name their path in the document."""
+    """Return the objects of the list in a field, as records. Errors of these records name their path in the
+    document.
+    """
     found = record.given(field)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise record.refusal(field, f"{shown(found)} must be a list of JSON objects")

@@ -25,17 +25,17 @@ def with_figures(*figures: SeenFigure) -> PoolSituation:
         (
             figure(Quantity.TEXT, 4.0, 1.03),
             "default/chat's routers use 4 bytes of text a token, but engines have shown 1.03 bytes of text a token for 4 min; "
-            "predicted times, and what rests on them, are wrong by as much; set spec.engine.bytesPerToken.",
+            "predicted times, and decisions that use them, are wrong by the same factor; set spec.engine.bytesPerToken.",
         ),
         (
             figure(Quantity.PREFILL, 1 / 6250, 1 / 25_000),
             "default/chat's routers use 6,250 prompt tokens/s, but engines have shown 25,000 prompt tokens/s for 4 min; "
-            "predicted times, and what rests on them, are wrong by as much; set spec.engine.prefillTokensPerSecond.",
+            "predicted times, and decisions that use them, are wrong by the same factor; set spec.engine.prefillTokensPerSecond.",
         ),
         (
             figure(Quantity.DECODE, 0.02, 0.05),
             "default/chat's routers use 20 ms a decode step, but engines have shown 50 ms a decode step for 4 min; "
-            "predicted times, and what rests on them, are wrong by as much.",
+            "predicted times, and decisions that use them, are wrong by the same factor.",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_the_sentence_stays_while_the_newest_seconds_change() -> None:
 def test_without_a_simulation_nothing_is_said_to_serve_it() -> None:
     waiting, without = only(overloaded(sizing=None)), only(overloaded(sizing=seen(None, is_underway=True)))
     assert waiting.remedy is without.remedy is None
-    assert "what would serve it is being simulated" in waiting.sentence
+    assert "the number of replicas that it needs is being simulated" in waiting.sentence
     estimated = only(overloaded(sizing=seen(None, reason="12 requests were recorded in the hour until 10:20 UTC, and 200 are needed")))
     assert estimated.remedy == Remedy(kind="scale", words="11 replicas (estimate)", replicas=11)
     assert "an estimate from rates alone says that it needs 11 replicas; no simulation confirms this: 12 requests" in estimated.sentence
@@ -363,8 +363,8 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     found = only(hot())
     assert found.sentence == (
         "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
-        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and "
-        "a new instance takes its place."
+        "where 25.0 % would be fair and holds 18 of 42 sessions; a drain moves its sessions to the "
+        "other instances, and a new instance replaces it."
     )
     assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
     assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
@@ -944,7 +944,7 @@ def test_a_host_cache_that_the_simulation_confirms_is_advised_with_its_error_and
 def test_a_size_of_a_token_that_no_move_has_shown_is_said_to_be_unknown() -> None:
     (found,) = with_host_cache(HOST)
     assert "with 1,600,000 tokens of host memory" in found.sentence
-    assert found.sentence.endswith("; how many bytes a token takes in the KV cache is not known.")
+    assert found.sentence.endswith("; the size of a token in the KV cache is not known.")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _most_children(schema: Object) -> int | None:
-    """Return how often data of a child schema can occur in one value of this schema; None = without limit."""
+    """Return the maximum number of values of a child schema in one value of this schema; None = without limit."""
     kind, most = schema.get("type"), None
     if kind == "array":
         most = schema.get("maxItems")

@@ -234,7 +234,7 @@ class Endpoints:
         return lambda item: transformed(kind, item, output, self._resources.clock())
 
     def close_watches(self, kind: ResourceKind | None = None) -> None:
-        """End all watches, or those of one kind that is no longer served."""
+        """End all watches, or the watches of one kind that is no longer served."""
         for watch, watched in tuple(self.open_watches.items()):
             if kind is None or watched.resource == kind.resource:
                 watch.close()

@@ -109,8 +109,8 @@ class KubernetesApi:
         self.store.close()
 
     def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
-        """Return the account of a token and those of `audiences` for which the token is valid; None when it is valid
-        for none of them.
+        """Return the account of a token, and the members of `audiences` for which the token is valid; None if it is
+        valid for no audience.
 
         The account is one of the server's own, or a service account.
         """

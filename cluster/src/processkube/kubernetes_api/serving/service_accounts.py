@@ -25,7 +25,7 @@ audience.
 """
 
 Authenticated = tuple[Account, tuple[str, ...]]
-"""An account, and those of the given audiences for which its token is valid."""
+"""An account, and the given audiences for which its token is valid."""
 
 _USUAL_SECONDS = 3600
 _LEAST_SECONDS = 600

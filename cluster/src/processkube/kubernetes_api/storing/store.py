@@ -134,7 +134,7 @@ class Store:
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
 
     def list(self, resource: str, namespace: str = "", label: Label | None = None) -> list[Stored]:
-        """Return all objects of a resource, or those of one namespace or with a label if these are given, sorted by
+        """Return all objects of a resource, or, if a namespace or a label is given, the objects with it; sorted by
         key.
         """
         found = self._objects.get(resource, {})

@@ -50,8 +50,8 @@ def decide_deployment(
 ) -> Plan:
     """Return the next step of a Deployment.
 
-    `replica_sets` are those that it controls. `with_running_pods` has the uids of the ReplicaSets with unfinished pods;
-    `taken_names` are the names of other owners' ReplicaSets.
+    `replica_sets` are the ReplicaSets that it controls. `with_running_pods` has the uids of the ReplicaSets with
+    unfinished pods; `taken_names` are the names of other owners' ReplicaSets.
     """
     look = _Look(deployment, replica_sets, now)
     if is_deleted(deployment):

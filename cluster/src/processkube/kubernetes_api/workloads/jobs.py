@@ -33,7 +33,7 @@ def finished_at(job: Object) -> datetime | None:
 
 
 def decide_job(job: Object, pods: Sequence[Object], now: datetime) -> Plan:
-    """Return the next step of a Job. `pods` are those that it controls."""
+    """Return the next step of a Job. `pods` are the pods that it controls."""
     if (ended := finished_at(job)) is not None:
         return _after_the_end(job, ended, now)
     look = _Look(job, pods, now)

@@ -24,7 +24,7 @@ _FAILURE = "ReplicaFailure"
 def replica_writes(replica_set: Object, pods: Sequence[Object], related: Sequence[Object], now: datetime) -> list[Create | Delete]:
     """Return the pods to create or to delete.
 
-    `pods` are those that the ReplicaSet controls, `related` those of all ReplicaSets with the same controller.
+    `pods` are the pods of this ReplicaSet, `related` the pods of all ReplicaSets with the same controller.
     """
     if is_deleted(replica_set):
         return []

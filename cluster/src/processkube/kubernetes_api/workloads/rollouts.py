@@ -158,8 +158,8 @@ def annotate_replicas(deployment: Object, replica_set: Object) -> None:
 
 
 def share_of(deployment: Object, replica_set: Object, to_add: int, added: int) -> int:
-    """Return how many of `to_add` pods (negative: to remove) this ReplicaSet gets, when other ReplicaSets have received
-    `added` of them.
+    """Return the number of pods to add to this ReplicaSet (negative: to remove): its part of `to_add`, of which other
+    ReplicaSets have already received `added`.
     """
     size = replicas_of(replica_set)
     if not size or to_add == added:

@@ -32,8 +32,8 @@ def decide_stateful_set(
 ) -> Plan:
     """Return the next step of a StatefulSet.
 
-    `pods` and `known_revisions` are those that it controls; `claims` are the namespace's PersistentVolumeClaims by
-    name.
+    `pods` and `known_revisions` are the objects that it controls; `claims` are the namespace's PersistentVolumeClaims
+    by name.
     """
     revisions = revisions_of(stateful_set, known_revisions)
     look = _Look(stateful_set, pods, revisions, claims, now)

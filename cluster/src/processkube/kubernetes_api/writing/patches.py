@@ -118,7 +118,9 @@ def _merge_lists(current: Any, patch: list[Any], schema: Object | None) -> list[
 
 
 def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """Return the items with those that `order` names first, in its order; the others keep their order, at the end."""
+    """Return the items: first the items that `order` names, in its order, then all other items in their present
+    order.
+    """
     key = keys[0] if keys else None
     wanted = [entry.get(key) if key and isinstance(entry, dict) else entry for entry in order]
 

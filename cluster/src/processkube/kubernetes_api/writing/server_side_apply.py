@@ -42,7 +42,7 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Return what identifies a manager; for plain writes this includes the version of the kind."""
+        """Return the identity of a manager; for plain writes it includes the version of the kind."""
         return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 

@@ -1,4 +1,4 @@
-"""Scorers: each gives every considered instance a score from 0 to 1 for one aspect; higher is better.
+"""Scorers: each scorer gives every considered instance a score from 0 (worst) to 1 (best) for one aspect.
 
 The functions are pure and work on vectors. The classes implement llm-d's plugins of the given names, with the same
 parameters. A scorer never filters and never picks. Its danger: a score whose meaning differs between a cold pool and a

@@ -14,8 +14,8 @@ NEUTRAL = 0.5
 
 
 def home_place(seen: Considered) -> int | None:
-    """Return the index of the session's home among the considered instances; None if the session has no home among
-    them.
+    """Return the index of the session's instance (its home) among the considered instances; None if the home is not
+    among them or does not exist.
     """
     session = seen.request.session
     home = None if session is None else seen.view.binding(session)
@@ -35,7 +35,7 @@ class SessionAffinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinityScorer(SessionAffinity):
-    """`session-affinity-scorer`: the session's home scores 1, all others 0."""
+    """`session-affinity-scorer`: the session's home scores 1, all other instances 0."""
 
     term: ClassVar[str] = "session_score"
 
@@ -65,7 +65,8 @@ class NoHitLruScorer:
     def __init__(self, parameters: ColdPlacement) -> None:
         self._size = parameters.lru_size
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Instances that were given a prompt that no instance had cached; the one given it longest ago is first."""
+        """Instances that got a prompt that no instance had cached, in the order of the last such prompt, oldest first.
+        """
 
     def scores(self, seen: Considered) -> FloatVector:
         count = len(seen)

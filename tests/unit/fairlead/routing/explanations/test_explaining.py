@@ -118,7 +118,7 @@ def test_the_first_in_time_is_best_only_among_those_in_time() -> None:
         (0.4, "a", "but came in 400 ms: the prediction was far off, 600 ms too late."),
         (9.0, "a", "but came in 9.00 s: the prediction was far off, 8.00 s too early."),
         (9.0, "b", "the request moved to b, where its first token came after 9.00 s."),
-        (None, None, "none was reported."),
+        (None, None, "no first token was reported."),
     ],
 )
 def test_the_prediction_is_held_against_what_came(actual: float | None, served_by: str | None, words: str) -> None:
