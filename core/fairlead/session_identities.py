@@ -1,8 +1,8 @@
 """The identity of a session: the name that its client sends, and the tenant whose name it is. Pure.
 
 A tenant is a gateway key that a person made, by its id. Two tenants may send the same name, which then stands for two
-sessions: `chat-1@1f2e3d4c5b6a7988` and `chat-1@8897a6b5c4d3e2f1`. Clients without a key, and those with a key of the
-router's own settings, have no tenant; the identity of their sessions is the name itself
+sessions: `chat-1@1f2e3d4c5b6a7988` and `chat-1@8897a6b5c4d3e2f1`. Clients without a key, and clients with a key of
+the router's own settings, have no tenant; the identity of their sessions is the name itself
 (docs/decisions/0080-a-session-is-its-keys.md).
 """
 

@@ -42,8 +42,8 @@ def room(desired: DesiredRole) -> Room:
 
 
 def creatable_beside(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> int | None:
-    """Return how many instances may be created without exceeding the surge, while the `strays` exist: instances of
-    roles that the pool does not have. None if there are none.
+    """Return the number of instances that may be created within the surge while the `strays` exist: instances of roles
+    that the pool does not have. None if there are no strays.
 
     One instance of each role may always exist, unless instances share devices with other pools.
     """
@@ -56,11 +56,11 @@ def creatable_beside(plan: RoundPlan, desired: DesiredPool, strays: Collection[O
 
 
 def strays_to_drain(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> dict[Role, int]:
-    """Return how many serving strays of each role may be drained now: as many as serve above the number that must go on
-    serving.
+    """Return, by role, the number of serving strays that may be drained now: the serving instances above the number that
+    must continue to serve.
 
-    The last one of each role stays until an instance of each of the pool's roles serves, as prefill and decode
-    instances cannot serve without each other; unless instances share devices with other pools.
+    The last stray of each role stays until an instance of each of the pool's roles serves, because prefill and decode
+    instances cannot serve without each other. This does not hold if instances share devices with other pools.
     """
     serving = {role.role: sum(one.state is InstanceState.SERVING for one in plan.live(role.role)) for role in desired.roles}
     there = Counter(one.role for one in strays if one.state is InstanceState.SERVING and one.draining_since is None)

@@ -175,8 +175,8 @@ class RoundPlan:
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
-        """Return how many more pods may be created now, given the limit of creations per second, and the surge beside
-        instances of other roles.
+        """Return the number of further pods that may be created now within the limit of creations per second and, while
+        instances of other roles are replaced, within the surge.
         """
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         most = self.limits.creations_per_second - recent

@@ -12,8 +12,9 @@ class RangeFigures:
     records; the charts of the range draw the same steps. `judged` counts finished requests: `ttft_in_time` of them met
     TTFT, and `in_time` of them met both targets. `tpot_judged` of them had a time per output token, and `tpot_in_time`
     of these met TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances,
-    each time that they are sent; `failed_sends` counts those that failed there, even if another instance then served
-    them, `completed_sends` those that the instance completed, and `cancelled_sends` those that the client cancelled.
+    and a request that is sent again counts again. Of these, `failed_sends` failed there, even if another instance then
+    served the request, `completed_sends` were completed by the instance, and `cancelled_sends` were cancelled by the
+    client.
 
     Latencies are in seconds, interpolated within a step of the histogram. A step is a tenth of the latency, so only two
     digits are significant. `ttft_seconds` is the TTFT at the SLO's `percentile` (for all pools together: 95).

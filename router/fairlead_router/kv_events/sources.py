@@ -106,8 +106,8 @@ def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
 
 
 def priority_fault(answer: bytes, engine_type: str) -> str | None:
-    """Return why the engine does not serve the highest priority first, by its response at `sources_path`; None if it
-    does, or does not say. Raises SourcesUnreadable.
+    """Return the reason why the engine does not serve the highest priority first, from its response at `sources_path`;
+    None if it does, or if the response does not say. Raises SourcesUnreadable.
     """
     if sources_path(engine_type) != _SGLANG_PATH:
         return None

@@ -145,8 +145,8 @@ class Occupancy(Generic[RequestT]):
         self.blocked = False
 
     def preempt_latest(self) -> None:
-        """Preempt a request because there are no more blocks: of those with the highest number, the one that joined the
-        batch last. It waits again, before all others of its number.
+        """Preempt a request because there are no free blocks: among the requests with the highest priority number, the
+        request that joined the batch last. It returns to the front of the waiting requests with its number.
         """
         request = max(reversed(self.batch.requests), key=_PRIORITY)
         self.leave_batch(request)

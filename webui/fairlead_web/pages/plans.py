@@ -129,8 +129,8 @@ class PlanPage(Context):
     followed: bool
     """Whether the plan was applied and starts or stops instances."""
     carried_out: PoolSummary | None
-    """The pool as the operator has reported it since such a plan was applied; None before that, as the numbers of an
-    earlier report are those of the former spec.
+    """The pool as the operator has reported it since such a plan was applied; None before that, as an earlier report
+    has the numbers of the former spec.
     """
     changes: list[Change]
     problem: Problem | None

@@ -171,7 +171,7 @@ def told(detail: str, remedy: str | None) -> str:
 
 
 def labelled(detail: str, field: str | None, labels: Mapping[str, str]) -> str:
-    """Return what is wrong with a form's value, with the field named as on the form: `requests_per_minute: 'many' …` →
+    """Return the error in a form's value, with the field named as on the form: `requests_per_minute: 'many' …` →
     `Requests a minute: 'many' …`. `labels` has the words beside each field, by its name.
     """
     name = max((one for one in labels if f".{field}".endswith(f".{one}")), key=len, default=None)

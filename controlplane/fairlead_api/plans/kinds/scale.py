@@ -115,8 +115,8 @@ def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 def scale_effect(pool: PoolUse, role: Role, before: int, after: int, policies: PolicyCatalogue) -> PlanEffect:
     """Return the effect of scaling a role from `before` to `after` instances.
 
-    The instances that are removed are those that the operator would choose: first instances that do not serve yet, then
-    the instances with the smallest product of bound sessions and cached tokens. Instances that are added take keys, and
+    The instances to remove are chosen in the operator's order: first instances that do not serve yet, then the
+    instances with the smallest product of bound sessions and cached tokens. Instances that are added take keys, and
     sessions follow them if the policy places every request by the ring.
     """
     present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]

@@ -320,8 +320,8 @@ async def note_instances(
     """Store instances as reported, with a transition for every change of state. Stored instances that are not reported
     become Gone.
 
-    Returns the instances that became Gone, with their state before that, and the instances that became Lost, also those
-    that came back before a report said so.
+    Returns the instances that became Gone, with their state before that, and the instances that became Lost, including
+    instances that came back before a report said so.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
