@@ -248,6 +248,20 @@ class SeenSizing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSilentRouter:
+    """A router that routed for the pool, last reported `seconds` ago and did not say goodbye.
+
+    `requests` is the number of the pool's requests that it had in progress by that report, the waiting ones included.
+    `joined_since` is the number of live routers of the pool whose first report was later than its last one.
+    """
+
+    name: str
+    seconds: float
+    requests: int = 0
+    joined_since: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
     """Everything that findings may know about a pool.
 
@@ -289,6 +303,8 @@ class PoolSituation:
     (`fairlead.reports.shares.Apart`).
     """
     live_routers: int = 1
+    silent_routers: tuple[SeenSilentRouter, ...] = ()
+    """Routers that are no longer live and did not say goodbye, until they are forgotten."""
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
@@ -12,9 +13,10 @@ from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import EDGES, cell_of
 from fairlead.pool_states import PoolState
 from fairlead.reports.arrivals import ArrivalSample
-from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingChange, BindingReason
 from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
+from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
@@ -30,6 +32,7 @@ from fairlead_client.resources.plans import PROPOSER, ApplyRequest, PlanState
 from fairlead_client.resources.webhooks import NoticeKind, WebhookRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.postgres import plain
 
 LATE: dict[str, Any] = {"requests": 1, "completed": 1, "ttft_total": 1, "judged_by_slo": 1, "tpot_total": 1, "tpot_within_slo": 1}
 
@@ -223,6 +226,41 @@ async def test_silence_losses_and_conditions_are_told(api: ApiInstance) -> None:
     assert found[Cause.INSTANCES_LOST].plan == PlanRequest(kind=PlanKind.DRAIN, instance="a")
     api.clock.skip(120)
     assert Cause.OPERATOR_SILENT in {one.cause for one in (await api.viewer.advice(CHAT)).items}
+
+
+async def test_a_router_that_falls_silent_beside_another_is_told_until_it_reports_says_goodbye_or_is_forgotten(database_url: str) -> None:
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    async with running_api(database_url, router_live_seconds=30) as api:
+
+        async def report(router: str) -> None:
+            work = (InstanceInFlight(pool=CHAT, instance="a", in_flight=3, waiting=1),)
+            await api.router.post_report(
+                a_report(f"{router}-{api.clock().timestamp()}", router, api.clock().timestamp(), acknowledged=acknowledged, in_flight=work)
+            )
+
+        async def silent_for(seconds: int) -> list[Advice]:
+            with psycopg.connect(plain(database_url)) as connection:
+                connection.execute("UPDATE routers SET first_seen_at = now() - interval '1 day' WHERE id <> 'router-2'")
+                connection.execute("UPDATE routers SET last_seen_at = now() - %s * interval '1 second' WHERE id = 'router-1'", (seconds,))
+            return [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.ROUTER_SILENT]
+
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+        await report("router-0")
+        await report("router-1")
+        assert await silent_for(20) == []
+        for seconds, words in ((45, "45 s"), (3500, "58 min")):
+            (found,) = await silent_for(seconds)
+            assert found.sentence.startswith(f"router-1 has not reported on default/chat for {words}")
+            assert "with 3 requests in progress; 1 other router serves" in found.sentence
+            assert found.level is Level.WARN
+        assert await silent_for(3700) == [], "forgotten"
+        await report("router-1")
+        assert await silent_for(20) == [], "it reports"
+        await report("router-2")
+        (found,) = await silent_for(45)
+        assert found.level is Level.NOTE, "another has joined since"
+        await api.router.post_router_gone(RouterGone(router="router-1", at=api.clock().timestamp()))
+        assert await silent_for(45) == [], "it said goodbye"
 
 
 async def test_a_burning_budget_agrees_with_the_pools_slo_page(api: ApiInstance) -> None:

@@ -8,6 +8,8 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
+ROUTER_FORGOTTEN_SECONDS = 3600
+"""Time after its last report, in seconds, from which a silent router is no longer a finding."""
 MOST_MOVES = 2000
 """Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
@@ -66,6 +68,16 @@ ROUTERS = text(f"""
 SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR}) AS live,
   extract(epoch FROM min(now() - r.last_seen_at)) AS unheard
 FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key) WHERE p.key = ANY(:keys) GROUP BY p.key
+""")  # noqa: S608
+SILENT_ROUTERS = text(f"""
+SELECT p.key AS pool, r.id AS name, extract(epoch FROM now() - r.last_seen_at) AS seconds,
+  (SELECT coalesce(sum(CAST(w.value ->> 2 AS bigint)), 0) FROM jsonb_array_elements(r.in_flight) AS w (value)
+    WHERE w.value ->> 0 = p.key) AS requests,
+  (SELECT count(*) FROM routers o WHERE o.gone_at IS NULL AND o.last_seen_at > now() - {ROUTER_LIVE_FOR}
+    AND o.first_seen_at > r.last_seen_at AND jsonb_exists(o.acknowledged, p.key)) AS joined_since
+FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key)
+WHERE r.gone_at IS NULL AND r.last_seen_at <= now() - {ROUTER_LIVE_FOR}
+  AND r.last_seen_at > now() - interval '{ROUTER_FORGOTTEN_SECONDS} seconds' AND p.key = ANY(:keys) ORDER BY r.last_seen_at, r.id
 """)  # noqa: S608
 APART = text(f"""
 SELECT p.key AS pool, p.value ->> 'why' AS why, count(*) AS routers

@@ -20,6 +20,7 @@ from fairlead.advice.situations import (
     SeenMoves,
     SeenPredictions,
     SeenRole,
+    SeenSilentRouter,
     SeenSizing,
     Served,
 )
@@ -914,6 +915,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.FIGURES_BEHIND: well(instances=1, figures_behind_seconds=725.0),
         Cause.NO_ROUTER: well(live_routers=0, unheard_seconds=190.0),
         Cause.ROUTERS_APART: well(apart={"release": 3}, live_routers=4),
+        Cause.ROUTER_SILENT: well(silent_routers=(SeenSilentRouter(name="router-1", seconds=240.0),)),
         Cause.OPERATOR_SILENT: well(unseen_seconds=150.0),
         Cause.CONDITION_NOT_MET: well(conditions=(unready,)),
         Cause.SCALING_ADVISED: advising(advised(6)),
