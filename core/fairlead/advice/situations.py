@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.scaling.remedies import Simulated
+from fairlead.scaling.remedies import Reach, Simulated
 from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingSpec
@@ -290,6 +290,10 @@ class PoolSituation:
     failed: int = 0
     signals: PoolSignals | None = None
     sizing: SeenSizing | None = None
+    measured: Reach | None = None
+    """What the window's kept decisions show about requests that missed the TTFT target although they found an idle
+    instance; None if these are not too many, or if it was not read.
+    """
     moves: SeenMoves = SeenMoves()
     moves_paused: bool = False
     """Whether migrations are paused already."""

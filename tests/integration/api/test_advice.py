@@ -15,6 +15,7 @@ from fairlead.pool_states import PoolState
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingChange, BindingReason
+from fairlead.reports.decisions import Attempt, CandidateScore, DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
 from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.moves import MigrationRecord
@@ -172,6 +173,38 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     assert cluster.spec(CHAT)["replicas"] == found.plan.replicas
     assert found.plan_words == f"{found.plan.replicas} replicas (estimate)"
     assert (report.pools, report.complete) == (1, True)
+
+
+async def test_a_target_that_even_idle_instances_miss_is_found_with_the_target_that_they_meet(api: ApiInstance) -> None:
+    """The quarter of the requests that waited behind others does not count, nor one that another instance failed."""
+    target = {**SPEC, "slo": {"ttft": "1ms"}}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=target))
+    at = api.clock().timestamp() - 3
+
+    def decision(number: int, pending: int, **changes: Any) -> DecisionRecord:
+        score = CandidateScore(instance="a", hit_tokens=0, miss_tokens=9, pending_tokens=pending, predicted_ttft_seconds=0.01, total=1.0)
+        values: dict[str, Any] = {
+            "id": f"{number:032x}", "pool": CHAT, "request": f"q{number}", "session": None, "at": at, "policy": "fairlead", "chosen": "a",
+            "table_version": 1, "runner_up": "b", "reason": DecisionReason.LEAST_LOADED, "prompt_tokens": 9, "served_by": "a",
+            "ttft_seconds": 0.05 if not pending else 0.5, "queued_seconds": 0.01, "kept": KeptFor.LATE, "outcome": RequestOutcome.SERVED,
+            "weighing": Weighing(rule="longest-hit", candidates=(score,), considered=2), **changes,
+        }  # fmt: skip
+        return DecisionRecord(**values)
+
+    failed = Attempt(instance="b", failure="lost", after_seconds=0.25)
+    decisions = (
+        *(decision(number, 9 * (number % 4 == 0)) for number in range(100)),
+        decision(100, 0, attempts=(failed,), ttft_seconds=9.0),
+    )
+    loads = tuple(a_load("a", int(at) - second, within_slo=0, **{**LATE, "tpot_total": 0}) for second in range(30))
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    await api.router.post_report(a_report("r1", decisions=decisions, loads=loads, acknowledged=acknowledged))
+    await api.app.state.upkeep.roll_up(api.clock())
+    (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is not Cause.SATURATED]
+    assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
+    assert "74.3 % of requests waited longer than the TTFT target of 1 ms" in found.sentence
+    assert found.plan == PlanRequest(kind=PlanKind.SLO, fields={"ttft": "50ms"})
+    assert (await api.admin.create_plan(CHAT, found.plan)).state == PlanState.OPEN
 
 
 async def test_a_hot_instance_can_be_drained_when_five_minutes_show_it(api: ApiInstance) -> None:

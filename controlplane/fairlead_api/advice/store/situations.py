@@ -18,6 +18,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import latency_within
 from fairlead.range_steps import Covered, rollup_of
 from fairlead.reports.engines import EngineTrouble
+from fairlead.scaling.remedies import measured_reach
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.advice.asking import Situations, loads
@@ -113,6 +114,9 @@ class PostgresSituations:
         facts = mirrored(row)
         if facts is None or not seen.live_routers:
             return seen
+        alone = (await connection.execute(statements.ALONE, {"pool": row.id, "now": now})).all()
+        ttft, goal = seen.slo.ttft_seconds, seen.slo.percentile / 100
+        seen = replace(seen, measured=measured_reach([one.alone for one in alone], [float(one.weight) for one in alone], ttft, goal))
         measured = await self._measuring.read(connection, row.id, now)
         routers = await live_routers(connection, row.id)
         present = [

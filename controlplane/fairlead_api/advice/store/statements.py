@@ -8,6 +8,8 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
+MOST_ALONE = 500
+"""Maximum number of a pool's kept decisions that are searched for requests that found an idle instance."""
 ROUTER_FORGOTTEN_SECONDS = 3600
 """Time after its last report, in seconds, from which a silent router is no longer a finding."""
 MOST_MOVES = 2000
@@ -125,6 +127,16 @@ SELECT wanted.id AS pool_id, newest.figures FROM unnest(CAST(:pools AS integer[]
   SELECT m.figures FROM predictor_models m WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '1 hour'
   ORDER BY m.version DESC LIMIT 1) AS newest
 """)
+ALONE = text(f"""
+SELECT 1 / sample_rate AS weight, CASE WHEN coalesce(held_seconds, 0) = 0 AND coalesce(attempts, '[]') IN ('[]', 'null')
+  AND served_by = chosen AND served_by_rank IS NOT DISTINCT FROM chosen_rank AND EXISTS (
+    SELECT FROM jsonb_array_elements(candidates) AS c (value) WHERE c.value ->> 'instance' = concat_ws('#', chosen, chosen_rank)
+    AND CAST(c.value ->> 'pending_tokens' AS float8) = 0) THEN ttft_seconds - coalesce(queued_seconds, 0) END AS alone
+FROM decisions WHERE pool_id = :pool AND at > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' ORDER BY at DESC LIMIT {MOST_ALONE}
+""")  # noqa: S608
+"""SQL for a pool's newest kept decisions: how many requests each stands for, and the seconds from dispatch to first
+token if the instance had no other prompt to compute, else NULL.
+"""
 SESSIONS = text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance")
 MINUTES = text("""
 SELECT r.pool_id, r.slo_version, w.name AS window, CAST(sum(r.judged) AS bigint) AS judged, CAST(sum(r.within_slo) AS bigint) AS within_slo
