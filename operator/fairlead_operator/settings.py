@@ -62,6 +62,10 @@ class Pace:
     """Longest pause between two tries while the control API does not respond."""
     silence: float = 10.0
     """Seconds without a response about a pool after which the control API counts as unreachable."""
+    recent_figures: float = 120.0
+    """Seconds after the control API's last response for which SLOMet keeps the shares of that response. They are shares
+    of the requests of five minutes.
+    """
     longest_retry: float = 300.0
     """Longest pause between two tries of an action that the Kubernetes API refused."""
     busy: float = 1.0

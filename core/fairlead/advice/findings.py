@@ -33,7 +33,7 @@ class HarmUnit(StrEnum):
     WAITED_SECONDS = "seconds/h"
     """Extra seconds that users waited, per hour."""
     ROUTERS = "routers"
-    """Number of routers that decide alone, without the decisions of other routers."""
+    """Number of routers that are silent, or that decide alone, without the decisions of other routers."""
     SILENT_SECONDS = "seconds"
     """Seconds since the last report of a router or an operator."""
     ERROR = "share"
@@ -70,6 +70,7 @@ class Cause(StrEnum):
     BUDGET_BURNS = "BudgetBurns"
     FIGURES_BEHIND = "FiguresBehind"
     NO_ROUTER = "NoRouter"
+    ROUTER_SILENT = "RouterSilent"
     ROUTERS_APART = "RoutersApart"
     OPERATOR_SILENT = "OperatorSilent"
     CONDITION_NOT_MET = "ConditionNotMet"
@@ -155,6 +156,11 @@ def condition(kind: str, reason: str) -> str:
 def wrong_figure(quantity: str) -> str:
     """Return the symptom "predictions use a wrong figure"."""
     return f"wrong {quantity}"
+
+
+def apart(why: str) -> str:
+    """Return the symptom "routers decide alone for this reason"."""
+    return f"apart {why}"
 
 
 def failing(instance: str) -> str:

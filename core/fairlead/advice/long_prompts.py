@@ -1,5 +1,5 @@
-"""PromptsTooLong: some prompts are so long that their requests would miss the TTFT target even alone on an instance, so
-no number of instances serves them in time.
+"""PromptsTooLong: some requests miss the TTFT target even alone on an instance, as their prompts are too long or the
+target is too short, so no number of instances serves them in time.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from fairlead.advice.findings import LATE_FIRST_TOKENS, Cause, Evidence, Evidenc
 from fairlead.advice.remedy_words import beyond_remedies, beyond_words, is_beyond
 from fairlead.advice.situations import PoolSituation
 from fairlead.reports.rejections import FOR_PREFILL
-from fairlead.scaling.remedies import Simulated, enough_time
+from fairlead.scaling.remedies import Reach, Simulated, enough_time
 
 _MOST = 0.5
 """Minimum share (0-1) of the refused or late requests whose prompts are too long, from which long prompts count as the
@@ -19,10 +19,15 @@ explanation.
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
     """Yield a finding if too-long prompts are a large share of the refused requests, or if they are a larger share of
-    all requests than the objectives allow to be late.
+    all requests than the objectives allow to be late: by the simulation or, where there is none or it is unlike the
+    pool, by the requests that found an idle instance.
     """
     found = pool.simulated
-    if found is None or not pool.missed or not is_beyond(found):
+    if found is None or not is_beyond(found):
+        if pool.measured is not None and pool.out_of_slo:
+            yield _measured(pool, pool.measured)
+        return
+    if not pool.missed:
         return
     reach = found.reach
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL)
@@ -38,6 +43,27 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         evidence=Evidence(kind=EvidenceKind.REJECTIONS, seconds=pool.window_seconds),
         remedy=_remedy(found),
         explains=frozenset({LATE_FIRST_TOKENS, *(refused(reason) for reason in FOR_PREFILL)}) if mostly else frozenset(),
+    )
+
+
+def _measured(pool: PoolSituation, reach: Reach) -> Finding:
+    target = wording.seconds(reach.ttft_seconds or 0.0)
+    harm = min(float(pool.missed), reach.share * pool.ended)
+    within = wording.percent(100 - 50 * pool.allowed)
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.PROMPTS_TOO_LONG,
+        level=Level.BAD,
+        harm=Harm(amount=pool.per_second(harm), unit=HarmUnit.REQUESTS),
+        sentence=(
+            f"{pool.pool}: {wording.share(reach.share)} of requests waited longer than the TTFT target of "
+            f"{wording.seconds(pool.slo.ttft_seconds)} for an instance that had no other prompt to compute; no number of instances can serve "
+            f"them in time; remedies for them: a TTFT target of {target} (an estimate: {within} of such requests had their first token "
+            f"sooner), a pool of their own with such a target or faster engines."
+        ),
+        evidence=Evidence(kind=EvidenceKind.DECISIONS, seconds=pool.window_seconds),
+        remedy=Remedy(kind="slo", words=f"a TTFT target of {target} (estimate)", fields={"ttft": duration(reach.ttft_seconds or 0.0)}),
+        explains=frozenset({LATE_FIRST_TOKENS}) if harm >= _MOST * pool.missed else frozenset(),
     )
 
 

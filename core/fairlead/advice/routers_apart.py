@@ -4,7 +4,7 @@ seconds later.
 
 from collections.abc import Iterator
 
-from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, apart
 from fairlead.advice.situations import PoolSituation
 from fairlead.reports.shares import Apart
 
@@ -27,6 +27,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             pool=pool.pool,
             cause=Cause.ROUTERS_APART,
             subject=why,
+            symptom=apart(why),
             level=Level.WARN,
             harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
             sentence=(

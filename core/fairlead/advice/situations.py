@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.scaling.remedies import Simulated
+from fairlead.scaling.remedies import Reach, Simulated
 from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingSpec
@@ -248,6 +248,20 @@ class SeenSizing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSilentRouter:
+    """A router that routed for the pool, last reported `seconds` ago and did not say goodbye.
+
+    `requests` is the number of the pool's requests that it had in progress by that report, the waiting ones included.
+    `joined_since` is the number of live routers of the pool whose first report was later than its last one.
+    """
+
+    name: str
+    seconds: float
+    requests: int = 0
+    joined_since: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
     """Everything that findings may know about a pool.
 
@@ -276,6 +290,10 @@ class PoolSituation:
     failed: int = 0
     signals: PoolSignals | None = None
     sizing: SeenSizing | None = None
+    measured: Reach | None = None
+    """What the window's kept decisions show about requests that missed the TTFT target although they found an idle
+    instance; None if these are not too many, or if it was not read.
+    """
     moves: SeenMoves = SeenMoves()
     moves_paused: bool = False
     """Whether migrations are paused already."""
@@ -289,6 +307,8 @@ class PoolSituation:
     (`fairlead.reports.shares.Apart`).
     """
     live_routers: int = 1
+    silent_routers: tuple[SeenSilentRouter, ...] = ()
+    """Routers that are no longer live and did not say goodbye, until they are forgotten."""
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0

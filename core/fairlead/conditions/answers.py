@@ -2,6 +2,10 @@
 about routers and requests.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.pool_states import PoolObservations, TaskObservation
 from fairlead.tables import meets
@@ -45,14 +49,28 @@ def ring_synced(facts: PoolFacts) -> Condition:
     )
 
 
+def _from_last(facts: PoolFacts, kind: ConditionType, judge: Callable[[PoolFacts], Condition]) -> Condition:
+    """Return the condition for the time in which the API does not respond: its last value, with the time of the last
+    response, as long as that response is recent and had figures.
+    """
+    unknown = Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+    if facts.last_heard is None:
+        return unknown
+    last = judge(replace(facts, observations=facts.last_heard.observations))
+    at = datetime.fromtimestamp(facts.last_heard.at, UTC)
+    message = f"At {at:%H:%M:%S} UTC: {last.message}; the control API has not answered since"
+    return unknown if last.status == "Unknown" else replace(last, message=message)
+
+
 def slo_met(facts: PoolFacts) -> Condition:
+    """Return SLOMet: True if enough requests of the last five minutes met the targets."""
     kind = ConditionType.SLO_MET
     if facts.slo_percentile is None:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     if _is_unanswered(facts):
         return not_answered_yet(kind)
     if facts.observations is None:
-        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+        return _from_last(facts, kind, slo_met)
     if facts.observations.figures_behind_seconds:
         message = f"Attainment is not known: the control API's roll-ups are {_length(facts.observations.figures_behind_seconds)} behind"
         return Condition(type=kind, status="Unknown", reason="FiguresBehind", message=message)
@@ -73,7 +91,7 @@ def task_slo_met(facts: PoolFacts) -> Condition:
     if _is_unanswered(facts):
         return not_answered_yet(kind)
     if facts.observations is None:
-        return Condition(type=kind, status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")
+        return _from_last(facts, kind, task_slo_met)
     goals = {one.name: one.percentile for one in facts.task_targets}
     seen = [one for one in facts.observations.tasks if one.name in goals and one.tasks + one.broken_off]
     if not any(one.tasks for one in seen):

@@ -177,6 +177,14 @@ class ScalingFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastHeard:
+    """The control API's last response, which came at the Unix time `at`."""
+
+    observations: PoolObservations
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
     """The facts from which the conditions are computed.
 
@@ -215,6 +223,8 @@ class PoolFacts:
     """The spec's targets of whole tasks."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
+    last_heard: LastHeard | None = None
+    """The last response, if the API did not respond lately, and the response's shares of requests are still recent."""
     turn: Turn | None = None
     """The pool's state in taking turns on shared devices; None if the pool takes no turns."""
 

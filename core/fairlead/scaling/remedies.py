@@ -211,11 +211,44 @@ def reach_of(
         too_long=len(alone) - len(fitting),
         refused=sum(refused),
         refused_beyond=sum(late and turned for late, turned in zip(beyond, refused, strict=True)),
-        ttft_seconds=nice(1.1 * needed) if is_more and needed is not None else None,
+        ttft_seconds=_target_above(needed) if is_more and needed is not None else None,
         speed=needed / ttft_seconds * 1.1 if is_more and needed is not None else None,
         tokens=None if speed is None else floor(speed * ttft_seconds),
         swing=swing_of(alone, sessions),
     )
+
+
+LEAST_MEASURED = 20
+"""Minimum number of measured requests from which `measured_reach` says anything."""
+
+
+def measured_reach(alone: Sequence[float | None], weights: Sequence[float], ttft_seconds: float, goal: float) -> Reach | None:
+    """Return the `Reach` of requests that were served, measured instead of computed; None if more than `1 - goal` of
+    such requests may have been in time with more instances.
+
+    `alone` has the seconds from dispatch to the first token of each request that found its instance without other
+    prompts to compute, None for all other requests. Only the former can be beyond any number of instances here. A
+    request of weight 2 stands for two requests. Half of the lateness that the percentile allows is reserved for
+    queueing.
+    """
+    idle = sorted((one, weight) for one, weight in zip(alone, weights, strict=True) if one is not None)
+    whole, of_idle = sum(weights), sum(weight for _, weight in idle)
+    if len(alone) < LEAST_MEASURED or not of_idle:
+        return None
+    beyond = sum(weight for one, weight in idle if one >= ttft_seconds)
+    within, needed = 0.0, idle[-1][0]
+    for one, weight in idle:
+        within += weight
+        if within >= (1 + goal) / 2 * of_idle * (1 - 1e-9):
+            needed = one
+            break
+    reach = Reach(requests=len(alone), beyond=floor(beyond / whole * len(alone)), ttft_seconds=_target_above(needed))
+    return reach if reach.exceeds(1 - goal) and needed >= ttft_seconds else None
+
+
+def _target_above(seconds: float) -> float:
+    """Return the next round TTFT target, in whole milliseconds, that leaves a tenth above `seconds`."""
+    return ceil(nice(1.1 * seconds) * 1000 - 1e-6) / 1000
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:

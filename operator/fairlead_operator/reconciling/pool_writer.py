@@ -149,6 +149,7 @@ class PoolWriter:
             instances=instances,
             observations=round_.answer.known,
             api_problem=round_.answer.problem,
+            last_heard=round_.answer.last,
             slo_percentile=round_.schedules.told.slo.percentile if round_.schedules is not None else None,
             troubles=troubles_of(round_.reading.pods, round_.now),
             apply_problem=self._retries.problem,

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fairlead.conditions.facts import LastHeard
 from fairlead.draining import without_hasty_idleness, without_hasty_silence
 from fairlead.instances import InstanceState
 from fairlead.pool_states import PoolObservations, PoolState
-from fairlead.tables import PoolKey
+from fairlead.tables import PoolKey, SloFacts
 from fairlead_client.outcomes import Later, Refused, Taken
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.settings import Pace
@@ -20,13 +21,15 @@ class Answer:
     """The result of sending a state once.
 
     Actions may be based on `trusted`; it is None if the API did not respond this time. The status may show `known`, the
-    newest response, for a while; `problem` says why that response is too old to show. `retry_in` is the pause in
-    seconds before the next request if the API did not respond.
+    newest response, for a while; `problem` says why that response is too old to show. `last` is the newest response if
+    only its shares of requests are still recent. `retry_in` is the pause in seconds before the next request if the API
+    did not respond.
     """
 
     trusted: PoolObservations | None
     known: PoolObservations | None
     problem: str | None = None
+    last: LastHeard | None = None
     retry_in: float = 0.0
 
 
@@ -40,7 +43,9 @@ class StateExchange:
         self._control_plane = control_plane
         self._pace = pace
         self._clock = clock
-        self._newest: PoolObservations | None = None
+        self._newest: LastHeard | None = None
+        self._judged_by: SloFacts | None = None
+        """The targets that were in force at the newest response."""
         self._answered_since: float | None = None
         self._silent_since: float | None = None
         self._silences = 0
@@ -49,8 +54,9 @@ class StateExchange:
         """Send the observed state; return the result, which contains the routers' observations if the API responded."""
         outcome = await self._control_plane.put_state(self._pool, state)
         if not isinstance(outcome, Taken):
-            return self._silence(outcome)
-        self._newest, self._silent_since, self._silences = outcome.answer, None, 0
+            return self._silence(outcome, state)
+        self._newest, self._judged_by = LastHeard(observations=outcome.answer, at=self._clock()), _targets(state)
+        self._silent_since, self._silences = None, 0
         return Answer(trusted=self._believed(outcome.answer, state), known=outcome.answer)
 
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
@@ -67,11 +73,11 @@ class StateExchange:
         observations = without_hasty_idleness(observations)
         return without_hasty_silence(observations, {item.id for item in state.instances if item.state is InstanceState.DRAINING})
 
-    def _silence(self, outcome: Refused | Later) -> Answer:
+    def _silence(self, outcome: Refused | Later, state: PoolState) -> Answer:
         """Return the result for a call without a response: nothing is planned, but the last known response is still
-        shown for a while.
+        shown for a while, and its shares of requests for longer, unless other targets are in force since.
         """
-        now = self._clock()
+        now, newest = self._clock(), self._newest
         self._answered_since = None
         if self._silent_since is None or self._silent_since > now:
             self._silent_since = now
@@ -79,8 +85,9 @@ class StateExchange:
         asked_for = outcome.retry_after_seconds if isinstance(outcome, Later) else None
         pause = min(self._pace.settled, asked_for or self._own_pause())
         if now - self._silent_since < self._pace.silence:
-            return Answer(trusted=None, known=self._newest, retry_in=pause)
-        return Answer(trusted=None, known=None, problem=outcome.problem, retry_in=pause)
+            return Answer(trusted=None, known=None if newest is None else newest.observations, retry_in=pause)
+        is_recent = newest is not None and self._judged_by == _targets(state) and 0 <= now - newest.at < self._pace.recent_figures
+        return Answer(trusted=None, known=None, problem=outcome.problem, last=newest if is_recent else None, retry_in=pause)
 
     def _own_pause(self) -> float:
         """Return the pause of 1, 2, 4, … seconds for the case that the API responds for other pools but not for this
@@ -88,3 +95,7 @@ class StateExchange:
         """
         self._silences += 1
         return self._pace.busy * 2.0 ** min(self._silences - 1, 10)
+
+
+def _targets(state: PoolState) -> SloFacts | None:
+    return None if state.schedules is None else state.schedules.slo

@@ -107,7 +107,7 @@ def _slo(old: Mapping[str, Any], facts: PoolFacts, targets: SloFacts | None) -> 
     condition SLOMet says that they are not known.
     """
     told = {name: value for name, value in written(targets).items() if name in _TARGETS} if targets is not None else {}
-    seen = facts.observations
+    seen = facts.last_heard.observations if facts.observations is None and facts.last_heard is not None else facts.observations
     if seen is None:
         is_asked = facts.api_problem is None  # the control API was asked a moment ago and may still respond
         return {**told, **{name: value for name, value in old.items() if is_asked and name not in _TARGETS}}

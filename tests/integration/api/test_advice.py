@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
@@ -12,9 +13,11 @@ from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import EDGES, cell_of
 from fairlead.pool_states import PoolState
 from fairlead.reports.arrivals import ArrivalSample
-from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingChange, BindingReason
+from fairlead.reports.decisions import Attempt, CandidateScore, DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
 from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
+from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
@@ -30,6 +33,7 @@ from fairlead_client.resources.plans import PROPOSER, ApplyRequest, PlanState
 from fairlead_client.resources.webhooks import NoticeKind, WebhookRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.postgres import plain
 
 LATE: dict[str, Any] = {"requests": 1, "completed": 1, "ttft_total": 1, "judged_by_slo": 1, "tpot_total": 1, "tpot_within_slo": 1}
 
@@ -171,6 +175,38 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     assert (report.pools, report.complete) == (1, True)
 
 
+async def test_a_target_that_even_idle_instances_miss_is_found_with_the_target_that_they_meet(api: ApiInstance) -> None:
+    """The quarter of the requests that waited behind others does not count, nor one that another instance failed."""
+    target = {**SPEC, "slo": {"ttft": "1ms"}}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=target))
+    at = api.clock().timestamp() - 3
+
+    def decision(number: int, pending: int, **changes: Any) -> DecisionRecord:
+        score = CandidateScore(instance="a", hit_tokens=0, miss_tokens=9, pending_tokens=pending, predicted_ttft_seconds=0.01, total=1.0)
+        values: dict[str, Any] = {
+            "id": f"{number:032x}", "pool": CHAT, "request": f"q{number}", "session": None, "at": at, "policy": "fairlead", "chosen": "a",
+            "table_version": 1, "runner_up": "b", "reason": DecisionReason.LEAST_LOADED, "prompt_tokens": 9, "served_by": "a",
+            "ttft_seconds": 0.05 if not pending else 0.5, "queued_seconds": 0.01, "kept": KeptFor.LATE, "outcome": RequestOutcome.SERVED,
+            "weighing": Weighing(rule="longest-hit", candidates=(score,), considered=2), **changes,
+        }  # fmt: skip
+        return DecisionRecord(**values)
+
+    failed = Attempt(instance="b", failure="lost", after_seconds=0.25)
+    decisions = (
+        *(decision(number, 9 * (number % 4 == 0)) for number in range(100)),
+        decision(100, 0, attempts=(failed,), ttft_seconds=9.0),
+    )
+    loads = tuple(a_load("a", int(at) - second, within_slo=0, **{**LATE, "tpot_total": 0}) for second in range(30))
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    await api.router.post_report(a_report("r1", decisions=decisions, loads=loads, acknowledged=acknowledged))
+    await api.app.state.upkeep.roll_up(api.clock())
+    (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is not Cause.SATURATED]
+    assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
+    assert "74.3 % of requests waited longer than the TTFT target of 1 ms" in found.sentence
+    assert found.plan == PlanRequest(kind=PlanKind.SLO, fields={"ttft": "50ms"})
+    assert (await api.admin.create_plan(CHAT, found.plan)).state == PlanState.OPEN
+
+
 async def test_a_hot_instance_can_be_drained_when_five_minutes_show_it(api: ApiInstance) -> None:
     api.clock.stop()
     api.clock.skip(30 - api.clock().timestamp() % 60)  # the seconds below lie in minutes of their own
@@ -223,6 +259,41 @@ async def test_silence_losses_and_conditions_are_told(api: ApiInstance) -> None:
     assert found[Cause.INSTANCES_LOST].plan == PlanRequest(kind=PlanKind.DRAIN, instance="a")
     api.clock.skip(120)
     assert Cause.OPERATOR_SILENT in {one.cause for one in (await api.viewer.advice(CHAT)).items}
+
+
+async def test_a_router_that_falls_silent_beside_another_is_told_until_it_reports_says_goodbye_or_is_forgotten(database_url: str) -> None:
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    async with running_api(database_url, router_live_seconds=30) as api:
+
+        async def report(router: str) -> None:
+            work = (InstanceInFlight(pool=CHAT, instance="a", in_flight=3, waiting=1),)
+            await api.router.post_report(
+                a_report(f"{router}-{api.clock().timestamp()}", router, api.clock().timestamp(), acknowledged=acknowledged, in_flight=work)
+            )
+
+        async def silent_for(seconds: int) -> list[Advice]:
+            with psycopg.connect(plain(database_url)) as connection:
+                connection.execute("UPDATE routers SET first_seen_at = now() - interval '1 day' WHERE id <> 'router-2'")
+                connection.execute("UPDATE routers SET last_seen_at = now() - %s * interval '1 second' WHERE id = 'router-1'", (seconds,))
+            return [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.ROUTER_SILENT]
+
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+        await report("router-0")
+        await report("router-1")
+        assert await silent_for(20) == []
+        for seconds, words in ((45, "45 s"), (3500, "58 min")):
+            (found,) = await silent_for(seconds)
+            assert found.sentence.startswith(f"router-1 has not reported on default/chat for {words}")
+            assert "with 3 requests in progress; 1 other router serves" in found.sentence
+            assert found.level is Level.WARN
+        assert await silent_for(3700) == [], "forgotten"
+        await report("router-1")
+        assert await silent_for(20) == [], "it reports"
+        await report("router-2")
+        (found,) = await silent_for(45)
+        assert found.level is Level.NOTE, "another has joined since"
+        await api.router.post_router_gone(RouterGone(router="router-1", at=api.clock().timestamp()))
+        assert await silent_for(45) == [], "it said goodbye"
 
 
 async def test_a_burning_budget_agrees_with_the_pools_slo_page(api: ApiInstance) -> None:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from fairlead.capabilities import Source, declared
 from fairlead.instances import InstanceState, Role
@@ -18,6 +20,7 @@ from fairlead.reports.batches import Acknowledgement, RouterGone
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead.reports.loads import InstanceInFlight
+from fairlead.tables import PoolKey
 from fairlead_client.lines import TableLine
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
@@ -317,6 +320,32 @@ async def test_a_router_is_live_for_as_long_after_its_report_as_is_set(database_
             with psycopg.connect(plain(database_url)) as connection:
                 connection.execute(f"UPDATE routers SET last_seen_at = now() - interval '{silent_seconds} seconds'")
             assert (await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))).live_routers == live
+
+
+@pytest.mark.parametrize("serving", [False, True], ids=["every instance's state changes", "nothing changes"])
+async def test_a_state_takes_as_many_statements_for_sixty_instances_as_for_two(api: ApiInstance, *, serving: bool) -> None:
+    """The operator waits 3 s for the answer; a statement for each instance would be 60 waits for a busy database."""
+    sent: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        sent.append(statement)
+
+    async def counted(pool: PoolKey, number: int) -> int:
+        names = [f"chat-{one}" for one in range(number)]
+        states = [InstanceState.SERVING if serving else InstanceState.STARTING, InstanceState.SERVING]
+        for version, state in enumerate(states, 1):
+            sent.clear()
+            instances = (an_instance(name, state) for name in names)
+            await api.pool_operator.put_pool_state(pool, a_state(*instances, version=version, uid=f"uid-{pool.name}"))
+        return len(sent)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        few = await counted(CHAT, 2)
+        many = await counted(PoolKey(namespace="default", name="many"), 60)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert 0 < many == few <= 30
 
 
 async def test_versions_go_on_after_deletion_and_re_creation(api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]) -> None:

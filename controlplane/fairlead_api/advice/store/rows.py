@@ -16,6 +16,7 @@ from fairlead.advice.situations import (
     SeenMoves,
     SeenPredictions,
     SeenRole,
+    SeenSilentRouter,
     SeenSizing,
     Served,
 )
@@ -80,6 +81,7 @@ def situation(
     moves: Any,
     advised: Sequence[Any],
     routers: Any,
+    silent_routers: tuple[SeenSilentRouter, ...],
     apart: Mapping[str, int],
     learnt: Any,
     figures: Sequence[Any],
@@ -156,6 +158,7 @@ def situation(
             )
             for one in figures
         ),
+        silent_routers=silent_routers,
         apart=dict(apart),
         live_routers=0 if routers is None else int(routers.live),
         unheard_seconds=None if routers is None else max(0.0, float(routers.unheard)),

@@ -13,11 +13,12 @@ from typing import Any
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance, SeenMinutes
+from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance, SeenMinutes, SeenSilentRouter
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import latency_within
 from fairlead.range_steps import Covered, rollup_of
 from fairlead.reports.engines import EngineTrouble
+from fairlead.scaling.remedies import measured_reach
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.advice.asking import Situations, loads
@@ -113,6 +114,9 @@ class PostgresSituations:
         facts = mirrored(row)
         if facts is None or not seen.live_routers:
             return seen
+        alone = (await connection.execute(statements.ALONE, {"pool": row.id, "now": now})).all()
+        ttft, goal = seen.slo.ttft_seconds, seen.slo.percentile / 100
+        seen = replace(seen, measured=measured_reach([one.alone for one in alone], [float(one.weight) for one in alone], ttft, goal))
         measured = await self._measuring.read(connection, row.id, now)
         routers = await live_routers(connection, row.id)
         present = [
@@ -189,6 +193,10 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     failed = {row.pool_id: row.failed for row in await connection.execute(statements.FAILED, judged)}
     moves = {row.pool_id: row for row in await connection.execute(statements.MOVES, lately)}
     routers = {row.pool: row for row in await connection.execute(statements.ROUTERS, routed)}
+    silent: dict[str, list[SeenSilentRouter]] = defaultdict(list)
+    for row in await connection.execute(statements.SILENT_ROUTERS, routed):
+        requests, joined = int(row.requests), int(row.joined_since)
+        silent[row.pool].append(SeenSilentRouter(name=row.name, seconds=float(row.seconds), requests=requests, joined_since=joined))
     apart: dict[str, dict[str, int]] = defaultdict(dict)
     for row in await connection.execute(statements.APART, routed):
         apart[row.pool][row.why] = row.routers
@@ -211,6 +219,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             moves=moves.get(row.id),
             advised=advised[row.id],
             routers=routers.get(str(row.id)),
+            silent_routers=tuple(silent[str(row.id)]),
             apart=apart[str(row.id)],
             learnt=learnt.get(str(row.id)),
             figures=figures[str(row.id)],

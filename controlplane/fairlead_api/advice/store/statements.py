@@ -8,6 +8,10 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
+MOST_ALONE = 500
+"""Maximum number of a pool's kept decisions that are searched for requests that found an idle instance."""
+ROUTER_FORGOTTEN_SECONDS = 3600
+"""Time after its last report, in seconds, from which a silent router is no longer a finding."""
 MOST_MOVES = 2000
 """Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
@@ -67,6 +71,16 @@ SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_a
   extract(epoch FROM min(now() - r.last_seen_at)) AS unheard
 FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key) WHERE p.key = ANY(:keys) GROUP BY p.key
 """)  # noqa: S608
+SILENT_ROUTERS = text(f"""
+SELECT p.key AS pool, r.id AS name, extract(epoch FROM now() - r.last_seen_at) AS seconds,
+  (SELECT coalesce(sum(CAST(w.value ->> 2 AS bigint)), 0) FROM jsonb_array_elements(r.in_flight) AS w (value)
+    WHERE w.value ->> 0 = p.key) AS requests,
+  (SELECT count(*) FROM routers o WHERE o.gone_at IS NULL AND o.last_seen_at > now() - {ROUTER_LIVE_FOR}
+    AND o.first_seen_at > r.last_seen_at AND jsonb_exists(o.acknowledged, p.key)) AS joined_since
+FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key)
+WHERE r.gone_at IS NULL AND r.last_seen_at <= now() - {ROUTER_LIVE_FOR}
+  AND r.last_seen_at > now() - interval '{ROUTER_FORGOTTEN_SECONDS} seconds' AND p.key = ANY(:keys) ORDER BY r.last_seen_at, r.id
+""")  # noqa: S608
 APART = text(f"""
 SELECT p.key AS pool, p.value ->> 'why' AS why, count(*) AS routers
 FROM routers r, jsonb_each(r.shares) AS p (key, value)
@@ -113,6 +127,16 @@ SELECT wanted.id AS pool_id, newest.figures FROM unnest(CAST(:pools AS integer[]
   SELECT m.figures FROM predictor_models m WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '1 hour'
   ORDER BY m.version DESC LIMIT 1) AS newest
 """)
+ALONE = text(f"""
+SELECT 1 / sample_rate AS weight, CASE WHEN coalesce(held_seconds, 0) = 0 AND coalesce(attempts, '[]') IN ('[]', 'null')
+  AND served_by = chosen AND served_by_rank IS NOT DISTINCT FROM chosen_rank AND EXISTS (
+    SELECT FROM jsonb_array_elements(candidates) AS c (value) WHERE c.value ->> 'instance' = concat_ws('#', chosen, chosen_rank)
+    AND CAST(c.value ->> 'pending_tokens' AS float8) = 0) THEN ttft_seconds - coalesce(queued_seconds, 0) END AS alone
+FROM decisions WHERE pool_id = :pool AND at > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' ORDER BY at DESC LIMIT {MOST_ALONE}
+""")  # noqa: S608
+"""SQL for a pool's newest kept decisions: how many requests each stands for, and the seconds from dispatch to first
+token if the instance had no other prompt to compute, else NULL.
+"""
 SESSIONS = text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance")
 MINUTES = text("""
 SELECT r.pool_id, r.slo_version, w.name AS window, CAST(sum(r.judged) AS bigint) AS judged, CAST(sum(r.within_slo) AS bigint) AS within_slo

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from fairlead.advice import lateness, saturation, wording
 from fairlead.advice.advising import advise
-from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
+from fairlead.advice.findings import Cause, EvidenceKind, Finding, HarmUnit, Level, Remedy
 from fairlead.advice.situations import (
     PoolSituation,
     SeenAdvice,
@@ -20,6 +20,7 @@ from fairlead.advice.situations import (
     SeenMoves,
     SeenPredictions,
     SeenRole,
+    SeenSilentRouter,
     SeenSizing,
     Served,
 )
@@ -138,6 +139,31 @@ def test_what_no_number_of_instances_serves_is_told_apart_counted_and_has_its_ow
     ):
         assert words in found.sentence
     assert found.remedy == Remedy(kind="slo", words="a TTFT target of 12 s", fields={"ttft": "12s"}, simulation="s1")
+
+
+IDLE = Reach(requests=200, beyond=196, ttft_seconds=0.1)
+"""By measurement, 98 % of the requests are late on idle instances."""
+
+
+@pytest.mark.parametrize("sizing", [None, seen(None, reason="90 requests were recorded"), seen(), seen(replace(SIMULATED, unlike="other"))])
+def test_a_target_that_idle_instances_miss_is_found_without_a_simulation_and_with_a_plan(sizing: SeenSizing | None) -> None:
+    """A new target is a new spec: for minutes too few requests are recorded since. A model of the engine may also not
+    know how long its first token takes.
+    """
+    late = replace(served(200, 0), ttft_in_time=0)
+    pool = with_instance(well(instances=1, slo=SloFacts(ttft_seconds=0.001), sizing=sizing, measured=IDLE), 0, served=late)
+    (found,) = [one for one in advise([pool]) if one.cause is not Cause.SATURATED]
+    assert (found.cause, found.level, found.evidence.kind) == (Cause.PROMPTS_TOO_LONG, Level.BAD, EvidenceKind.DECISIONS)
+    assert found.harm.amount == pytest.approx(1.96)
+    assert found.sentence.startswith(
+        "default/chat: 98.0 % of requests waited longer than the TTFT target of 1 ms for an instance that had no"
+    )
+    assert "a TTFT target of 100 ms (an estimate: 95 % of such requests had their first token sooner)" in found.sentence
+    assert found.remedy == Remedy(kind="slo", words="a TTFT target of 100 ms (estimate)", fields={"ttft": "100ms"})
+
+
+def test_a_pool_that_meets_its_objectives_is_not_told_of_requests_that_idle_instances_miss() -> None:
+    assert advise([well(measured=IDLE)]) == ()
 
 
 def test_a_number_that_helps_the_rest_is_offered_with_what_it_brings_and_no_more() -> None:
@@ -914,6 +940,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.FIGURES_BEHIND: well(instances=1, figures_behind_seconds=725.0),
         Cause.NO_ROUTER: well(live_routers=0, unheard_seconds=190.0),
         Cause.ROUTERS_APART: well(apart={"release": 3}, live_routers=4),
+        Cause.ROUTER_SILENT: well(silent_routers=(SeenSilentRouter(name="router-1", seconds=240.0),)),
         Cause.OPERATOR_SILENT: well(unseen_seconds=150.0),
         Cause.CONDITION_NOT_MET: well(conditions=(unready,)),
         Cause.SCALING_ADVISED: advising(advised(6)),

@@ -1,5 +1,6 @@
 """What is offered to a pool that misses its objectives: judged request by request, confirmed, and steady."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 from random import Random
@@ -18,6 +19,7 @@ from fairlead.scaling.remedies import (
     enough_time,
     first_numbers,
     further_numbers,
+    measured_reach,
     nice,
     reach_of,
     swing_of,
@@ -164,3 +166,40 @@ def test_a_poisson_process_brings_more_than_the_swing_in_one_of_twenty_cases() -
     swing = swing_of([rng.lognormvariate(0, 1) for _ in range(400)])
     more = sum(half() > half() * (1 + swing) for _ in range(1000))
     assert 20 <= more <= 90
+
+
+# --- measured reach
+
+
+def measured(idle: Sequence[float], others: int = 0, target: float = 0.001) -> Reach | None:
+    return measured_reach([*idle, *[None] * others], [1.0] * (len(idle) + others), target, 0.9)
+
+
+def test_requests_that_idle_instances_serve_too_late_show_the_target_that_they_would_meet() -> None:
+    reach = measured([0.04] * 94 + [0.08] * 6)
+    assert reach == Reach(requests=100, beyond=100, ttft_seconds=0.1), "95 % took at most 80 ms, and a tenth is added"
+
+
+def test_a_target_is_a_whole_number_of_milliseconds_as_manifests_write_them() -> None:
+    reach = measured([0.00105] * 100)
+    assert reach is not None and reach.ttft_seconds == 0.002
+
+
+@pytest.mark.parametrize(
+    ("idle", "others", "target"),
+    [
+        ([0.04] * 19, 0, 0.001),  # too few
+        ([0.04] * 100, 0, 0.05),  # in time
+        ([0.04] * 15, 85, 0.001),  # most waited for other prompts: with more instances they might not
+        ([0.04] * 92 + [0.2] * 8, 0, 0.05),  # fewer than may be late
+        ([], 100, 0.001),
+    ],
+)
+def test_too_few_requests_that_idle_instances_serve_too_late_show_nothing(idle: list[float], others: int, target: float) -> None:
+    assert measured(idle, others, target) is None
+
+
+def test_a_kept_decision_counts_for_the_requests_that_it_stands_for() -> None:
+    """Late requests are all kept, and one of twenty others: 50 late and 50 kept others are 5 % late."""
+    assert measured_reach([0.04] * 50 + [0.0001] * 50, [1.0] * 50 + [20.0] * 50, 0.001, 0.9) is None
+    assert measured_reach([0.04] * 50 + [0.0001] * 50, [20.0] * 50 + [1.0] * 50, 0.001, 0.9) is not None

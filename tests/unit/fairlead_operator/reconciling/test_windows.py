@@ -83,6 +83,29 @@ async def test_the_status_has_the_slo_in_force_and_shares_only_while_they_are_kn
     assert stage.pool()["status"]["slo"] == {"ttft": "5s", "tpot": "100ms", "percentile": 90.0}, "as SLOMet: Attainment is not known"
 
 
+async def test_shares_are_kept_for_two_minutes_without_an_answer_unless_other_targets_come_in_force() -> None:
+    """A busy control API answers too late now and then, while requests flow."""
+    stage, start = await staged(schedule())
+    stage.api.slo_attainment, stage.now = 0.75, start
+
+    async def away(seconds: int) -> tuple[str, float | None]:
+        stage.api.up = False
+        for _ in range(seconds):
+            stage.now += 1
+            await stage.round()
+        return stage.condition("SLOMet")["reason"], stage.pool()["status"]["slo"].get("attainment")
+
+    await stage.settle()
+    assert await away(100) == ("TargetMissed", 0.75)
+    assert stage.condition("SLOMet")["message"].endswith("; the control API has not answered since")
+    assert stage.condition("ControlPlaneReachable")["status"] == "False"
+    assert await away(30) == ("ControlPlaneUnreachable", None)
+    stage.api.up, stage.now = True, start + 270
+    await stage.settle()
+    assert await away(25) == ("TargetMissed", 0.75)
+    assert await away(10) == ("ControlPlaneUnreachable", None), "the window closed, and nobody judged by the targets now in force"
+
+
 async def test_the_operator_wakes_at_the_next_change_at_the_latest() -> None:
     stage, start = await staged(schedule())
     stage.now = start - 3
