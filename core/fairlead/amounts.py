@@ -7,8 +7,8 @@ _IRREGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
 
 
 def amount(number: float | None, noun: str, verb: str = "") -> str:
-    """Return the number, rounded and with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`, (1200, `entry`) →
-    `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
+    """Return the number, rounded and with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`,
+    (1200, `entry`) → `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
 
     `noun` is a singular, of which the last word gets the plural; `verb` is in the form for several.
     """

@@ -32,9 +32,9 @@ class Sweep:
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
 
-    With `chain`, the columns of a chain of rows and the column of a row's place in it, the rows are deleted in the order
-    of `order`. A row for which the condition `held` is true stays, and so do the later rows of its chain, so that no
-    chain ever has a gap. `order` must put a chain's rows in the order of their places.
+    With `chain`, the columns that identify a chain of rows and the column of a row's place in it, the rows are deleted
+    in the order of `order`, which must be that of the places within a chain. A row for which the condition `held` is
+    true stays, and so do the later rows of its chain, so that no chain ever has a gap.
     """
 
     table: str

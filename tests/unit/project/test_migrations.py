@@ -49,7 +49,7 @@ def test_a_migrations_file_number_and_revision_are_its_place_in_the_chain() -> N
     "name", [".#20261130_0083_x.py", "._20261130_0083_x.py", "__init__.py", "20261130_0083_x (copy).py", "20261130_0083_x.py~"]
 )
 def test_a_file_that_is_no_migration_is_no_revision(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read as one, it would be the newest of all, which no database is at, or the oldest, before which none is too old."""
+    """As one, it would be the newest of all, which no database is at, or the oldest, before which none is too old."""
     (tmp_path / "versions" / "__pycache__").mkdir(parents=True)
     for file in (tmp_path / "env.py", tmp_path / "versions" / "20261130_0064_measured.py", tmp_path / "versions" / name):
         file.write_text("")
