@@ -319,7 +319,8 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
     """Return the instance's states over the range as bars. `transitions` are the newest first; of those of one moment,
     the last one holds.
     """
-    ordered = sorted(transitions[::-1], key=lambda item: item.at)
+    ordered = list(reversed(transitions))
+    ordered.sort(key=lambda item: item.at)
     bars: list[StateBar] = []
     for index, item in enumerate(ordered):
         until = ordered[index + 1].at if index + 1 < len(ordered) else chosen.end
