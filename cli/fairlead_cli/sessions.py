@@ -9,7 +9,7 @@ from fairlead_client.resources.sessions import KeepSessionRequest, KeptSessions,
 from fairlead_process.option_types import WholeOption
 from fairlead_process.pool_names import name_argument, pool_argument, pool_named
 
-COLUMNS = ("last seen (UTC)", "pool", "session", "instance", "why", "moves", "context tokens")
+COLUMNS = ("last seen (UTC)", "pool", "session", "key", "instance", "why", "moves", "context tokens")
 
 
 @click.group()
@@ -107,4 +107,4 @@ def let_go(name: str, session: str, as_json: bool, url: tuple[str, ...], token: 
 
 def _row(one: SessionSummary) -> tuple[str, ...]:
     moves, tokens = f"{one.migrations:,}", f"{one.context_tokens:,}"
-    return when(one.last_seen_at), one.pool, one.session, short(one.instance), one.reason.value, moves, tokens
+    return when(one.last_seen_at), one.pool, one.session, short(one.key), short(one.instance), one.reason.value, moves, tokens

@@ -61,6 +61,8 @@ def show(name: str, session: str, look: Look) -> None:
         if not tree.sessions:
             click.echo("No request of this session is recorded. See docs/agents.md for the requests that are recorded.")
             return
+        if tree.key is not None:
+            click.echo(f"Sessions of the key {tree.key}:")
         print_table(SESSION_COLUMNS, [_session_row(one) for one in tree.sessions])
         if len(tree.sessions) < tree.sessions_in_all:
             click.echo(f"The first {len(tree.sessions):,} of {tree.sessions_in_all:,} sessions.")

@@ -101,9 +101,9 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 def agreed(figures: Sequence[Figure]) -> Figure:
     """Combine several observers' measurements of the same engines in the same minutes: the mean, weighted by samples.
 
-    An observer is ignored if its newest observation is more than `SAME_TIME_SECONDS` older than the newest of all, or if
-    its age is unknown while another observer's age is known. The spread is taken from the observer with the most samples, the age
-    from the newest observation. The result is unknown if no observer measured anything.
+    An observer is ignored if its newest observation is more than `SAME_TIME_SECONDS` older than the newest of all, or
+    if its age is unknown while another observer's age is known. The spread is taken from the observer with the most
+    samples, the age from the newest observation. The result is unknown if no observer measured anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:

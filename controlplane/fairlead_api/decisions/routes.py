@@ -22,6 +22,7 @@ from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
+from fairlead_api.infra.session_names import SessionNames
 from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
@@ -39,40 +40,47 @@ class Keeping:
     start and end is audited and sent to routers.
     """
 
-    def __init__(self, store: PostgresKeptSessions) -> None:
+    def __init__(self, store: PostgresKeptSessions, names: SessionNames) -> None:
         self._store = store
+        self._names = names
 
     async def kept(self, pool: PoolKey, now: datetime) -> KeptSessions:
         return KeptSessions(pool=str(pool), sessions=await self._store.kept(pool, now))
 
     async def keep(self, pool: PoolKey, request: KeepSessionRequest, caller: Caller, now: datetime) -> KeptSession:
-        """Start to keep every decision of a session. Raises InvalidInput, NotFound, Conflict."""
+        """Start to keep every decision of a session, which may begin later. Raises InvalidInput, NotFound, Conflict."""
         if not request.session or len(request.session) > LONGEST_SESSION or "\0" in request.session:
             raise InvalidInput("session", request.session, f"write the session's name, of at most {LONGEST_SESSION} characters")
         if not 1 <= request.minutes <= MOST_MINUTES:
             raise InvalidInput("minutes", request.minutes, f"write 1 to {MOST_MINUTES}")
         until = now + timedelta(minutes=request.minutes)
-        session = KeptSession(session=request.session, until=until, by=caller.identity.subject)
+        named = await self._names.identity(pool, request.session)
+        session = KeptSession(session=named, until=until, by=caller.identity.subject)
         if not await self._store.keep(pool, session, caller, now, MOST_SESSIONS):
             detail = f"the decisions of {MOST_SESSIONS} sessions of {pool} are kept already; stop keeping one of them, or wait"
             raise Conflict("too-many-kept-sessions", detail)
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stop keeping every decision of a session before the time is over. Raises NotFound."""
-        await self._store.let_go(pool, session, caller, now)
+        """Stop keeping every decision of a session before the time is over. Raises NotFound, Conflict."""
+        as_written = any(one.session == session for one in await self._store.kept(pool, now))
+        named = session if as_written else await self._names.identity(pool, session)
+        await self._store.let_go(pool, named, caller, now)
 
 
 MOST_COUNTED = 1000
 """Maximum number of decisions whose reasons one response counts."""
 
 
-def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresShadows, clock: Callable[[], datetime]) -> Routes:
+def decision_routes(
+    guard: Guard, reader: PostgresDecisions, shadows: PostgresShadows, names: SessionNames, clock: Callable[[], datetime]
+) -> Routes:
     """Return the routes under /v1 of routing decisions, and of the decisions that shadow policies would have made."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def chosen(
+        caller: Annotated[Caller, Depends(viewer)],
         pool: str | None = None,
         instance: str | None = None,
         session: str | None = None,
@@ -89,7 +97,7 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
         wanted = DecisionFilter(
             pool=pool,
             instance=instance,
-            session=session,
+            session=await names.filtered(pool, session, caller.sight),
             reason=reason,
             priority_class=priority_class,
             kept=kept,
@@ -161,6 +169,7 @@ def decisions_of(infra: Infra) -> PostgresDecisions:
 
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Return the feature of routing decisions, and of sessions for which every decision is kept."""
-    keeping = Keeping(PostgresKeptSessions(infra.control))
-    decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), infra.clock)
+    names = SessionNames(infra.reads)
+    keeping = Keeping(PostgresKeptSessions(infra.control), names)
+    decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), names, infra.clock)
     return Feature(routes=(decided, kept_session_routes(guard, keeping, infra.clock)))

@@ -344,6 +344,7 @@ _CONFLICTS = (
     "/webhooks",
     "/audit-views",
     "/comments",
+    "/kept-sessions",
     "/plan",
     "/apply",
     "/undo",
@@ -375,12 +376,13 @@ def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
     """
     needs_token, has_body, parameters = path not in OPEN_PATHS, "requestBody" in operation, operation.get("parameters", ())
     internal = path.startswith("/internal")
+    conflicts = (method != "get" and path.endswith(_CONFLICTS)) or (method, path) == ("patch", "/v1/audit-views/{view_id}")
     found = {
         "400": has_body,
         "401": needs_token or has_body,
         "403": needs_token or path == "/v1/login",
         "404": "{" in path or path.split(".")[0] in {"/v1/audit/head", "/v1/cost", "/v1/login/oidc"} or internal,
-        "409": internal or (method != "get" and path.endswith(_CONFLICTS)) or (method, path) == ("patch", "/v1/audit-views/{view_id}"),
+        "409": internal or conflicts or any(one["name"] == "session" for one in parameters),  # several may have one name
         "412": any(one["name"] == "if-match" for one in parameters),
         "413": has_body,
         "422": not internal or has_body or "{" in path or any(one["in"] == "query" for one in parameters),  # a parameter that is not known

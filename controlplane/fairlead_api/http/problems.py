@@ -27,6 +27,7 @@ from fairlead_api.infra.errors import (
     NotFound,
     NotSampled,
     ServiceError,
+    SeveralSessions,
     TooMany,
     Unavailable,
 )
@@ -74,6 +75,8 @@ def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
         case Changed():
             remedy = "read it again, and send its new ETag as If-Match"
             return _problem("changed-meanwhile", 412, str(error), remedy=remedy), {"etag": error.tag}
+        case SeveralSessions():
+            return _problem(error.code, 409, str(error), remedy=error.remedy, sessions=error.sessions), {}
         case Conflict():
             return _problem(error.code, 409, str(error), conflict=error.conflict), {}
         case Denied():

@@ -5,6 +5,7 @@ ServiceError
 │   └── NotSampled            a decision, most often because it was not kept
 ├── Changed               the object is not as the caller saw it (If-Match)
 ├── Conflict              the present state forbids the call; `code` names the reason
+│   └── SeveralSessions       sessions of several keys have the name that the call uses
 ├── Denied                the caller is known, but not allowed
 ├── NotAuthenticated      the caller is not known; `code` names the reason (login-link-expired, token-invalid, …)
 ├── TooMany               too many calls in a short time; repeat later
@@ -15,7 +16,10 @@ ServiceError
     └── IdentityProviderUnavailable
 """
 
-from fairlead_client.resources.problems import PlanConflict
+from collections.abc import Sequence
+
+from fairlead.amounts import amount
+from fairlead_client.resources.problems import PlanConflict, SessionOfKey
 
 
 class ServiceError(Exception):
@@ -63,6 +67,24 @@ class Conflict(ServiceError):
         self.code = code
         self.conflict = conflict
         super().__init__(detail)
+
+
+MOST_LISTED = 20
+"""Maximum number of sessions that the refusal of an ambiguous name lists."""
+
+
+class SeveralSessions(Conflict):
+    """The name that a person gave belongs to sessions of several keys; `sessions` are the first of them. `pool` is None
+    if all visible pools were searched.
+    """
+
+    def __init__(self, name: str, pool: str | None, sessions: Sequence[SessionOfKey]) -> None:
+        self.sessions = list(sessions[:MOST_LISTED])
+        self.remedy = "write one of them, with the id of its key"
+        listed = ", ".join(f"{one.session} (key {one.key})" for one in self.sessions)
+        more = ", …" if len(sessions) > MOST_LISTED else ""
+        of = "" if pool is None else f" of {pool}"
+        super().__init__("several-sessions", f"{amount(len(sessions), 'session')}{of} have the name {name!r}: {listed}{more}")
 
 
 class Changed(ServiceError):

@@ -16,6 +16,7 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.session_names import SessionNames
 from fairlead_api.infra.times import parse_range
 from fairlead_api.moves.store import MoveFilter, PostgresMoves
 from fairlead_client.resources.access import AccessRole
@@ -25,7 +26,11 @@ AnyMove = TypeVar("AnyMove", Migration, ReRoute)
 
 
 def move_routes(
-    guard: Guard, migrations: PostgresMoves[Migration], reroutes: PostgresMoves[ReRoute], clock: Callable[[], datetime]
+    guard: Guard,
+    migrations: PostgresMoves[Migration],
+    reroutes: PostgresMoves[ReRoute],
+    names: SessionNames,
+    clock: Callable[[], datetime],
 ) -> Routes:
     """Return the routes of migrations and re-routes under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
@@ -33,6 +38,7 @@ def move_routes(
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
     async def move_filter(
+        caller: Viewer,
         pool: str | None = None,
         source: str | None = None,
         target: str | None = None,
@@ -50,7 +56,7 @@ def move_routes(
             target=target,
             trigger=trigger,
             outcome=outcome,
-            session=session,
+            session=await names.filtered(pool, session, caller.sight),
             paid_off=paid_off,
             start=begun,
             end=ended,
@@ -102,4 +108,4 @@ def stores_of(infra: Infra) -> tuple[PostgresMoves[Migration], PostgresMoves[ReR
 
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Return the feature of migrations and re-routes."""
-    return Feature(routes=(move_routes(guard, *stores_of(infra), infra.clock),))
+    return Feature(routes=(move_routes(guard, *stores_of(infra), SessionNames(infra.reads), infra.clock),))

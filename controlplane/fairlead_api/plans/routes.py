@@ -4,6 +4,7 @@ which a rollback is possible, from the Kubernetes API.
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Protocol
@@ -20,6 +21,7 @@ from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.routes import Routes
 from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.session_names import SessionNames
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
 from fairlead_api.plans.kinds.catalogue import kind_of
@@ -43,7 +45,9 @@ class PlanExpecting(Protocol):
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
 
-def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]) -> Routes:
+def plan_routes(
+    guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, names: SessionNames, clock: Callable[[], datetime]
+) -> Routes:
     """Return the routes of plans under /v1."""
     routes = Routes(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
@@ -72,6 +76,8 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
         """Previews a change and its effect, checked by a dry run against the Kubernetes API. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, body.kind.facts.role, str(pool))
+        if body.session is not None:
+            body = replace(body, session=await names.identity(pool, body.session))
         if kind_of(body.kind).may_need_admin:
             await guard.require(request, caller, await plans.needed(pool, body, clock()), str(pool))
         return answer(await plans.plan(pool, body, caller, clock()), 201)
@@ -152,5 +158,5 @@ def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> 
 
 def feature(infra: Infra, guard: Guard, cluster: ClusterGateway, plans: Plans, expectations: PlanExpecting) -> Feature:
     """Return the feature of plans and rollouts."""
-    listed = PostgresPlanList(infra.reads, infra.clock)
-    return Feature(routes=(plan_routes(guard, plans, expectations, listed, infra.clock), rollout_routes(guard, cluster)))
+    listed, names = PostgresPlanList(infra.reads, infra.clock), SessionNames(infra.reads)
+    return Feature(routes=(plan_routes(guard, plans, expectations, listed, names, infra.clock), rollout_routes(guard, cluster)))

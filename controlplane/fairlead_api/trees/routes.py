@@ -13,6 +13,7 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.session_names import SessionNames
 from fairlead_api.infra.times import parse_range
 from fairlead_api.trees.store.reads import PostgresTrees
 from fairlead_api.trees.store.task_rollups import PostgresTaskRollups
@@ -24,7 +25,7 @@ From = Annotated[str, Query(alias="from")]
 To = Annotated[str, Query(alias="to")]
 
 
-def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetime], kept: timedelta) -> Routes:
+def tree_routes(guard: Guard, reader: PostgresTrees, names: SessionNames, clock: Callable[[], datetime], kept: timedelta) -> Routes:
     """Return the routes of trees, tasks and think times under /v1. `kept` says how long rollups are kept."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
@@ -40,9 +41,11 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
     @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
     async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """The tree of sessions that contains a session: its sessions, tasks and turns. At most the first 200 sessions,
-        and their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
+        and their 2,000 newest turns. The tree has no sessions if no request of the session is recorded. The session is
+        named as in the address of a session.
         """
-        return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session, clock()))
+        pool = PoolKey(namespace=namespace, name=name)
+        return answer(await reader.tree(pool, await names.identity(pool, session), clock()))
 
     @routes.get("/pools/{namespace}/{name}/think-times", response_model=ThinkTimes)
     async def get_think_times(namespace: str, name: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
@@ -90,4 +93,4 @@ def counting_of(infra: Infra) -> PostgresTaskRollups:
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Return the feature of trees, tasks and think times."""
     kept = timedelta(days=infra.settings.retention.rollups_1m_days)
-    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), infra.clock, kept),))
+    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), SessionNames(infra.reads), infra.clock, kept),))

@@ -56,8 +56,8 @@ def creatable_beside(plan: RoundPlan, desired: DesiredPool, strays: Collection[O
 
 
 def strays_to_drain(plan: RoundPlan, desired: DesiredPool, strays: Collection[ObservedInstance]) -> dict[Role, int]:
-    """Return, by role, the number of serving strays that may be drained now: the serving instances above the number that
-    must continue to serve.
+    """Return, by role, the number of serving strays that may be drained now: the serving instances above the number
+    that must continue to serve.
 
     The last stray of each role stays until an instance of each of the pool's roles serves, because prefill and decode
     instances cannot serve without each other. This does not hold if instances share devices with other pools.

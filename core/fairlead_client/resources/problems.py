@@ -29,12 +29,24 @@ class PlanConflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOfKey:
+    """A session (its identity) and the name of the gateway key whose session it is; the key's id if the key is not
+    known.
+    """
+
+    pool: str
+    session: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """An RFC 9457 problem document.
 
     `type` is a stable code (docs/api.md), `detail` one line with the fault, `remedy` the way to correct it (if the
     detail does not already say so). `field` and `value` are present if a person's input was wrong, `conflict` if
-    somebody else changed the object of a plan.
+    somebody else changed the object of a plan, `sessions` if sessions of several gateway keys have the name that was
+    given.
     """
 
     type: str
@@ -47,3 +59,4 @@ class Problem:
     value: Any = None
     remedy: str | None = None
     conflict: PlanConflict | None = None
+    sessions: list[SessionOfKey] | None = None

@@ -24,6 +24,8 @@ class SessionSummary:
     shared_at: datetime | None = None
     rank: int | None = None
     """The data-parallel rank of the instance that holds the session, if the instance has several."""
+    key: str | None = None
+    """The name of the gateway key whose session it is; the key's id if the key is not known, None without a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,8 @@ class SessionTree:
 
     `complete`: the response has all turns. Old turns are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many turns
     only the newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`). Without
-    any session: no request of the root is recorded.
+    any session: no request of the root is recorded. `key` is the name of the gateway key whose sessions these are (its
+    id if the key is not known), None without a key.
     """
 
     pool: str
@@ -136,6 +137,7 @@ class SessionTree:
     tasks: list[TaskFigures]
     turns: list[TreeTurn]
     complete: bool
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

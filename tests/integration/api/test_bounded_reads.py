@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "paid_off": ("false",),
     "instances": ("false",),
     "trace": ("6512bd43d9caa6e02c990b0a82652dca", "nope"),
+    "request": ("r11", "nope"),
     "q": ("sess-", "f", "zz", "a87ff679", "no-such-part"),
     "reason": ("slo-overloaded", "random"),
     "kept": ("late", "sample"),

@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -112,6 +112,23 @@ def test_decisions_are_listed_by_why_they_are_kept_how_their_requests_ended_and_
     assert json.loads(run(f"decisions list --trace {traced['trace']} -o json")[1]) == [traced]
     assert ["trace", traced["trace"]] in [line.split() for line in run(f"decisions show {traced['id']}")[1].splitlines()]
     assert run("decisions list --kept mood")[0] == run("decisions list --outcome mood")[0] == 2
+
+
+def test_a_session_of_a_key_is_shown_with_its_keys_name_and_found_by_its_clients(
+    run: Command, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three, *rest = sorted(fake.world.sessions(), key=lambda each: each.pool != "default/chat")
+    named = {"chat-1@1f2e3d4c5b6a7988": "team a", "chat-1@8897a6b5c4d3e2f1": "8897a6b5c4d3e2f1", "alone@1f2e3d4c5b6a7988": "team b"}
+    changed = [replace(each, session=name, key=key) for each, (name, key) in zip((one, two, three), named.items(), strict=True)]
+    monkeypatch.setattr(type(fake.world), "sessions", lambda _: [*changed, *rest])
+    listed = " ".join(run("sessions list --search @")[1].split())
+    for session, key in named.items():
+        assert f" {session} {key} " in listed
+    code, shown, _ = run("sessions show chat alone")
+    assert code == 0 and " alone@1f2e3d4c5b6a7988 team b " in " ".join(shown.split())
+    code, out, err = run("sessions show chat chat-1")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "chat-1@1f2e3d4c5b6a7988 (key team a), chat-1@8897a6b5c4d3e2f1 (key 8897a6b5c4d3e2f1); write one of them" in err
 
 
 def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> None:

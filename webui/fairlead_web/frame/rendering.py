@@ -16,6 +16,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from fairlead.amounts import amount
+from fairlead.session_identities import name_of
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.move_steps import cache_words, seconds_won
 from fairlead_web.frame.assets import Assets
@@ -80,6 +81,7 @@ class Renderer:
             deed=formats.deed,
             told=_told,
             clock=formats.clock,
+            client_name=name_of,
             weekday=formats.weekday,
             stamp=stamp,
             segment=addresses.segment,

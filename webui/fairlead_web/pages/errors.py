@@ -9,19 +9,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from fairlead_client.problems import ClientError
-from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.problems import Problem, SessionOfKey
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.security import clear_session_cookie, local_path, session_of
 from fairlead_web.frame.shells import Preferences, Shell
 from fairlead_web.frame.visits import Site, here_of, preferences_of, problem_of, visit_of
-from fairlead_web.text.addresses import with_query
+from fairlead_web.text.addresses import Here, session_path, tree_path, with_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
     """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
     to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a form that was
-    refused. `search` is the name of a list in which the person may search.
+    refused. `search` is the name of a list in which the person may search. `choices` are the sessions that have the
+    name in the address: the path that leads on with this session, its identity and its key's name.
     """
 
     problem: Problem
@@ -31,6 +32,7 @@ class ErrorContent:
     form_path: str
     search: str
     sent: tuple[tuple[str, str], ...] = ()
+    choices: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ REMEDIES = {
     429: ("The control API is busy. Reading again in a moment is safe.", ""),
     503: ("Routers keep serving from their last routing table. Reading again is safe; nothing was lost.", "fairlead status"),
 }
+CHOOSE = "Choose the session that you mean."
 POOL_COMMAND = "kubectl get fpool --all-namespaces"
 SEARCHED = {
     "pools": "pools",
@@ -100,16 +103,26 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
     sent = await _sent(request, here.path) if signed_in and problem.status in PASSING else ()
     content = ErrorContent(
         problem=problem,
-        remedy=problem.remedy or remedy if problem.type == "not-sampled" else remedy,
+        remedy=CHOOSE if problem.sessions else problem.remedy or remedy if problem.type == "not-sampled" else remedy,
         command=POOL_COMMAND if problem.status == 404 and kind == "pools" else command,
-        retry_path=here.base + here.back if sent or (request.method == "GET" and problem.status not in {403, 404}) else "",
+        retry_path=here.base + here.back
+        if sent or (request.method == "GET" and problem.status not in {403, 404} and not problem.sessions)
+        else "",
         form_path="" if request.method == "GET" or not signed_in else _form_path(request, here.base),
         sent=sent,
         search=SEARCHED.get(kind, "sessions") if problem.status == 404 else "",
+        choices=tuple((_path_with(here, one), one.session, one.key) for one in problem.sessions or ()),
     )
     headers = {"Retry-After": "5"} if problem.status in PASSING else {}
     context = await _context(site, request, content, kind) if signed_in else _bare(site, request, content)
     return HTMLResponse(site.renderer.render(context), problem.status, headers)
+
+
+def _path_with(here: Here, one: SessionOfKey) -> str:
+    """Return the path of the same page with this session, where the address has the name of several."""
+    if here.params.get("session"):
+        return with_query(here.path, {**here.params, "session": one.session})
+    return (tree_path if here.path.startswith("/trees/") else session_path)(one.pool, one.session)
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:

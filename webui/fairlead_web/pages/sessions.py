@@ -24,7 +24,7 @@ from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
-from fairlead_web.text.addresses import pool_path, session_path
+from fairlead_web.text.addresses import pool_path, session_path, with_query
 from fairlead_web.text.time_ranges import TimeRange, covering_start
 
 
@@ -134,6 +134,9 @@ def _sent_to(visit: Visit) -> str:
 async def _page(visit: Visit, session: str, problem: Problem | None) -> Response:
     key = visit.pool_key()
     detail = await visit.api.session(key, session)
+    if detail.session.session != session and problem is None:
+        return visit.redirect(with_query(session_path(str(key), detail.session.session), visit.here.params))
+    session = detail.session.session
     visit = visit.over(covering_start(min((item.bound_at for item in detail.history), default=detail.session.bound_at), visit.now))
     asked = visit.filters(ranged=True) | {"pool": str(key), "session": session}
     migrations, reroutes, decisions, pool, kept = await asyncio.gather(

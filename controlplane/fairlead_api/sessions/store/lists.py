@@ -2,6 +2,7 @@
 instance, ranked by the size of their context.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import Lists, RowsWithin, narrowed, readable
 from fairlead_api.infra.records import read
+from fairlead_api.infra.session_names import names_of_keys
 from fairlead_api.infra.spans import Span
 from fairlead_api.tables import bindings, session_names, sessions
 from fairlead_client.resources.instances import HeldSession, SessionsHeld
@@ -97,7 +99,9 @@ class PostgresSessions:
                 else:
                     also.append(lambda columns: columns.session.contains(part, autoescape=True))
             keys = WHOLE_KEYS if span.whole else SESSION_KEYS
-            return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
+            ordered = replace(span, reverse=span.reverse != span.whole)
+            page = await self._lists.page(connection, (query, also), keys, _summary, ordered)
+            return replace(page, items=await _with_keys(connection, page.items))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         """Return a session and its holders. Raises NotFound."""
@@ -114,10 +118,11 @@ class PostgresSessions:
                 .limit(1000)
             )
             history = [item for _, item in readable(holders, lambda holder: read(BindingHistoryItem, holder))]
-        summaries = readable([row], lambda row: _summary(row, str(pool)))
-        if not summaries:
+            summaries = readable([row], lambda row: _summary(row, str(pool)))
+            items = await _with_keys(connection, [summary for _, summary in summaries])
+        if not items:
             raise NotFound("session", session)
-        return SessionDetail(session=summaries[0][1], history=history)
+        return SessionDetail(session=items[0], history=history)
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
@@ -127,6 +132,11 @@ async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
     """
     counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
     return bool(counted.scalar_one() <= NAMED)
+
+
+async def _with_keys(connection: AsyncConnection, items: Sequence[SessionSummary]) -> list[SessionSummary]:
+    keys = await names_of_keys(connection, [item.session for item in items])
+    return [replace(item, key=keys.get(item.session)) for item in items]
 
 
 def _summary(row: Any, pool: str) -> SessionSummary:

@@ -15,6 +15,7 @@ from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import SEARCHED, Lists
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
+from fairlead_api.infra.session_names import names_of_keys
 from fairlead_api.infra.spans import Sight
 from fairlead_api.slo.budgets import WINDOWS
 from fairlead_api.tables import pools, recorded_requests, session_trees, sessions, task_turns
@@ -112,8 +113,9 @@ class PostgresTrees:
             root = (
                 await connection.execute(select(session_trees.c.root).where(of_pool, session_trees.c.session == session))
             ).scalar_one_or_none()
+            key = (await names_of_keys(connection, [session])).get(session)
             if root is None:
-                return await _unrecorded(connection, pool, number, session)
+                return replace(await _unrecorded(connection, pool, number, session), key=key)
             members = of_pool & (session_trees.c.root == root)
             rows = (await connection.execute(_sessions_of(members).limit(MOST_SESSIONS))).all()
             some = select(session_trees.c.number).where(members).limit(MOST_COUNTED).subquery()
@@ -122,7 +124,7 @@ class PostgresTrees:
             turns = await _turns_of(connection, number, rows)
             keys = [(number, name, named) for name, named in _tasks_of(sums, root)]
             tasks = await self._figures(connection, keys[:MOST_TASKS], now)
-        return _tree(str(pool), root, rows, counted, sums, turns, tasks)
+        return replace(_tree(str(pool), root, rows, counted, sums, turns, tasks), key=key)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
         """Return the times for which sessions waited between turns, from the pool's newest recorded requests. Raises

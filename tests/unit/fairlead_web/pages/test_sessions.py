@@ -1,5 +1,7 @@
 """A session's page."""
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,13 +11,13 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from fairlead.reports.bindings import BindingReason
-from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_testing.examples import examples
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
 from fairlead_testing.fakes.public_data.sessions import sessions
 from fairlead_testing.running.web_client import NOW, visitor
 from fairlead_web.pages.sessions import FORMS, homes_within, session_of_address
-from fairlead_web.text.addresses import session_path
+from fairlead_web.text.addresses import session_path, tree_path
 from fairlead_web.text.time_ranges import parse_range
 
 SHARED = "Several conversations use this name"
@@ -58,6 +60,49 @@ async def test_a_decision_that_went_by_another_session_than_its_client_named_say
         assert "several conversations share that name" in page
         assert "default_user_id" in page
         assert "share that name" not in (await visit.http.get("/decisions/d-0003")).text
+
+
+def of_keys(found: Sequence[SessionSummary]) -> list[SessionSummary]:
+    """The sessions, of which the first of the pool chat are those of two keys with one name, and of one key alone."""
+    one, two, three, *rest = sorted(found, key=lambda each: each.pool != CHAT)
+    named = {"chat-1@1f2e3d4c5b6a7988": "team a", "chat-1@8897a6b5c4d3e2f1": "8897a6b5c4d3e2f1", "alone@1f2e3d4c5b6a7988": "team <b>"}
+    changed = [replace(each, session=name, key=key) for each, (name, key) in zip((one, two, three), named.items(), strict=True)]
+    return [*changed, *rest]
+
+
+async def test_a_session_of_a_key_is_shown_with_the_name_of_its_key_and_addressed_by_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as visit:
+        monkeypatch.setattr(type(visit.fake.world), "sessions", lambda _: of_keys(sessions(NOW)))
+        listed = (await visit.http.get("/sessions?q=chat-1")).text
+        path = session_path(CHAT, "chat-1@1f2e3d4c5b6a7988")
+        assert re.search(rf'href="{path}"[^>]*>chat-1</a>\s*<span class="muted">team a</span>', listed)
+        assert '<span class="muted">8897a6b5c4d3e2f1</span>' in listed
+        page = (await visit.http.get(session_path(CHAT, "alone@1f2e3d4c5b6a7988"))).text
+        assert "of the key team &lt;b&gt;" in page
+        assert "of the key" not in (await visit.http.get(session_path(CHAT, of_keys(sessions(NOW))[3].session))).text
+
+
+async def test_the_name_that_a_client_sends_leads_to_the_session_of_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as visit:
+        monkeypatch.setattr(type(visit.fake.world), "sessions", lambda _: of_keys(sessions(NOW)))
+        answer = await visit.http.get(f"{session_path(CHAT, 'alone')}?from=now-6h&to=now")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == f"{session_path(CHAT, 'alone@1f2e3d4c5b6a7988')}?from=now-6h&to=now"
+        assert (await visit.http.get(answer.headers["location"])).status_code == 200
+
+
+@pytest.mark.parametrize("address", [session_path, tree_path])
+async def test_a_name_of_several_keys_leads_to_the_sessions_of_each(
+    address: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with visitor() as visit:
+        monkeypatch.setattr(type(visit.fake.world), "sessions", lambda _: of_keys(sessions(NOW)))
+        answer = await visit.http.get(address(CHAT, "chat-1"))
+        assert answer.status_code == 409
+        for identity, key in (("chat-1@1f2e3d4c5b6a7988", "team a"), ("chat-1@8897a6b5c4d3e2f1", "8897a6b5c4d3e2f1")):
+            assert f'<a class="mono" href="{address(CHAT, identity)}">{identity}</a> of the key {key}' in answer.text
+        assert "Choose the session that you mean." in answer.text
+        assert "Try again" not in answer.text
 
 
 async def test_all_of_a_sessions_page_is_of_one_range() -> None:

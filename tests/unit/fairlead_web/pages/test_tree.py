@@ -14,6 +14,14 @@ PAGE = "/trees/default/chat/conversation-0001"
 MOST_ELEMENTS = 2500
 
 
+async def test_the_tree_of_a_keys_sessions_has_the_keys_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as visit:
+        made = trees.tree("default/chat", "conversation-0001", NOW)
+        assert "of the key" not in (await visit.http.get(PAGE)).text
+        monkeypatch.setattr(trees, "tree", lambda *_: replace(made, key="team <a>"))
+        assert "of the key team &lt;a&gt;" in (await visit.http.get(PAGE)).text
+
+
 async def test_a_tree_of_many_turns_says_what_is_left_out_and_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     async with visitor("viewer") as viewer:
         whole = (await viewer.http.get(PAGE)).text

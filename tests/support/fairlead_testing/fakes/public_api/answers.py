@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.problems import PlanConflict, Problem
+from fairlead_client.resources.problems import PlanConflict, Problem, SessionOfKey
 from fairlead_testing.builders.wire_examples import example
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -35,6 +35,7 @@ class Refusal(Exception):
         field: str | None = None,
         value: str | None = None,
         conflict: PlanConflict | None = None,
+        sessions: list[SessionOfKey] | None = None,
     ) -> None:
         super().__init__(detail)
         self.problem = Problem(
@@ -47,6 +48,7 @@ class Refusal(Exception):
             field=field,
             value=value,
             conflict=conflict,
+            sessions=sessions,
         )
 
     def answer(self) -> Response:

@@ -16,10 +16,12 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
+from fairlead.session_identities import name_of, tenant_of
 from fairlead_client.resources.audit import AuditFacet, AuditFacets, AuditVerification
 from fairlead_client.resources.costs import CostGroup
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
+from fairlead_client.resources.problems import SessionOfKey
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
@@ -83,11 +85,24 @@ class History:
         return [one for one in _filtered(request, self._world.sessions(), ("pool", "instance")) if wanted in one.session.lower()]
 
     async def _session(self, request: Request) -> Response:
-        pool, wanted = pool_named(request), request.path_params["session"]
+        pool, wanted = pool_named(request), self._named(request)
         found = next((one for one in self._world.sessions() if one.pool == pool and one.session == wanted), None)
         if found is None:
             raise Refusal(404, "No such session", f"There is no session {wanted} in {pool}.")
         return as_json(SessionDetail(session=found, history=self._world.history(found)))
+
+    def _named(self, request: Request) -> str:
+        """The identity of the session that the path names."""
+        pool, wanted = pool_named(request), request.path_params["session"]
+        own = [one for one in self._world.sessions() if one.pool == pool]
+        found = [one for one in own if name_of(one.session) == wanted]
+        if len(found) < 2 or any(one.session == wanted for one in own):
+            return wanted if len(found) != 1 else found[0].session
+        listed = [SessionOfKey(pool=pool, session=one.session, key=one.key or tenant_of(one.session)) for one in found]
+        detail = f"{len(found)} sessions of {pool} have the name {wanted!r}: " + ", ".join(
+            f"{one.session} (key {one.key})" for one in listed
+        )
+        raise Refusal(409, "Conflict", detail, "several-sessions", "write one of them, with the id of its key", sessions=listed)
 
     async def _kept(self, request: Request) -> Response:
         pool = pool_named(request)
@@ -147,7 +162,7 @@ class History:
         return as_json(trees.tasks([asked] if asked else self._world.pools_known, self._clock()))
 
     async def _tree(self, request: Request) -> Response:
-        return as_json(trees.tree(pool_named(request), request.path_params["session"], self._clock()))
+        return as_json(trees.tree(pool_named(request), self._named(request), self._clock()))
 
     async def _think_times(self, request: Request) -> Response:
         return as_json(trees.think_times(pool_named(request), self._clock()))
