@@ -7,13 +7,14 @@ _IRREGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
 
 
 def amount(number: float | None, noun: str, verb: str = "") -> str:
-    """Return the number, with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`, (1200, `entry`) →
-    `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
+    """Return the number, rounded and with thousands separated, its noun and its verb: (1, `entry`) → `1 entry`,
+    (1200, `entry`) → `1,200 entries`, (1, `session`, `move`) → `1 session moves`. None → an en dash.
 
     `noun` is a singular, of which the last word gets the plural; `verb` is in the form for several.
     """
-    one = number == 1
-    words = ["–" if number is None else f"{round(number):,}", noun if one else plural(noun)]
+    whole = None if number is None else round(number)
+    one = whole == 1
+    words = ["–" if whole is None else f"{whole:,}", noun if one else plural(noun)]
     return " ".join([*words, _IRREGULAR.get(verb) or plural(verb) if one else verb] if verb else words)
 
 

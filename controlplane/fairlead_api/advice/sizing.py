@@ -127,7 +127,7 @@ def recorded_as_it_is(present: PoolAtPresent, now: datetime) -> tuple[datetime, 
 def _when(window: tuple[datetime, datetime]) -> str:
     start, end = window
     if end - start < WINDOW:
-        return f"since the pool's spec was changed at {start:%H:%M} UTC"
+        return f"since {start:%H:%M} UTC, when the pool got its present spec"
     return f"in the hour until {end:%H:%M} UTC"
 
 

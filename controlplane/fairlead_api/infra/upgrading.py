@@ -27,6 +27,7 @@ long.
 """
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
+_MIGRATION = re.compile(r"\d{8}_(\d{4}_\w+)\.py")
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
 
 
@@ -57,9 +58,11 @@ def _config() -> "Config":
 
 
 def revisions() -> tuple[str, ...]:
-    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`."""
-    files = (_folder() / "versions").glob("*.py")
-    found = tuple(sorted(re.sub(r"^\d{8}_", "", file.stem) for file in files))
+    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`. Other
+    files are none of ours, such as those that editors and archivers leave beside them.
+    """
+    names = (_MIGRATION.fullmatch(file.name) for file in (_folder() / "versions").iterdir())
+    found = tuple(sorted(name[1] for name in names if name is not None))
     if not found:
         raise FileNotFoundError("the folder `migrations` holds no migration")
     return found

@@ -32,14 +32,17 @@ class Sweep:
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
 
-    With `order`, rows are deleted in this order of columns of `r`, so that after each batch the rows left are the last
-    ones.
+    With `chain`, the columns that identify a chain of rows and the column of a row's place in it, the rows are deleted
+    in the order of `order`, which must be that of the places within a chain. A row for which the condition `held` is
+    true stays, and so do the later rows of its chain, so that no chain ever has a gap.
     """
 
     table: str
     where: str
     by_pool: bool = False
+    chain: tuple[str, str] | None = None
     order: str = ""
+    held: str = ""
 
 
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
@@ -94,9 +97,10 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="reroutes", where="r.at < :before"),
         Sweep(
             table="bindings",
-            where="r.released_at < :before AND NOT EXISTS (SELECT 1 FROM bindings b JOIN migrations m ON m.id = b.migration "
-            "WHERE b.pool_id = r.pool_id AND b.session = r.session AND b.version <= r.version)",
-            order="r.released_at, r.version",
+            where="r.released_at < :before",
+            chain=("pool_id, session", "version"),
+            order="released_at, version",
+            held="EXISTS (SELECT 1 FROM migrations m WHERE m.id = r.migration)",
         ),
         Sweep(
             table="sessions",
@@ -152,15 +156,24 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
 """The rows that each setting of `settings.Retention` deletes, in the order of deletion."""
 
 
-async def sweep(database: Database, one: Sweep, before: datetime) -> int:
-    """Delete one batch of rows older than `before`; return the number of deleted rows."""
-    order = f"ORDER BY {one.order} " if one.order else ""
-    locked = f"{order}LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
+def deletion(one: Sweep) -> str:
+    """Return the SQL that deletes a batch of rows older than `:before`."""
+    locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
     chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"
+    if one.chain:
+        chains, place = one.chain
+        oldest = f"SELECT r.*, r.ctid FROM {one.table} r WHERE {one.where} ORDER BY {one.order} {locked}"
+        stays = f"SELECT r.ctid, bool_or({one.held}) OVER (PARTITION BY {chains} ORDER BY {place}) AS stays FROM ({oldest}) r"
+        chosen = f"SELECT c.ctid FROM ({stays}) c WHERE NOT c.stays"
     if one.by_pool:
         oldest = f"SELECT r.ctid FROM {one.table} r WHERE r.pool_id = p.id AND {one.where} ORDER BY r.bucket {locked}"
         chosen = f"SELECT r.ctid FROM pools p CROSS JOIN LATERAL ({oldest}) r LIMIT {BATCH}"
-    statement = text(f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY({chosen}))")
+    return f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY({chosen}))"
+
+
+async def sweep(database: Database, one: Sweep, before: datetime) -> int:
+    """Delete one batch of rows older than `before`; return the number of deleted rows."""
+    statement = text(deletion(one))
 
     async def work(connection: AsyncConnection) -> int:
         return (await connection.execute(statement, {"before": before})).rowcount
@@ -234,7 +247,7 @@ class PostgresUpkeep:
         for one in SWEEPS[setting]:
             while (count := await sweep(self._database, one, before)) > 0:
                 deleted += count
-                if count < BATCH:
+                if count < BATCH and not one.chain:  # of a chain, rows that stay may have been among the oldest
                     break
         return deleted
 

@@ -24,6 +24,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.lines import TableLine
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.series import AnnotationKind
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
@@ -441,6 +442,13 @@ async def test_an_engine_that_ended_and_serves_again_between_two_states_was_lost
         ("Serving", "Lost", "EngineRestarted"),
     ]
     assert len(changes) == 3
+    marks = (await api.viewer.annotations(CHAT, start="now-10m")).items
+    assert [one.words for one in marks if one.kind is AnnotationKind.FAILURE] == ["a lost: EngineRestarted", f"a back: {back.value}"]
+    found = await api.viewer.load_explanation(CHAT, "a")
+    assert [one.words for one in found.changes if one.kind == "state"][-2:] == [
+        "it became Lost (EngineRestarted)",
+        f"it became {back.value} (EngineRestarted)",
+    ]
 
 
 async def test_a_loss_that_a_state_showed_counts_once(api: ApiInstance) -> None:

@@ -10,7 +10,7 @@ from fairlead.errors import InvalidInput
 from fairlead.reports.objectives import SloSample
 from fairlead_api.infra.database import Database
 from fairlead_api.settings import Retention, read_settings
-from fairlead_api.upkeep.store import SWEEPS, Sweep, sweep
+from fairlead_api.upkeep.store import SWEEPS, Sweep, deletion, sweep
 from fairlead_cli.verify import collect
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest
 from fairlead_client.verifying import Verifier
@@ -126,6 +126,30 @@ async def test_no_history_contradicts_itself_while_it_is_deleted(database_url: s
             await late.migration(migration, api.viewer)
         assert set(late.found) <= before, "a migration that was listed before retention deleted it is no contradiction"
         assert rows(database_url, "SELECT session || version FROM bindings ORDER BY 1") == ["s6", "t6"]
+
+
+async def test_a_long_history_is_deleted_by_looking_at_each_of_its_rows_once(api: ApiInstance, database_url: str) -> None:
+    """Whether a row may go was found by reading all earlier rows of its session: minutes for a session of 60,000."""
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+    age(
+        database_url,
+        "INSERT INTO bindings (pool_id, session, version, instance, reason, router, bound_at, released_at, migration) "
+        "SELECT p.id, 's', v, 'a', 'cold', 'r', now() - interval '300 days' + v * interval '1 s', "
+        "now() - interval '300 days' + (v + 1) * interval '1 s', 'm-' || v FROM pools p, generate_series(1, 3000) v",
+        "ANALYZE bindings",
+    )
+    (one,) = [one for one in SWEEPS["history_days"] if one.table == "bindings"]
+    with psycopg.connect(plain(database_url)) as connection:
+        statement = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {deletion(one)}".replace(":before", "now()")
+        (plan,) = connection.execute(statement.encode()).fetchone() or ([],)
+    assert 3000 <= read_of(plan[0]["Plan"], "bindings") <= 3 * 3000
+    assert rows(database_url, "SELECT count(*) FROM bindings") == [0]
+
+
+def read_of(plan: dict[str, Any], table: str) -> float:
+    """The rows of a table that a plan read, each time that it read them."""
+    own = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == table and plan["Node Type"] != "ModifyTable" else 0
+    return float(own) + sum(read_of(one, table) for one in plan.get("Plans", ()))
 
 
 async def test_the_table_in_force_and_instances_that_hold_sessions_stay(database_url: str) -> None:

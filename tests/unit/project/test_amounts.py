@@ -75,7 +75,10 @@ def test_a_number_before_a_noun_is_written_with_the_form_that_it_needs(folder: s
         (0, "entry", "0 entries"),
         (1200, "batch", "1,200 batches"),
         (2, "prefill instance", "2 prefill instances"),
+        (0.8, "minute", "1 minute"),
+        (1.4, "minute", "1 minute"),
+        (0.3, "minute", "0 minutes"),
     ],
 )
-def test_an_amount_has_its_noun(number: int, noun: str, words: str) -> None:
+def test_an_amount_has_its_noun(number: float, noun: str, words: str) -> None:
     assert amount(number, noun) == words

@@ -45,6 +45,18 @@ def test_a_migrations_file_number_and_revision_are_its_place_in_the_chain() -> N
     assert [path.name for path in chain()] == sorted(path.name for path in chain())
 
 
+@pytest.mark.parametrize(
+    "name", [".#20261130_0083_x.py", "._20261130_0083_x.py", "__init__.py", "20261130_0083_x (copy).py", "20261130_0083_x.py~"]
+)
+def test_a_file_that_is_no_migration_is_no_revision(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one, it would be the newest of all, which no database is at, or the oldest, before which none is too old."""
+    (tmp_path / "versions" / "__pycache__").mkdir(parents=True)
+    for file in (tmp_path / "env.py", tmp_path / "versions" / "20261130_0064_measured.py", tmp_path / "versions" / name):
+        file.write_text("")
+    monkeypatch.setattr(upgrading, "_CANDIDATES", (tmp_path,))
+    assert upgrading.revisions() == ("0064_measured",)
+
+
 def test_processes_of_the_last_release_work_with_the_database_of_today(last_release: tuple[str, Shape]) -> None:
     _, then = last_release
     assert breaking(then, shape(metadata), RETIRED) == [], "see docs/development.md, 'Change the database'"

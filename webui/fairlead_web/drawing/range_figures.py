@@ -44,16 +44,17 @@ class ShownFigures:
             return ""
         ended = (
             (found.completed_sends, "completed"),
-            (found.failed_sends, "failed there"),
+            (found.failed_sends, "failed"),
             (found.cancelled_sends, "cancelled by clients"),
         )
         parts = [f"{formats.count(number)} {words}" for number, words in ended if number]
         rest = found.sent - sum(number for number, _ in ended)
-        parts += [f"{formats.count(rest)} not ended by then"] if rest > 0 else []
-        before = f"; {formats.count(-rest)} of these were sent before" if rest < 0 else ""
+        uneven = f" {formats.count(rest)} more were sent than ended: some still ran at the end." if rest > 0 else ""
+        uneven = f" {formats.count(-rest)} more ended than were sent: some were sent before." if rest < 0 else uneven
         return (
-            f"Sent to instances: {formats.count(found.sent)}; {', '.join(parts)}{before}. A request counts here each time it is sent: "
-            "again after a failure, and to two instances where one prefills and another decodes. A refused one is not sent."
+            f"Sent to instances: {formats.count(found.sent)}. Ended there: {', '.join(parts) or 'none'}.{uneven} A request counts here "
+            "each time it is sent: again after a failure, and to two instances where one prefills and another decodes. A refused one "
+            "is not sent."
         )
 
 

@@ -316,8 +316,11 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
-    """Return the instance's states over the range as bars."""
-    ordered = sorted(transitions, key=lambda item: item.at)
+    """Return the instance's states over the range as bars. `transitions` are the newest first; of those of one moment,
+    the last one holds.
+    """
+    ordered = list(reversed(transitions))
+    ordered.sort(key=lambda item: item.at)
     bars: list[StateBar] = []
     for index, item in enumerate(ordered):
         until = ordered[index + 1].at if index + 1 < len(ordered) else chosen.end

@@ -175,7 +175,8 @@ def labelled(detail: str, field: str | None, labels: Mapping[str, str]) -> str:
     `Requests a minute: 'many' …`. `labels` has the words beside each field, by its name.
     """
     name = max((one for one in labels if f".{field}".endswith(f".{one}")), key=len, default=None)
-    return labels[name] + detail.removeprefix(field) if field and name and detail.startswith(field) else detail
+    named = field is not None and re.match(rf"{re.escape(field)}(?!\w)", detail)
+    return labels[name] + detail[named.end() :] if name and named else detail
 
 
 _CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

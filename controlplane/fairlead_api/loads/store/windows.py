@@ -330,10 +330,8 @@ async def _transitions(connection: AsyncConnection, pool: int, instance: str, st
     query = (
         select(changes)
         .where(changes.c.pool_id == pool, changes.c.instance == instance, changes.c.at >= start, changes.c.at < end)
-        .order_by(changes.c.at.desc())
+        .order_by(changes.c.at.desc(), changes.c.id.desc())
         .limit(CHANGES)
     )
-    return [
-        WindowChange(at=row.at, kind="state", words=f"it became {row.after} ({row.reason})", actor=None)
-        for row in await connection.execute(query)
-    ]
+    rows = (await connection.execute(query)).all()
+    return [WindowChange(at=row.at, kind="state", words=f"it became {row.after} ({row.reason})", actor=None) for row in reversed(rows)]

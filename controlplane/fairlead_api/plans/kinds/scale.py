@@ -1,15 +1,14 @@
 """Changes the number of instances of a role."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, MAX_REPLICAS, NOT_COUNTED, InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
-from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_shares
-from fairlead.routing.knowledge.rings import key_shares
+from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.specs import ScalingMode
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked, replicas_of
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
@@ -143,19 +142,18 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int, policies: P
 
 def _taken_by_new(pool: PoolUse, role: Role, added: int, policies: PolicyCatalogue) -> tuple[float, int, int]:
     """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens
-    that follow; all zero unless the policy places every request by the ring. New instances have no names yet, so
-    placeholders are used: which keys move depends on the names, how many hardly does.
+    that follow; all zero unless the policy places every request by the ring. New instances have no names yet, and
+    places on the ring follow from names: each place is equally probable, so the share is that of their anchors.
     """
     if not added or role is Role.DECODE or policies.entry(pool.facts.routing.policy).ring is not RingUse.EVERY_REQUEST:
         return 0.0, 0, 0
     anchors = pool.facts.anchors_per_instance
-    before = [use.entry(anchors) for use in pool.instances]
-    empty = InstanceUse(id="", role=role, state=InstanceState.SERVING, bound_sessions=0, cache_tokens=0, in_flight=0)
-    new = [replace(empty, id=f"new-{number}").entry(anchors) for number in range(added)]
-    moves, shares = moved_shares(before, [*before, *new]), key_shares(before)
-    sessions = expected_sessions(moves, shares, {use.id: use.bound_sessions for use in pool.instances})
-    tokens = expected_sessions(moves, shares, {use.id: use.cache_tokens for use in pool.instances})
-    return sum(moves.values()), round(sessions), round(tokens)
+    held = {use.id: anchor_count(use.entry(anchors)) for use in pool.instances}
+    empty = InstanceUse(id="new", role=role, state=InstanceState.SERVING, bound_sessions=0, cache_tokens=0, in_flight=0)
+    new = added * anchor_count(empty.entry(anchors))
+    share = new / (new + sum(held.values())) if any(held.values()) else 0.0
+    owners = [use for use in pool.instances if held[use.id]]
+    return share, round(share * sum(use.bound_sessions for use in owners)), round(share * sum(use.cache_tokens for use in owners))
 
 
 def _following(sessions: int, of: int) -> list[str]:

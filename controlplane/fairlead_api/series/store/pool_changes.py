@@ -39,7 +39,7 @@ _ROWS = {
     "AND coalesce(closed_at, closes, :end) > :start ORDER BY start DESC LIMIT :most",
     AnnotationKind.FAILURE: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, instance, before AS a, after AS b, reason AS c "
     "FROM instance_transitions WHERE at >= :start AND at < :end AND pool_id = ANY(:pools) "
-    "AND (after = 'Lost' OR before = 'Lost' AND after <> 'Gone') ORDER BY at DESC LIMIT :most",
+    "AND (after = 'Lost' OR before = 'Lost' AND after <> 'Gone') ORDER BY at DESC, id DESC LIMIT :most",
     AnnotationKind.COMMENT: 'SELECT pool_id, start AS at, nullif("end", start) AS until, CAST(NULL AS text) AS instance, '
     'author AS a, text AS b, plan AS c FROM comments WHERE pool_id = ANY(:pools) AND start < :end AND "end" >= :start '
     "AND start >= CAST(:start AS timestamptz) - interval '92 days' ORDER BY start DESC LIMIT :most",
@@ -61,8 +61,16 @@ async def read_annotations(
         values = {"pools": list(pools), "start": start, "end": end, "most": MOST + 1}
         rows = (await connection.execute(text(statement), values)).all()
         complete = complete and len(rows) <= MOST
-        items += [_annotation(kind, row, pools[row.pool_id]) for row in rows[:MOST] if instance is None or row.instance in (None, instance)]
-    return Annotations(start=start, end=end, items=sorted(items, key=lambda one: (one.at, one.kind, one.words)), complete=complete)
+        shown = [row for row in rows[:MOST] if instance is None or row.instance in (None, instance)]
+        items += [_annotation(kind, row, pools[row.pool_id]) for row in reversed(shown)]
+    return Annotations(start=start, end=end, items=sorted(items, key=_order), complete=complete)
+
+
+def _order(one: Annotation) -> tuple[datetime, AnnotationKind, str]:
+    """Return the place of a marked event. Failures of one moment stay in the order in which they happened: an instance
+    may be lost and be back in the same state.
+    """
+    return one.at, one.kind, "" if one.kind is AnnotationKind.FAILURE else one.words
 
 
 def _annotation(kind: AnnotationKind, row: Any, pool: str) -> Annotation:

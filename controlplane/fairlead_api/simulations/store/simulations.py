@@ -84,7 +84,8 @@ class PostgresSimulations:
             weights = [1.0 if one.state == InstanceState.WARMING else one.weight for one in await connection.execute(weighed)]
             fit, capability = await stored_fit(connection, row.id), await read_capability(connection, row, now)
             revisions = tables.pool_revisions.c
-            changed_at = (await connection.execute(select(func.max(revisions.at)).where(revisions.pool_id == row.id))).scalar_one()
+            newest = select(revisions.at).where(revisions.pool_id == row.id, revisions.number == row.revision)
+            changed_at = (await connection.execute(newest)).scalar_one_or_none()
         declared = [role["name"] for role in (row.spec or {}).get("roles") or () if isinstance(role, dict) and "name" in role]
         numbers = dict.fromkeys(map(Role, declared), 0) | {Role(role): int(count) for role, count in found}
         return PoolAtPresent(

@@ -104,7 +104,7 @@ async def test_why_nothing_is_simulated_is_kept_with_the_estimate_of_that_moment
         (None, 3000, None),
         (90, 3000, None),
         (7, 3000, None),
-        (7, 12, "12 requests were recorded since the pool's spec was changed at 23:53 UTC, and 200 are needed"),
+        (7, 12, "12 requests were recorded since 23:53 UTC, when the pool got its present spec, and 200 are needed"),
     ],
 )
 async def test_requests_from_before_the_last_change_of_the_spec_are_not_taken_for_those_of_the_pool_as_it_is(

@@ -9,6 +9,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import cell_of
 from fairlead.pools import TableFacts, parse_spec
+from fairlead.routing.knowledge.rings import HashRing
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_api.infra.errors import NotFound
@@ -73,6 +74,18 @@ def test_new_instances_take_keys_and_the_sessions_that_every_request_places_by_t
     assert effect.warnings == [f"About {effect.sessions_moved} of 100 sessions follow their keys to new instances, and lose their cache."]
     bound = scale_effect(replace(pool, facts=facts(policy="fairlead")), Role.BOTH, 1, 4, BUILT_IN)
     assert (bound.key_share_moved, bound.sessions_moved, bound.warnings) == (0.0, 0, [])
+
+
+def test_a_plan_of_very_many_instances_hashes_no_ring_of_them() -> None:
+    """A hash of 4,096 instances takes a minute, in which the process answers nobody; what they take needs none."""
+    pool = a_use(("a", "Serving", 100, 5000), ("b", "Draining", 40, 900))
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("of", "of_anchors"):
+            patched.setattr(HashRing, name, lambda *_: pytest.fail("a ring was hashed"))
+        effect = scale_effect(pool, Role.BOTH, 1, 4096, BUILT_IN)
+    assert effect.key_share_moved == pytest.approx(4095 / 4096)
+    assert (effect.sessions_moved, effect.cache_tokens_lost) == (100, round(5000 * 4095 / 4096))
+    assert scale_effect(a_use(), Role.BOTH, 0, 3, BUILT_IN).key_share_moved == 0.0, "nobody had the keys"
 
 
 def test_sessions_move_while_somebody_is_left_to_take_them_and_are_lost_otherwise() -> None:

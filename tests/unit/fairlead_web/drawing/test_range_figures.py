@@ -58,10 +58,13 @@ async def test_a_pages_tiles_and_the_legends_of_its_charts_are_the_same_figures(
 def test_what_was_sent_to_instances_is_accounted_for() -> None:
     found = RangeFigures(start=START, end=START, judged=851, refused=48, sent=985, completed_sends=870, failed_sends=30, cancelled_sends=80)
     assert shown(found).sends.startswith(
-        "Sent to instances: 985; 870 completed, 30 failed there, 80 cancelled by clients, 5 not ended by then. A request counts"
-    )
+        "Sent to instances: 985. Ended there: 870 completed, 30 failed, 80 cancelled by clients. "
+        "5 more were sent than ended: some still ran at the end. A request counts"
+    ), "those that still ran may be more: some that ended were sent before"
     earlier = replace(found, completed_sends=880, cancelled_sends=80)
-    assert "80 cancelled by clients; 5 of these were sent before. A request" in shown(earlier).sends
+    assert "80 cancelled by clients. 5 more ended than were sent: some were sent before. A request" in shown(earlier).sends
+    running = replace(found, completed_sends=0, failed_sends=0, cancelled_sends=0)
+    assert "Ended there: none. 985 more were sent than ended" in shown(running).sends
     assert shown(RangeFigures(start=START, end=START)).sends == ""
     assert shown(replace(found, complete_until=START)).sends == ""
 
@@ -70,7 +73,7 @@ async def test_a_pools_page_says_why_more_requests_were_sent_than_asked_for() ->
     async with visitor("viewer") as one:
         page = (await one.http.get(f"/pools/{CHAT}?from=now-1h&to=now")).text
     sent = range_values(page)["requests"]
-    assert f"Sent to instances: {sent}; " in page
+    assert f"Sent to instances: {sent}. " in page
 
 
 def ends(start: str) -> tuple[datetime, datetime]:

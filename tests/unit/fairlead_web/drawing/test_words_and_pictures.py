@@ -117,6 +117,17 @@ def test_states_are_drawn_only_inside_the_range() -> None:
     assert [bar.state for bar in bars] == [InstanceState.SERVING, InstanceState.DRAINING]
 
 
+def test_an_instance_that_was_lost_and_back_in_one_moment_is_drawn_as_it_is() -> None:
+    """The API lists the newest transition first, and writes both with the time of the state that showed the restart."""
+    at = NOW - timedelta(minutes=30)
+    made = [
+        InstanceTransition(at=at, before=InstanceState.LOST, after=InstanceState.SERVING, reason="EngineRestarted"),
+        InstanceTransition(at=at, before=InstanceState.SERVING, after=InstanceState.LOST, reason="EngineRestarted"),
+        InstanceTransition(at=NOW - timedelta(hours=2), before=None, after=InstanceState.SERVING, reason="r"),
+    ]
+    assert [bar.state for bar in state_band(made, parse_range("now-1h", "now", NOW))] == [InstanceState.SERVING, InstanceState.SERVING]
+
+
 @pytest.mark.parametrize("state", [one for one in InstanceState if one is not InstanceState.GONE])
 def test_every_state_of_a_living_instance_has_its_mark_and_its_colour(state: InstanceState) -> None:
     css = "".join(path.read_text() for path in (STATIC / "css").glob("*.css"))

@@ -70,6 +70,20 @@ def test_a_value_is_shown_in_the_unit_its_name_ends_with() -> None:
 
 
 @pytest.mark.parametrize(
+    ("detail", "field", "shown"),
+    [
+        ("name: 'x y' has a space", "name", "Name: 'x y' has a space"),
+        ("spec.name 'x' is taken", "spec.name", "Name 'x' is taken"),
+        ("namespace 'x' does not exist", "name", "namespace 'x' does not exist"),
+        ("<b>: too long", "<b>", "<b>: too long"),
+        ("it is late", None, "it is late"),
+    ],
+)
+def test_a_field_is_named_as_on_its_form_where_the_error_begins_with_it(detail: str, field: str | None, shown: str) -> None:
+    assert formats.labelled(detail, field, {"name": "Name"}) == shown
+
+
+@pytest.mark.parametrize(
     ("detail", "remedy", "sentences"),
     [
         ("cron: '9' cannot be used", "write five fields", "cron: '9' cannot be used. Write five fields."),
