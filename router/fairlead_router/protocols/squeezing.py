@@ -83,6 +83,11 @@ class Squeezed:
         elif self._kept.endswith(b"[") and text.strip():
             self._kept += b"0"  # it held something
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the bytes so far end within a string or an array."""
+        return self._in_string or self._arrays > 0
+
     def document(self) -> Any:
         """Return the reduced document, decoded; None if it is not JSON or was too large."""
         try:
