@@ -26,7 +26,9 @@ USUAL_SECONDS, USUAL_SECONDS_A_BYTE = 50e-6, 20e-9
 SHARE = 0.05
 """Largest share of the event loop for the unusual cost of one engine's bytes."""
 BURST_SECONDS = 0.01
-"""Unusual cost that an engine may have at once."""
+"""Unusual cost that an engine may have at once. A step counts as no more than this: what takes longer is not the bytes,
+but a garbage collection or other work that happened to run then.
+"""
 
 
 class LoopTime:
@@ -56,7 +58,7 @@ class LoopTime:
             more = read(at, end)
             at = end
             spent = self._clock() - began
-        unusual = spent - USUAL_SECONDS - at * USUAL_SECONDS_A_BYTE
+        unusual = min(spent - USUAL_SECONDS - at * USUAL_SECONDS_A_BYTE, BURST_SECONDS)
         if unusual > 0:
             now = self._now()
             self._free_at[address] = max(now, self._free_at.get(address, now)) + unusual / SHARE
