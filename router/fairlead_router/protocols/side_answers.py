@@ -17,8 +17,10 @@ _BLANK = b" \t\r\n"
 _OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 _BEFORE_ERRORS = _OF_ERRORS | {"message", "param"}
 """The members with which an error may begin, besides `object`. An answer that begins otherwise is not held."""
-_FIRST = re.compile(rb'\{\s*"([^"\\]*)"\s*:\s*(?:"([^"\\]*)")?')
-"""Matches the beginning of a document up to its first member's name, and the value if that is a plain text."""
+_FIRST = re.compile(rb'\{\s*"([^"\\]*)"\s*:\s*(?:"([^"\\]+)"|\[\s*[^\s\]]|\{\s*"|"[^"]|-?0*[.eE0]*[1-9]|true)')
+"""Matches the beginning of a document up to its first member, if that has a value that is not empty, zero or false: its
+name, and the value if that is a plain text.
+"""
 
 
 class SideAnswer:

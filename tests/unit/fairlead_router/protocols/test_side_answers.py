@@ -75,6 +75,19 @@ def test_an_answer_that_begins_as_no_error_does_goes_on_with_its_first_member(
     assert heard(body, cuts).failure is None
 
 
+@given(
+    st.sampled_from(["success", "data", "result", "object", "id"]),
+    st.sampled_from([None, False, 0, 0.0, "", [], {}, True, 1, 0.5, "x", '"x', "list", "error", [0], {"a": 0}, -2]),
+    CUTS,
+)
+def test_an_error_behind_another_member_is_found_however_it_is_cut(name: str, value: Any, cuts: list[int]) -> None:
+    body = orjson.dumps({name: value, "error": ERROR})
+    answer = heard(body, cuts)
+    assert answer.failure == reported_error(body)
+    for end in range(len(body)):
+        assert answer.failure is None or heard(body[:end], cuts).is_open, "what is passed on must be no error"
+
+
 @given(CUTS)
 def test_what_cannot_be_an_error_is_not_waited_for(cuts: list[int]) -> None:
     assert not heard(b"plain text", [*cuts, 1]).is_open
