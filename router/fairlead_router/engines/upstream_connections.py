@@ -19,7 +19,7 @@ import httptools
 
 from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
-from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, LoopTime
+from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, USUAL_SECONDS, LoopTime
 
 HIGH_WATER = 256 * 1024
 """Bytes of a response that are buffered for a slow client before the router stops reading from the engine."""
@@ -133,7 +133,7 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_ahead", "_beyond", "_dropped", "_end", "_failure", "_framed", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces",
+        "_ahead", "_beyond", "_dropped", "_end", "_failure", "_framed", "_in_step", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces",
         "_sending_paused", "_sink", "_time", "_transport", "_turn", "_unseen", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
@@ -154,6 +154,7 @@ class UpstreamConnection(asyncio.Protocol):
         used up; None = there are none, and the engine may be read.
         """
         self._turn: asyncio.TimerHandle | None = None
+        self._in_step = False
         self._end: tuple[Exception | None] | None = None
         """The loss of the connection, while bytes that arrived before it are not read yet."""
         self._dropped = False
@@ -395,6 +396,17 @@ class UpstreamConnection(asyncio.Protocol):
         if self._ahead is not None:
             self._ahead += data
             return
+        size, time = len(data), self._time
+        if size <= PART_BYTES and self.address not in time.free_at:  # as most: a step of one part
+            began = time.clock()
+            self._in_step = True
+            try:
+                self.data_received(data)
+            finally:
+                self._in_step = False
+            if (spent := time.clock() - began) > USUAL_SECONDS:
+                time.count(self.address, spent, size)
+            return
         self._ahead = data
         self._read_ahead()
         if self._ahead is not None and not (self.paused or self.closed):
@@ -422,11 +434,14 @@ class UpstreamConnection(asyncio.Protocol):
         assert ahead is not None
         at = 0
         if not self._time.pause(self.address):
+            self._in_step = True
             try:
                 at = self._time.step(self.address, len(ahead), self._hear_part)
             except BaseException:  # a sink's fault: whoever waits for this answer must not wait for ever
                 self.abort()
                 raise
+            finally:
+                self._in_step = False
         pause = self._time.pause(self.address) if self._end is None or at < len(ahead) else 0.0
         self._ahead = ahead[at:] if (at < len(ahead) or pause) and not self.closed else None
         if self._ahead is None:
@@ -438,7 +453,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Read a part of what has arrived. Return whether more of it may be read."""
         ahead = self._ahead
         assert ahead is not None
-        self._hear(ahead[at:end])
+        self.data_received(ahead[at:end])
         if self.complete and end < len(ahead):
             self.close()  # bytes nobody asked for
         return not (self.closed or self.paused)
@@ -447,12 +462,10 @@ class UpstreamConnection(asyncio.Protocol):
         self.received += 1
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
-        elif len(data) > QUICK_BYTES or self._ahead is not None:
+            return
+        if (len(data) > QUICK_BYTES or self._ahead is not None) and not self._in_step:
             self._hear_long(data)
-        else:
-            self._hear(data)
-
-    def _hear(self, data: bytes) -> None:
+            return
         before = len(self._pieces)
         self._unseen += len(data)
         try:
