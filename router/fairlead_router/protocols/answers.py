@@ -296,6 +296,7 @@ class StreamReader:
         if text.startswith(_DONE, start) and self._spoken.goes_on:
             self.events += 1
             self._spoken.ends()
+            self._before = _NEVER  # nothing after the end counts
             start += len(_DONE)
         return start
 
@@ -357,6 +358,7 @@ class StreamReader:
         self.events += 1
         if data == b"[DONE]":
             spoken.ends()
+            self._before = _NEVER
         elif not spoken.done:
             spoken.only_counts = False
             deltas, told_at = spoken.deltas, spoken.told_at
@@ -366,6 +368,7 @@ class StreamReader:
             if spoken.only_counts and self._hides_usage:
                 return True
         if self._whole and spoken.failure is not None:
+            self._before, self._learned, self._knows_plain = _NEVER, _RELEARNED, False  # no event is passed on unread
             if len(self.withheld) < EVENT_BYTES:
                 self.withheld += raw
             return True

@@ -43,6 +43,19 @@ def test_failures_after_a_failure_are_not_kept_without_end() -> None:
     assert reader.withheld.startswith(b"data: ") and len(reader.withheld) < EVENT_BYTES + 100
 
 
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b'data: {"error":{"message":"x"}}\n\n'])
+@pytest.mark.parametrize("cuts", [1, 2, 4])
+def test_text_after_the_end_or_a_failure_counts_for_nothing_however_it_is_cut(end: bytes, cuts: int) -> None:
+    stream = [TEXT, end, TEXT + TEXT]
+    reader = StreamReader(whole=True)
+    pieces = {1: [b"".join(stream)], 2: [stream[0], stream[1] + stream[2]], 4: [*stream[:2], TEXT, TEXT]}[cuts]
+    shown = b"".join(map(reader.feed, pieces)) + reader.end()
+    if b"error" in end:
+        assert shown == TEXT, "another engine goes on from here"
+    else:
+        assert reader.generated_tokens == 1
+
+
 LONG = b"x" * 100_000
 ANSWERS = {
     "a chat": (b'{"id":"a","choices":[{"message":{"content":"%s"},"finish_reason":"stop"}],"usage":{"completion_tokens":7}}' % LONG, ""),
