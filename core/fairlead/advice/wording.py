@@ -50,7 +50,7 @@ def not_yet(bad: int, had: int, needed: int) -> str:
     minutes are required.
     """
     if had < needed:
-        return f"; that is the record of {count(had, 'minute')}, and to drain it takes {needed}"
+        return f"; only {count(had, 'minute')} {'is' if had == 1 else 'are'} on record, and a drain is offered after {needed}"
     return f"; this was so in {bad} of the last {count(had, 'minute')}, too few to drain it"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from fairlead_router.protocols.answers import StreamReader, decoded
 from fairlead_router.protocols.spoken_events import Failure, failure_of
 
@@ -15,12 +13,6 @@ LONGEST_ERROR = 64 * 1024
 
 _BLANK = b" \t\r\n"
 _OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
-_BEFORE_ERRORS = _OF_ERRORS | {"message", "param"}
-"""The members with which an error may begin, besides `object`. An answer that begins otherwise is not held."""
-_FIRST = re.compile(rb'\{\s*"([^"\\]*)"\s*:\s*(?:"([^"\\]+)"|\[\s*[^\s\]]|\{\s*"|"[^"]|-?0*[.eE0]*[1-9]|true)')
-"""Matches the beginning of a document up to its first member, if that has a value that is not empty, zero or false: its
-name, and the value if that is a plain text.
-"""
 
 
 class SideAnswer:
@@ -29,13 +21,12 @@ class SideAnswer:
     An answer is one document, or a stream of events. Its format is the engine's own, so only an error is a failure.
     """
 
-    __slots__ = ("_begins_as_answer", "_document", "_events", "_size")
+    __slots__ = ("_document", "_events", "_size")
 
     def __init__(self, kind: bytes) -> None:
         self._events = StreamReader() if kind.startswith(EVENTS) else None
         self._document: bytearray | None = bytearray() if self._events is None else None
         """The bytes of a document, without blanks before it; None once they cannot be an error."""
-        self._begins_as_answer = False
         self._size = 0
 
     def feed(self, piece: bytes) -> None:
@@ -47,14 +38,12 @@ class SideAnswer:
             self._document += piece if self._document else piece.lstrip(_BLANK)
             if self._size > LONGEST_ERROR or bytes(self._document[:1]) not in (b"", b"{"):
                 self._document = None
-            elif not self._begins_as_answer:
-                self._begins_as_answer = _begins_as_answer(self._document)
 
     @property
     def is_open(self) -> bool:
         """Whether more of the answer must arrive before it is known that it does not begin with an error."""
         if self._events is None:
-            return self._document is not None and not self._begins_as_answer
+            return self._document is not None
         return not self._events.events and self._size <= LONGEST_ERROR
 
     @property
@@ -63,15 +52,6 @@ class SideAnswer:
         if self._events is not None:
             return self._events.failure
         return None if self._document is None else reported_error(bytes(self._document))
-
-
-def _begins_as_answer(document: bytearray) -> bool:
-    """Return whether the first member of a document, of which more may arrive, shows that it is not an error."""
-    found = _FIRST.match(document)
-    if found is None:
-        return False
-    name, text = found[1].decode("utf-8", "replace"), found[2]
-    return text is not None and text != b"error" if name == "object" else name not in _BEFORE_ERRORS
 
 
 def reported_error(body: bytes) -> Failure | None:

@@ -196,7 +196,7 @@ async def test_a_hot_instance_can_be_drained_when_five_minutes_show_it(api: ApiI
     await minutes(3)
     early = await hot()
     assert early.plan is None
-    assert "that is the record of 3 minutes" in early.sentence
+    assert "only 3 minutes are on record" in early.sentence
     api.clock.skip(55)
     await minutes(3)
     found = await hot()

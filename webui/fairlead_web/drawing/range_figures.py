@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.rejections import RejectionReport
-from fairlead_client.resources.slo import SloShare
+from fairlead_client.resources.slo import SloAttainment, SloShare
 from fairlead_web.text import formats
 
 
@@ -107,6 +107,24 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
         "tpot_p95": formats.seconds(found.tpot_p95_seconds),
     }
     return ShownInstance(figures=found, texts=texts if found.known else dict.fromkeys(texts, formats.NONE))
+
+
+def of_objectives(found: SloAttainment) -> dict[str, str]:
+    """Return the texts of the counts and shares that the table of versions and classes shows too, and the attainment of
+    each priority class by the name of its line in the attainment chart. The API computes RangeFigures and SloAttainment
+    at different times, so a page with that table takes these texts instead of the ones of RangeFigures.
+    """
+    whole = found.whole
+    counted = {
+        "attainment": formats.share(whole.attainment),
+        "ttft_attainment": formats.share(whole.ttft_attainment),
+        "tpot_attainment": formats.share(whole.tpot_attainment),
+        "served_in_time": formats.share(whole.served_in_time),
+        "judged": formats.count(whole.requests),
+        "refused": formats.count(whole.refused),
+        "failed_requests": formats.count(whole.failed),
+    }
+    return by_class(found.shares) | (counted if whole.requests or whole.refused or whole.failed else {})
 
 
 def by_class(shares: Iterable[SloShare]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloTask, SloTaskBurn, SloTasks, SloVersion, SloWhatIf
-from fairlead_web.drawing.range_figures import ShownFigures, by_class, shown
+from fairlead_web.drawing.range_figures import ShownFigures, of_objectives, shown
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
@@ -87,7 +87,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         PoolSloPage(
             shell=shell,
-            shown=shown(found, by_class(attainment.shares)),
+            shown=shown(found, of_objectives(attainment)),
             attainment=attainment,
             tasks=tasks,
             task_burn=task_burn,

@@ -373,8 +373,8 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (SeenMinutes(had=1, late=1), "holds 18 of 42 sessions; that is the record of 1 minute, and to drain it takes 5."),
-        (SeenMinutes(had=4, late=4), "; that is the record of 4 minutes, and to drain it takes 5."),
+        (SeenMinutes(had=1, late=1), "holds 18 of 42 sessions; only 1 minute is on record, and a drain is offered after 5."),
+        (SeenMinutes(had=4, late=4), "; only 4 minutes are on record, and a drain is offered after 5."),
         (SeenMinutes(had=5, late=2), "; this was so in 2 of the last 5 minutes, too few to drain it."),
     ],
 )
@@ -624,7 +624,7 @@ def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() 
     assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
     young = only(with_instance(pool, 1, minutes=SeenMinutes(had=2, failing=2)))
     assert young.remedy is None
-    assert young.sentence.endswith("that were sent to it; that is the record of 2 minutes, and to drain it takes 5.")
+    assert young.sentence.endswith("that were sent to it; only 2 minutes are on record, and a drain is offered after 5.")
     assert advise([with_instance(well(), 1, served=served(100, 100, failed=1))]) == ()
 
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from fairlead.latency_cells import EDGES, quantile
 from fairlead_client.resources.figures import RangeFigures
+from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.advice import WINDOW
 from fairlead_testing.fakes.public_data.figures import figures_of_instance
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import NOW, visitor
-from fairlead_web.drawing.range_figures import shown, shown_instance
+from fairlead_web.drawing.range_figures import of_objectives, shown, shown_instance
 from fairlead_web.text import formats
 from fairlead_web.text.time_ranges import parse_range
 
@@ -104,7 +105,9 @@ async def test_every_page_of_a_pool_has_one_number_for_one_thing(start: str) -> 
         of_pool = shown(one.fake.world.figures(CHAT, *ends(start))).texts
     row, card, tile = rows(listed)[CHAT], facts(overview, CHAT), tiles(own)
     assert row["In time"].startswith(f"{of_pool['attainment']} goal") and card["In time"].startswith(f"{of_pool['attainment']} goal")
-    assert row["TTFT at goal"].startswith(of_pool["ttft"]) and tile["In time"] == range_values(slo)["attainment"] == of_pool["attainment"]
+    assert row["TTFT at goal"].startswith(of_pool["ttft"]) and tile["In time"] == of_pool["attainment"]
+    of_table = of_objectives(objectives.attainment(NOW, CHAT))
+    assert {name: range_values(slo)[name] for name in of_table} == of_table, "the tiles of this page are those of its table"
     for name, in_card, in_tile, figure in (
         ("Hit rate", "Hit rate", "Prefix hit rate", "hit_rate"),
         ("Requests", "Requests", "Requests", "asked"),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fairlead_client.resources.slo import SloBurn
+from fairlead_client.resources.slo import SloAttainment, SloBurn
 from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import NOW as NOW_OF_VISITS
@@ -40,7 +40,30 @@ async def test_whole_tasks_have_a_row_for_each_class_and_version_with_a_target()
     assert 'data-label="Last turn"' in tasks, "a task can go on after it"
 
 
-async def test_a_long_number_is_not_broken_within_its_digits() -> None:
+async def test_tiles_and_table_have_the_same_numbers_whenever_the_range_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.attainment
+
+    def later(now: datetime, pool: str) -> SloAttainment:
+        whole = replace(known(now, pool).whole, requests=926, in_time=915, attainment=915 / 926, refused=7, failed=3)
+        return replace(known(now, pool), whole=whole)
+
+    monkeypatch.setattr(objectives, "attainment", later)
+    async with visitor("viewer") as viewer:
+        page = " ".join((await viewer.http.get(PAGE)).text.split())
+    tiles = dict(re.findall(r'<dt>([^<]*)</dt> <dd> <span class="value[^"]*">([^<]*)</span>', page))
+    assert {name: tiles[name] for name in ("Requests judged", "In time", "Refused", "Failed")} == {
+        "Requests judged": "926",
+        "In time": "98.8 %",
+        "Refused": "7",
+        "Failed": "3",
+    }
+
+
+async def test_a_long_number_is_not_broken_within_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = objectives.attainment
+    monkeypatch.setattr(
+        objectives, "attainment", lambda now, pool: replace(known(now, pool), whole=replace(known(now, pool).whole, requests=12_345_678))
+    )
     async with visitor("viewer") as viewer:
         page = (await viewer.http.get(f"{PAGE}?from=now-24h&to=now")).text
     values = dict(re.findall(r'<span class="(value[^"]*)">([\d,]+)</span>', page))
