@@ -95,6 +95,10 @@ class Answer:
         self.got += piece
         return self.ready
 
+    def use_up_share(self) -> None:
+        for _ in range(2):
+            self.connection._time.count("10.0.0.7:8000", 1.0, 1)
+
     def hear(self, piece: bytes) -> None:
         assert self.wire.reading
         self.loop.step(lambda: self.connection.data_received(piece))
@@ -317,8 +321,7 @@ def test_an_answer_arrives_whole_and_in_order_however_it_is_cut_and_held_though_
 ) -> None:
     loop, answer = world(cost)
     if used_up:
-        answer.connection._time.step("10.0.0.7:8000", 1, lambda at, end: setattr(loop, "worked", loop.worked + 1.0) is None)
-        answer.connection._time.step("10.0.0.7:8000", 1, lambda at, end: setattr(loop, "worked", loop.worked + 1.0) is None)
+        answer.use_up_share()
     body = b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))
     engine = Engine(answer, cut(framed(body, framing, chunk), places), breaks=breaks)
     turns = 0
@@ -334,12 +337,11 @@ def test_an_answer_arrives_whole_and_in_order_however_it_is_cut_and_held_though_
 
 
 def test_unasked_bytes_close_an_idle_connection_also_while_its_engine_has_used_up_its_share() -> None:
-    loop, answer = world(0.0)
+    _, answer = world(0.0)
     answer.hear(HEAD % 2 + b"ok")
     assert answer.connection.complete
     answer.connection.busy = False
-    for _ in range(2):
-        answer.connection._time.step("10.0.0.7:8000", 1, lambda at, end: setattr(loop, "worked", loop.worked + 1.0) is None)
+    answer.use_up_share()
     assert answer.connection._time.pause("10.0.0.7:8000") > 0
     answer.hear(HEAD % 2000 + b"x" * 2000)
     assert answer.connection.closed and answer.wire.dropped, "the next request would get these bytes as its answer"
@@ -395,7 +397,12 @@ async def test_a_slow_client_gets_everything_that_arrived_before_its_engine_was_
     connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
     connection.data_received(HEAD % 60_000 + b"x" * 50_000)
     got = bytearray()
-    passing = asyncio.ensure_future(connection.pipe(lambda piece: got.extend(piece) is not None))
+
+    def sink(piece: bytes) -> bool:
+        got.extend(piece)
+        return False
+
+    passing = asyncio.ensure_future(connection.pipe(sink))
     await asyncio.sleep(0)
     connection.connection_lost(ConnectionResetError())
     await asyncio.sleep(0)
