@@ -29,6 +29,8 @@ BURST_SECONDS = 0.01
 """Unusual cost that an engine may have at once. A step counts as no more than this: what takes longer is not the bytes,
 but a garbage collection or other work that happened to run then.
 """
+_SHORTEST_PAUSE = 1e-6
+"""A shorter pause in seconds is none: sums of times are no more exact than that."""
 
 
 class LoopTime:
@@ -50,7 +52,8 @@ class LoopTime:
         left = free_at - self._now()
         if left <= 0:
             del self.free_at[address]
-        return max(0.0, left - BURST_SECONDS / SHARE)
+        pause = left - BURST_SECONDS / SHARE
+        return pause if pause > _SHORTEST_PAUSE else 0.0
 
     def step(self, address: str, size: int, read: Callable[[int, int], bool]) -> int:
         """Read up to `size` bytes of this engine, for as long as one step may take. `read` is called with the beginning
