@@ -26,7 +26,11 @@ USUAL_SECONDS, USUAL_SECONDS_A_BYTE = 50e-6, 20e-9
 SHARE = 0.05
 """Largest share of the event loop for the unusual cost of one engine's bytes."""
 BURST_SECONDS = 0.01
-"""Unusual cost that an engine may have at once."""
+"""Unusual cost that an engine may have at once. A step counts as no more than this: what takes longer is not the bytes,
+but a garbage collection or other work that happened to run then.
+"""
+_SHORTEST_PAUSE = 1e-6
+"""A shorter pause in seconds is none: sums of times are no more exact than that."""
 
 
 class LoopTime:
@@ -35,34 +39,44 @@ class LoopTime:
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time, now: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._now = now
-        self._free_at: dict[str, float] = {}
+        self.free_at: dict[str, float] = {}
         """The time from which an engine may have a whole burst again; not there if it may now."""
 
     def pause(self, address: str) -> float:
         """Return for how many seconds this engine must not be read; 0 = it may be read now."""
-        free_at = self._free_at.get(address)
-        return 0.0 if free_at is None else max(0.0, free_at - self._now() - BURST_SECONDS / SHARE)
+        free_at = self.free_at.get(address)
+        if free_at is None:
+            return 0.0
+        left = free_at - self._now()
+        if left <= 0:
+            del self.free_at[address]
+        pause = left - BURST_SECONDS / SHARE
+        return pause if pause > _SHORTEST_PAUSE else 0.0
 
     def step(self, address: str, size: int, read: Callable[[int, int], bool]) -> int:
         """Read up to `size` bytes of this engine, for as long as one step may take. `read` is called with the beginning
         and the end of the next part, of at most PART_BYTES, and returns whether more may be read. Return the number of
         bytes that were read.
         """
-        began, at, spent, more = self._clock(), 0, 0.0, True
+        began, at, spent, more = self.clock(), 0, 0.0, True
         while more and at < size and spent <= STEP_SECONDS:
             end = min(size, at + PART_BYTES)
             more = read(at, end)
             at = end
-            spent = self._clock() - began
-        unusual = spent - USUAL_SECONDS - at * USUAL_SECONDS_A_BYTE
+            spent = self.clock() - began
+        self.count(address, spent, at)
+        return at
+
+    def count(self, address: str, spent: float, size: int) -> None:
+        """Count a step in which `size` bytes of this engine took `spent` seconds."""
+        unusual = min(spent - USUAL_SECONDS - size * USUAL_SECONDS_A_BYTE, BURST_SECONDS)
         if unusual > 0:
             now = self._now()
-            self._free_at[address] = max(now, self._free_at.get(address, now)) + unusual / SHARE
-        return at
+            self.free_at[address] = max(now, self.free_at.get(address, now)) + unusual / SHARE
 
     def forget(self) -> None:
         """Forget the engines that may have a whole burst again. Called now and then."""
         now = self._now()
-        self._free_at = {address: at for address, at in self._free_at.items() if at > now}
+        self.free_at = {address: at for address, at in self.free_at.items() if at > now}

@@ -19,7 +19,7 @@ import httptools
 
 from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
-from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, LoopTime
+from fairlead_router.engines.loop_time import PART_BYTES, QUICK_BYTES, USUAL_SECONDS, LoopTime
 
 HIGH_WATER = 256 * 1024
 """Bytes of a response that are buffered for a slow client before the router stops reading from the engine."""
@@ -133,8 +133,8 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_ahead", "_beyond", "_failure", "_framed", "_in_step", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink",
-        "_time", "_transport", "_turn", "_unseen", "_waiter",
+        "_ahead", "_beyond", "_dropped", "_end", "_failure", "_framed", "_in_step", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces",
+        "_sending_paused", "_sink", "_time", "_transport", "_turn", "_unseen", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
@@ -155,6 +155,10 @@ class UpstreamConnection(asyncio.Protocol):
         """
         self._turn: asyncio.TimerHandle | None = None
         self._in_step = False
+        self._end: tuple[Exception | None] | None = None
+        """The loss of the connection, while bytes that arrived before it are not read yet."""
+        self._dropped = False
+        """Whether this side dropped the connection, so that nobody gets what was not passed on yet."""
         self.address = address
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -248,6 +252,11 @@ class UpstreamConnection(asyncio.Protocol):
             self.resume()
         return self._take()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the router, and not the engine, is why no further bytes arrive now."""
+        return self.paused or self._ahead is not None
+
     def unread(self, piece: bytes) -> None:
         """Put bytes back; the next read returns them before any others."""
         if piece:
@@ -288,11 +297,12 @@ class UpstreamConnection(asyncio.Protocol):
             text = self._take()
             at = self._time.step(self.address, len(text) - PART_BYTES, take)
             self._pieces.insert(0, text[at:])
-            while not ready and self.paused:
-                if self._failure is not None:
-                    raise self._failure
+            while not ready and self.paused and not self._dropped:
                 await self._wait()
-            await asyncio.sleep(self._time.pause(self.address))
+            if not self._dropped:
+                await asyncio.sleep(self._time.pause(self.address))
+            if self._dropped and self._failure is not None:
+                raise self._failure
         self.resume()
 
     async def in_steps(self, body: bytes, read: Callable[[bytes], bytes]) -> None:
@@ -336,7 +346,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Close the connection now; a task that waits for it gets `failure`."""
         if self._failure is None:
             self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
-        self.closed = True
+        self.closed = self._dropped = True
+        self._ahead = None
         if self._transport is not None:
             self._transport.abort()
         self._wake()
@@ -344,6 +355,7 @@ class UpstreamConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close an idle connection."""
         self.closed = True
+        self._ahead = None
         if self._transport is not None:
             self._transport.close()
 
@@ -384,6 +396,17 @@ class UpstreamConnection(asyncio.Protocol):
         if self._ahead is not None:
             self._ahead += data
             return
+        size, time = len(data), self._time
+        if size <= PART_BYTES and self.address not in time.free_at:  # as most: a step of one part
+            began = time.clock()
+            self._in_step = True
+            try:
+                self.data_received(data)
+            finally:
+                self._in_step = False
+            if (spent := time.clock() - began) > USUAL_SECONDS:
+                time.count(self.address, spent, size)
+            return
         self._ahead = data
         self._read_ahead()
         if self._ahead is not None and not (self.paused or self.closed):
@@ -397,7 +420,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Read on, after others had their turn."""
         self._turn = None
-        if self._ahead is not None and not (self.paused or self.closed):
+        if self._ahead is not None and not self.paused:
             self._read_ahead()
             if self._ahead is None and not (self.paused or self.closed):
                 assert self._transport is not None
@@ -412,11 +435,18 @@ class UpstreamConnection(asyncio.Protocol):
         at = 0
         if not self._time.pause(self.address):
             self._in_step = True
-            at = self._time.step(self.address, len(ahead), self._hear_part)
-            self._in_step = False
-        pause = self._time.pause(self.address)
+            try:
+                at = self._time.step(self.address, len(ahead), self._hear_part)
+            except BaseException:  # a sink's fault: whoever waits for this answer must not wait for ever
+                self.abort()
+                raise
+            finally:
+                self._in_step = False
+        pause = self._time.pause(self.address) if self._end is None or at < len(ahead) else 0.0
         self._ahead = ahead[at:] if (at < len(ahead) or pause) and not self.closed else None
-        if self._ahead is not None and not self.paused:
+        if self._ahead is None:
+            self._finish()
+        elif not self.paused:
             self._go_on_in(pause)
 
     def _hear_part(self, at: int, end: int) -> bool:
@@ -429,12 +459,12 @@ class UpstreamConnection(asyncio.Protocol):
         return not (self.closed or self.paused)
 
     def data_received(self, data: bytes) -> None:
-        if (len(data) > QUICK_BYTES or self._ahead is not None) and not self._in_step:
-            self._hear_long(data)
-            return
         self.received += 1
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
+            return
+        if (len(data) > QUICK_BYTES or self._ahead is not None) and not self._in_step:
+            self._hear_long(data)
             return
         before = len(self._pieces)
         self._unseen += len(data)
@@ -470,8 +500,17 @@ class UpstreamConnection(asyncio.Protocol):
         return UpstreamFailure("protocol", "sent something that is not HTTP", at=self.address, detail=str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed = True
         self._lost(self)
+        self._end = (exc,)
+        if self._ahead is None:  # otherwise these bytes come first
+            self._finish()
+
+    def _finish(self) -> None:
+        """Handle that the connection was lost, if it was, and everything that arrived before has been read."""
+        if self._end is None:
+            return
+        (exc,), self._end = self._end, None
+        self.closed = True
         if self.busy and not self.complete:
             if exc is None and self.status and not self._framed:
                 self.complete = True  # an answer without length ends with its connection

@@ -14,7 +14,7 @@ import orjson
 
 from fairlead_process.json_documents import nests_deeper, read_json
 from fairlead_router.protocols.dialects import Dialect
-from fairlead_router.protocols.emptiness import is_cut, shortfall
+from fairlead_router.protocols.emptiness import NO_PLACE, is_cut, shortfall
 from fairlead_router.protocols.spoken_events import Failure as Failure
 from fairlead_router.protocols.spoken_events import failure_of, listener
 from fairlead_router.protocols.squeezing import Squeezed
@@ -296,6 +296,7 @@ class StreamReader:
         if text.startswith(_DONE, start) and self._spoken.goes_on:
             self.events += 1
             self._spoken.ends()
+            self._before = _NEVER  # nothing after the end counts
             start += len(_DONE)
         return start
 
@@ -357,6 +358,7 @@ class StreamReader:
         self.events += 1
         if data == b"[DONE]":
             spoken.ends()
+            self._before = _NEVER
         elif not spoken.done:
             spoken.only_counts = False
             deltas, told_at = spoken.deltas, spoken.told_at
@@ -366,6 +368,7 @@ class StreamReader:
             if spoken.only_counts and self._hides_usage:
                 return True
         if self._whole and spoken.failure is not None:
+            self._before, self._learned, self._knows_plain = _NEVER, _RELEARNED, False  # no event is passed on unread
             if len(self.withheld) < EVENT_BYTES:
                 self.withheld += raw
             return True
@@ -492,7 +495,11 @@ class _Document(msgspec.Struct):
 _DOCUMENT = msgspec.json.Decoder(_Document)
 _LARGE = ("choices", "content", "output", "data", "embeddings")
 _LONG_FIELDS = (*_Document.__struct_fields__, "role", "background", "detail")
-_LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_FIELDS]))
+"""Fields of a long document that are read."""
+_LONG_PLACES = (*_LONG_FIELDS, *sorted(NO_PLACE.difference(_LONG_FIELDS)))
+_LONG = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, msgspec.Raw, msgspec.Raw()) for name in _LONG_PLACES]))
+_AROUND_MEMBER = 6
+"""Maximum number of bytes around a member of a document on one line: quotes, colon, comma and blanks."""
 _LONG_BYTES = 65_536
 """Size in bytes above which neither a document nor a field of it is decoded as a whole: many small values take a
 microsecond each.
@@ -506,6 +513,8 @@ _LONGEST_REASON = 64
 """Maximum number of bytes of a match of `_GAVE_UP` that are found across two pieces."""
 _BILLED = ("input_tokens", "image_tokens")
 _NO_CHOICES = (b"", b"null", b"[]")
+_JSON = re.compile(rb'(?:\xef\xbb\xbf)?[\s\x00]*["0-9tfnNI\[{-]|\xff\xfe|\xfe\xff')
+"""Matches the beginning of any JSON document, which may have a byte order mark."""
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
@@ -541,8 +550,10 @@ def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialec
 def _read_long(body: bytes, *, has_input: bool) -> WholeAnswer:
     """Parse a long document, of which only small fields are decoded. Raises msgspec.DecodeError."""
     found = read_json(body, _LONG)
-    raw = {name: bytes(value) for name in _LONG_FIELDS if (value := getattr(found, name))}
-    fields = {name: _small(value, is_large=name in _LARGE) for name, value in raw.items()}
+    raw = {name: bytes(value) for name in _LONG_PLACES if (value := getattr(found, name))}
+    fields = {name: _small(raw[name], is_large=name in _LARGE) for name in _LONG_FIELDS if name in raw}
+    if len(body) > _AROUND_MEMBER + sum(len(name) + len(value) + _AROUND_MEMBER for name, value in raw.items()):
+        fields["results"] = [0]  # some field of another name, such as this one of a ranking
     failure: Failure | None = None
     if "choices" in raw and _GAVE_UP.search(raw["choices"]):
         failure = Failure(_GIVEN_UP)
@@ -563,7 +574,9 @@ def _small(value: bytes, *, is_large: bool) -> Any:
 def _shortfall_of_bytes(body: bytes, kind: bytes) -> Failure | None:
     if body[:7].rstrip() in (b"null", b"[]", b'""'):
         return Failure("the answer has no content")
-    if kind.startswith(b"application/json") and not body.startswith(b"[") and len(body) <= _LONG_BYTES and decoded(body) is None:
+    if not kind.startswith(b"application/json") or body.startswith(b"["):
+        return None
+    if (decoded(body) is None) if len(body) <= _LONG_BYTES else (_JSON.match(body) is None):
         return Failure("the answer is not JSON, as its content type says")  # it may be compressed, which nobody asked for
     return None
 
@@ -614,6 +627,8 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
+    if is_long and document is None and squeezed.is_open and is_cut(body):
+        return WholeAnswer(failure=Failure(_CUT))
     if not is_long and ((document is None and not nests_deeper(body)) or _GAVE_UP.search(body)):
         document = decoded(body)
         if document is None and is_cut(body):

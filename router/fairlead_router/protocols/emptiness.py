@@ -30,7 +30,8 @@ _BESIDE = frozenset(
 )  # fmt: skip
 """Fields of documents that are not part of the answer."""
 
-_NO_PLACE = _EXPLAINS | _BESIDE
+NO_PLACE = _EXPLAINS | _BESIDE
+"""Fields that contain no answer. A field of any other name may contain one."""
 _HOLDS = ("content", "output", "data")
 
 _MADE = frozenset({"completed", "incomplete", "in_progress", "queued", "cancelled"})
@@ -115,4 +116,4 @@ def _was_computed(usage: Any) -> bool:
 
 def _holds_answer(fields: Mapping[str, Any]) -> bool:
     """Return whether any field that may contain an answer is not empty."""
-    return any(value not in (None, "", [], {}) for name, value in fields.items() if name not in _NO_PLACE)
+    return any(value not in (None, "", [], {}) for name, value in fields.items() if name not in NO_PLACE)

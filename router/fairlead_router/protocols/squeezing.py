@@ -18,6 +18,8 @@ _LONGEST_STRING = 512
 _PLACEHOLDER = b'"..."'
 _MARK = re.compile(rb'["\[\]]')
 _INSIDE_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_EMPTIED = re.compile(rb'(?:[^"\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^"\[\]]*+\])++', re.DOTALL)
+"""Matches what is left out within an array, all together: whole strings, flat arrays and all else but brackets."""
 
 
 class Squeezed:
@@ -42,6 +44,9 @@ class Squeezed:
             at = self._inside(piece, at) if self._in_string else self._outside(piece, at)
 
     def _outside(self, piece: bytes, at: int) -> int:
+        if self._arrays > self._array_depth and (emptied := _EMPTIED.match(piece, at)) is not None:
+            self._keep(emptied[0])
+            return emptied.end()
         mark = _MARK.search(piece, at)
         end = len(piece) if mark is None else mark.start()
         self._keep(piece[at:end])
@@ -82,6 +87,11 @@ class Squeezed:
                 self._kept += text[: KEPT_BYTES + 1]
         elif self._kept.endswith(b"[") and text.strip():
             self._kept += b"0"  # it held something
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the bytes so far end within a string or an array."""
+        return self._in_string or self._arrays > 0
 
     def document(self) -> Any:
         """Return the reduced document, decoded; None if it is not JSON or was too large."""

@@ -314,14 +314,14 @@ class Calls:
         ticket = call.ticket
         has_part = call.quiet_since > 0 and (ticket is None or ticket.saw_first_token or ticket.passed_on)
         if has_part:
-            return connection.received == call.received and not connection.paused
+            return connection.received == call.received and not connection.is_held
         return stall.avoidable
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
         """End an answer whose next piece takes too long. An engine that reports running requests may delay pieces, for
         instance until a tool's arguments can be parsed; then the engine's progress shows whether it computes.
         """
-        if connection.received != call.received or connection.paused:
+        if connection.received != call.received or connection.is_held:
             call.received = connection.received
             call.quiet_since = now
             self._silences.heard(connection.address)

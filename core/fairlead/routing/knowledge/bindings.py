@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.session_identities import name_of
+from fairlead.session_identities import name_of, tenant_of
 from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
@@ -116,7 +116,8 @@ class SessionBindings:
         """Return the binding of a tenant's session under its name alone, as older routers stored it. None if the
         session has a binding of its own, or if a client without a tenant used the name at this router.
         """
-        old = None if session in self._known else self._known.get(name_of(session))
+        name = name_of(session)  # which may look like another tenant's session
+        old = None if session in self._known or tenant_of(name) else self._known.get(name)
         return old.binding if old is not None and old.group == ELSEWHERE and old.binding.instance in self._loads else None
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:

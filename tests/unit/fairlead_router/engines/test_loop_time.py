@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import itertools
 from collections.abc import Callable
 from itertools import count
 
@@ -94,6 +95,10 @@ class Answer:
         self.got += piece
         return self.ready
 
+    def use_up_share(self) -> None:
+        for _ in range(2):
+            self.connection._time.count("10.0.0.7:8000", 1.0, 1)
+
     def hear(self, piece: bytes) -> None:
         assert self.wire.reading
         self.loop.step(lambda: self.connection.data_received(piece))
@@ -164,6 +169,7 @@ def test_another_engine_is_read_while_one_has_used_up_its_share() -> None:
     hostile = Answer(loop, time, 1e-5)
     hostile.hear(HEAD % 10**9)
     hostile.hear(b"\n" * 100_000)
+    loop.go_on()
     assert time.pause("10.0.0.7:8000") > 0 and not hostile.wire.reading
     assert time.pause("10.0.0.8:8000") == 0
 
@@ -263,3 +269,146 @@ async def test_who_waits_for_a_full_sink_learns_that_the_answer_was_dropped() ->
     connection.abort()
     with pytest.raises(UpstreamFailure, match="dropped"):
         await passing
+
+
+class Engine:
+    """An engine that writes `pieces` and then closes; the connection gets them when it reads. `breaks`: whether the
+    loss is reported although the connection is not read, as after a failed write.
+    """
+
+    def __init__(self, answer: Answer, pieces: list[bytes], *, breaks: bool) -> None:
+        self._answer, self._pieces, self._breaks, self.gone = answer, pieces, breaks, False
+
+    def go_on(self) -> None:
+        wire, connection = self._answer.wire, self._answer.connection
+        if self.gone or wire.dropped:
+            return
+        if self._pieces and wire.reading:
+            self._answer.hear(self._pieces.pop(0))
+        elif not self._pieces and (wire.reading or self._breaks):
+            self.gone = True
+            connection.connection_lost(None)
+
+
+def cut(text: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({0, len(text), *(place % len(text) for place in places)})
+    return [text[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def framed(body: bytes, framing: str, size: int) -> bytes:
+    if framing == "length":
+        return HEAD % len(body) + body
+    if framing == "close":
+        return b"HTTP/1.1 200 OK\r\n\r\n" + body
+    chunks = [body[at : at + size] for at in range(0, len(body), size)]
+    ended = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+    return b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + ended
+
+
+@examples(300)
+@given(
+    size=st.integers(1, 120_000),
+    places=st.lists(st.integers(0, 120_000), max_size=8),
+    framing=st.sampled_from(["length", "chunks", "close"]),
+    chunk=st.integers(200, 50_000),
+    cost=st.sampled_from([0.0, 1e-7, 2e-6]),
+    full=st.lists(st.booleans(), max_size=30),
+    breaks=st.booleans(),
+    used_up=st.booleans(),
+)
+def test_an_answer_arrives_whole_and_in_order_however_it_is_cut_and_held_though_its_engine_closes_behind_it(
+    size: int, places: list[int], framing: str, chunk: int, cost: float, full: list[bool], breaks: bool, used_up: bool
+) -> None:
+    loop, answer = world(cost)
+    if used_up:
+        answer.use_up_share()
+    body = b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))
+    engine = Engine(answer, cut(framed(body, framing, chunk), places), breaks=breaks)
+    turns = 0
+    while not (engine.gone or answer.connection.complete) or answer.connection.is_held:
+        answer.ready = not (full and full.pop())
+        engine.go_on()
+        if not loop.go_on():
+            answer.connection.resume()  # as by a client that has read what it got
+        turns += 1
+        assert turns < 10_000, "nobody would ever read on"
+    assert answer.connection.complete and answer.connection._failure is None
+    assert bytes(answer.got) + answer.connection._take() == body
+
+
+def test_unasked_bytes_close_an_idle_connection_also_while_its_engine_has_used_up_its_share() -> None:
+    _, answer = world(0.0)
+    answer.hear(HEAD % 2 + b"ok")
+    assert answer.connection.complete
+    answer.connection.busy = False
+    answer.use_up_share()
+    assert answer.connection._time.pause("10.0.0.7:8000") > 0
+    answer.hear(HEAD % 2000 + b"x" * 2000)
+    assert answer.connection.closed and answer.wire.dropped, "the next request would get these bytes as its answer"
+
+
+def test_a_sink_that_fails_in_a_later_step_drops_the_connection() -> None:
+    loop, answer = world(1e-6)
+    answer.hear(HEAD % 10**6)
+    answer.hear(b"x" * 50_000)
+    assert answer.connection.is_held
+
+    def fails(piece: bytes) -> bool:
+        raise RuntimeError("a fault of the router")
+
+    answer.connection._sink = fails
+    with pytest.raises(RuntimeError, match="a fault of the router"):
+        loop.go_on()
+    assert answer.wire.dropped and answer.connection._failure is not None and not answer.connection.is_held
+
+
+def test_one_long_interruption_of_a_step_stops_no_honest_engine() -> None:
+    loop, answer = world(0.0)
+    answer.hear(HEAD % 10**6)
+    answer._cost = 1e-4  # a garbage collection of 0.4 s
+    answer.hear(b"x" * PART_BYTES)
+    answer._cost, now = 0.0, loop.now
+    while loop.go_on():
+        pass
+    assert answer.wire.reading and loop.now - now < 1e-6
+
+
+@pytest.mark.parametrize("more", [0, 1000])
+async def test_who_gets_what_was_held_gets_nothing_more_once_it_has_dropped_the_answer(more: int) -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop(), "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: 0.0))
+    connection.connection_made(Wire())
+    connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+    connection.data_received(HEAD % (60_000 + more) + b"x" * 60_000)
+    parts: list[bytes] = []
+
+    def drops(piece: bytes) -> bool:
+        parts.append(piece)
+        connection.abort(UpstreamFailure("answer", "reported an error"))
+        return True
+
+    with pytest.raises(UpstreamFailure, match="reported an error"):
+        await connection.pipe(drops)
+    assert len(parts) == 1
+
+
+async def test_a_slow_client_gets_everything_that_arrived_before_its_engine_was_lost() -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop(), "10.0.0.7:8000", lambda connection: None, LoopTime(lambda: 0.0))
+    connection.connection_made(Wire())
+    connection.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+    connection.data_received(HEAD % 60_000 + b"x" * 50_000)
+    got = bytearray()
+
+    def sink(piece: bytes) -> bool:
+        got.extend(piece)
+        return False
+
+    passing = asyncio.ensure_future(connection.pipe(sink))
+    await asyncio.sleep(0)
+    connection.connection_lost(ConnectionResetError())
+    await asyncio.sleep(0)
+    while not passing.done():
+        connection.resume()
+        await asyncio.sleep(0)
+    with pytest.raises(UpstreamFailure, match="was lost"):
+        await passing
+    assert len(got) == 50_000

@@ -56,7 +56,7 @@ PIECE = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
 class FakeConnection:
     address: str
     received: int = 0
-    paused: bool = False
+    is_held: bool = False
     failure: UpstreamFailure | None = None
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.protocols.squeezing import KEPT_BYTES, Squeezed
+from fairlead_testing.steps import LINE, work_of
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
@@ -50,3 +51,11 @@ def test_a_document_of_too_many_small_fields_is_unknown_and_takes_no_more_than_t
     squeezed.feed(orjson.dumps({str(number): number for number in range(100_000)}))
     assert squeezed.document() is None
     assert len(squeezed._kept) <= 3 * KEPT_BYTES
+
+
+def test_what_is_left_out_is_read_by_the_piece_and_not_by_the_value() -> None:
+    token = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": [{"token": "b", "logprob": -1.5, "bytes": [98, 99]}]}
+    document = orjson.dumps({"choices": [{"logprobs": {"content": [token] * 1000}}]})
+    squeezed = Squeezed(0)
+    assert work_of(lambda: squeezed.feed(document)) < 60_000 * LINE
+    assert squeezed.document() == {"choices": [0]}

@@ -257,7 +257,7 @@ class AwaitedConnection:
 
     address = "10.0.0.1:8000"
     received = 0
-    paused = False
+    is_held = False
 
     def __init__(self) -> None:
         self.failure = ""

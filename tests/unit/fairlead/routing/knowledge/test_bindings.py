@@ -329,3 +329,13 @@ def test_of_very_many_the_newest_are_told_at_once_and_the_others_when_they_are_u
     later = bindings.touch("s0", 7.0)
     assert later is not None
     assert later.stays
+
+
+def test_a_tenant_takes_over_a_home_of_older_routers_but_never_that_of_another_tenants_session() -> None:
+    bindings, _ = known()
+    mine, other = "1f2e3d4c5b6a7988", "8897a6b5c4d3e2f1"
+    bindings.apply(told("chat", "a", 1), 0.0)
+    bindings.apply(told(f"secret@{other}", "b", 1), 0.0)
+    found = bindings.before_tenants(f"chat@{mine}")
+    assert found is not None and found.instance == "a"
+    assert bindings.before_tenants(f"secret@{other}@{mine}") is None, "the name looks like the identity of another's session"
