@@ -133,10 +133,13 @@ class Somebody:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError):
             request = await reader.read(_HEAD_BYTES)
-            for port in self._engines:
-                async with asyncio.timeout(20):
-                    await self._ask(port, request, writer)
-            writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n")
+            if request.startswith(b"GET "):  # asks whether this process is ready
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            else:
+                for port in self._engines:
+                    async with asyncio.timeout(20):
+                        await self._ask(port, request, writer)
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n")
         writer.close()
 
     async def _ask(self, port: int, request: bytes, client: asyncio.StreamWriter) -> None:
