@@ -58,8 +58,8 @@ def _config() -> "Config":
 
 
 def revisions() -> tuple[str, ...]:
-    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`. Other
-    files are none of ours, such as those that editors and archivers leave beside them.
+    """Return the ids of all migrations, the oldest first. They are in the names of the files: `<date>_<id>.py`. Files
+    with other names, such as copies that editors and archivers leave there, are ignored.
     """
     names = (_MIGRATION.fullmatch(file.name) for file in (_folder() / "versions").iterdir())
     found = tuple(sorted(name[1] for name in names if name is not None))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, apart
 from fairlead.advice.situations import PoolSituation, SeenSilentRouter
+from fairlead.amounts import amount
 from fairlead.reports.shares import Apart
 
 OPERATOR_SECONDS = 60.0
@@ -37,7 +38,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 def _routers_silent(pool: PoolSituation) -> Finding:
     silent = sorted(pool.silent_routers, key=lambda one: -one.seconds)
     replaced = all(one.joined_since >= len(silent) for one in silent)
-    others = "1 other router serves" if pool.live_routers == 1 else f"{pool.live_routers} other routers serve"
+    others = amount(pool.live_routers, "other router", "serve")
     alone = len(silent) == 1
     look = "see whether it still runs and gets requests" if alone else "see whether they still run and get requests"
     return Finding(
@@ -57,7 +58,7 @@ def _which(pool: str, silent: Sequence[SeenSilentRouter]) -> str:
     if len(silent) == 1:
         return f"{silent[0].name} has not reported on {pool} for {wording.seconds(silent[0].seconds)} and has not said goodbye{held}"
     names = wording.listed([f"{one.name} for {wording.seconds(one.seconds)}" for one in silent])
-    return f"{len(silent)} routers have not reported on {pool} and have not said goodbye{held}: {names}"
+    return f"{amount(len(silent), 'router', 'have')} not reported on {pool} and have not said goodbye{held}: {names}"
 
 
 def _finding(pool: PoolSituation, cause: Cause, words: str, seconds: float) -> Finding:

@@ -30,7 +30,7 @@ BURST_SECONDS = 0.01
 but a garbage collection or other work that happened to run then.
 """
 _SHORTEST_PAUSE = 1e-6
-"""A shorter pause in seconds is none: sums of times are no more exact than that."""
+"""A shorter pause in seconds counts as zero, because sums of times are not more exact than that."""
 
 
 class LoopTime:

@@ -78,7 +78,7 @@ def later_migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         before, folder = heads(), tmp_path / "migrations"
         shutil.copytree(ROOT / "migrations", folder)
         for revision, body in MADE_UP.items():
-            (folder / "versions" / f"{revision}.py").write_text(
+            (folder / "versions" / f"20991231_{revision}.py").write_text(
                 "import sqlalchemy as sa\nfrom alembic import op\n\nfrom fairlead_api.infra import online_changes\n\n"
                 f"revision, down_revision, branch_labels, depends_on = {revision!r}, {before!r}, None, None\n\n\ndef upgrade():{body}"
             )

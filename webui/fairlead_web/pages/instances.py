@@ -316,8 +316,8 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
-    """Return the instance's states over the range as bars. `transitions` are the newest first; of those of one moment,
-    the last one holds.
+    """Return the instance's states over the range as bars. `transitions` are the newest first; if several have the
+    same time, the last of them holds.
     """
     ordered = list(reversed(transitions))
     ordered.sort(key=lambda item: item.at)
