@@ -235,11 +235,13 @@ async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_to
     assert unknown.value.problem.status == 404
 
 
-async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_came(api: ApiInstance) -> None:
+async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_came(api: ApiInstance, database_url: str) -> None:
     """Two instances get twice what they compute, and refuse prompts that none computes within the target."""
     spec = SPEC | {"earlyRejection": {"mode": "Load"}}
     api.clock.stop()  # what was recorded stays the last five minutes, however long the simulation takes
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("i0"), an_instance("i1"), spec=spec, version=2, generation=2))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:  # requests under another spec are not simulated
+        connection.execute("UPDATE pool_revisions SET at = at - interval '10 minutes'")
     begin = int(api.clock().timestamp()) - 303
     traffic, loads, refused = [], [], []
     for number in range(600):
