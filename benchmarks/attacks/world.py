@@ -131,7 +131,7 @@ class Somebody:
         self._engines = engines
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError):
+        with suppress(OSError, TimeoutError, RuntimeError):  # uvloop's, of a client that has gone
             request = await reader.read(_HEAD_BYTES)
             if request.startswith(b"GET "):  # asks whether this process is ready
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
