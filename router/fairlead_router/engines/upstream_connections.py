@@ -305,13 +305,17 @@ class UpstreamConnection(asyncio.Protocol):
                 raise self._failure
         self.resume()
 
-    async def in_steps(self, body: bytes, read: Callable[[bytes], bytes]) -> None:
+    async def in_steps(self, body: bytes, read: Callable[[bytes], object]) -> None:
         """Call `read` with all parts of a body of this engine; between the steps others have their turn."""
-        rest = memoryview(body)
-        while rest:
+        done = 0
+
+        def part(at: int, end: int) -> bool:
+            read(body[done + at : done + end])
+            return True
+
+        while done < len(body):
             await asyncio.sleep(self._time.pause(self.address))
-            at = self._time.step(self.address, len(rest), lambda at, end: read(bytes(rest[at:end])) is not None)  # noqa: B023
-            rest = rest[at:]
+            done += self._time.step(self.address, len(body) - done, part)
 
     def _pass(self, sink: Callable[[bytes], bool], piece: bytes) -> bool:
         """Pass a piece on; return whether the sink can take more."""

@@ -31,7 +31,7 @@ _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """Finds the effect of adding engines (engines with an entry) or removing engines (engines with None)."""
+    """Finds the effect of adding engines (they have an entry) or removing engines (their entry is None)."""
 
     change: Mapping[str, Any]
 
