@@ -54,7 +54,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 def _lost(pool: PoolSituation, lost: list[SeenInstance]) -> Finding:
     named = wording.listed([f"{one.id} ({one.reason})" if one.reason else one.id for one in lost])
     left = sum(one.accepting for one in pool.instances)
-    one_of = f"{len(lost)} of {wording.count(len(pool.instances), 'instance')} of {pool.pool} {'is' if len(lost) == 1 else 'are'} lost"
+    one_of = f"{len(lost)} of {amount(len(pool.instances), 'instance')} of {pool.pool} {'is' if len(lost) == 1 else 'are'} lost"
     return Finding(
         pool=pool.pool,
         cause=Cause.INSTANCES_LOST,
@@ -83,7 +83,7 @@ def _stalled(pool: PoolSituation, one: SeenInstance) -> Finding:
     seconds = one.troubles[EngineTrouble.ENGINE_STALLED]
     lasts = f" for {wording.seconds(seconds)}" if seconds else ""
     others = sum(other.accepting and EngineTrouble.ENGINE_STALLED not in other.troubles for other in pool.instances)
-    left = f"{others} of {wording.count(len(pool.instances), 'instance')} can take {'the' if one.stalled_ranks else 'its'} requests"
+    left = f"{others} of {amount(len(pool.instances), 'instance')} can take {'the' if one.stalled_ranks else 'its'} requests"
     who, has = f"The engine of {one.id}", "has"
     if one.stalled_ranks:
         named = wording.listed([str(rank) for rank in one.stalled_ranks])
@@ -121,7 +121,7 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
 def _not_handed_on(pool: PoolSituation, silent: list[SeenInstance]) -> Finding:
     divides = all(one.role is Role.PREFILL for one in silent)
     asked = [one for one in pool.instances if one.role is Role.PREFILL or not divides]
-    of_all = wording.count(len(asked), "prefill instance" if divides else "instance")
+    of_all = amount(len(asked), "prefill instance" if divides else "instance")
     named, verb = wording.listed([one.id for one in silent]), "names" if len(silent) == 1 else "name"
     then = "decode instances compute their prompts, and " if divides else ""
     return Finding(
@@ -141,7 +141,7 @@ def _not_handed_on(pool: PoolSituation, silent: list[SeenInstance]) -> Finding:
 def _failing(pool: PoolSituation, one: SeenInstance) -> Finding:
     lasts = one.minutes.last(one.minutes.failing)
     then = _replaced(pool) if lasts or not pool.can_drain else wording.not_yet(one.minutes.failing, one.minutes.had, ENOUGH_MINUTES)
-    tries = f"{one.served.failed} of {wording.count(one.served.requests, 'request')}"
+    tries = f"{one.served.failed} of {amount(one.served.requests, 'request')}"
     return Finding(
         pool=pool.pool,
         cause=Cause.INSTANCE_FAILING,

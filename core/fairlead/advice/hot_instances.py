@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fairlead.advice import wording
 from fairlead.advice.findings import LATE_FIRST_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
 from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstance, Served
+from fairlead.amounts import amount
 from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
@@ -60,7 +61,7 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
     held = ""
     total = sum(each.sessions or 0 for each in serving)
     if one.sessions is not None and total:
-        held = f" and holds {one.sessions} of {wording.count(total, 'session')}"
+        held = f" and holds {one.sessions} of {amount(total, 'session')}"
     remedy, then = None, ""
     if pool.can_drain and not one.minutes.last(one.minutes.late):
         then = wording.not_yet(one.minutes.late, one.minutes.had, ENOUGH_MINUTES)

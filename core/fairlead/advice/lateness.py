@@ -6,6 +6,7 @@ from operator import attrgetter
 from fairlead.advice import wording
 from fairlead.advice.findings import LATE_FIRST_TOKENS, SLOW_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
 from fairlead.advice.situations import PoolSituation, SeenInstance, Served
+from fairlead.amounts import amount
 
 _Judged = Callable[[Served], tuple[int, int]]
 """A function from an instance's served requests to two numbers: the late requests and the judged requests."""
@@ -38,7 +39,7 @@ def _is_missed(pool: PoolSituation, of: _Judged) -> bool:
 
 def _met(pool: PoolSituation, of: _Judged, noun: str) -> str:
     late, judged = of(pool.served)
-    return f"{wording.share(1 - late / judged)} of {pool.pool}'s {wording.count(judged, noun)}"
+    return f"{wording.share(1 - late / judged)} of {pool.pool}'s {amount(judged, noun)}"
 
 
 def _of_ttft(pool: PoolSituation, words: str, of: _Judged) -> Finding:

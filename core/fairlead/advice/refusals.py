@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy, refused
 from fairlead.advice.situations import PoolSituation
+from fairlead.amounts import amount
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.rejections import RejectionReason
 from fairlead.scaling.specs import ScalingMode
@@ -71,7 +72,7 @@ def _failed(pool: PoolSituation, usual: _Why) -> _Why:
 def _without_instances(pool: PoolSituation, _usual: _Why) -> _Why:
     cordoned = sorted(one.id for one in pool.instances if one.state is InstanceState.CORDONED)
     if not cordoned or any(one.accepting for one in pool.instances):
-        present = wording.count(len(pool.instances), "instance")
+        present = amount(len(pool.instances), "instance")
         return _Why(words=f"none of {present} accepts requests" if pool.instances else "it has no instance")
     words = f"all that could serve are cordoned ({wording.listed(cordoned)})"
     return _Why(words=words, remedy=Remedy(kind="uncordon", words=f"uncordoning {cordoned[0]}", instance=cordoned[0]))

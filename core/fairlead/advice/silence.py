@@ -54,7 +54,7 @@ def _routers_silent(pool: PoolSituation) -> Finding:
 
 def _which(pool: str, silent: Sequence[SeenSilentRouter]) -> str:
     requests = sum(one.requests for one in silent)
-    held = f", with {wording.count(requests, 'request')} in progress" if requests else ""
+    held = f", with {amount(requests, 'request')} in progress" if requests else ""
     if len(silent) == 1:
         return f"{silent[0].name} has not reported on {pool} for {wording.seconds(silent[0].seconds)} and has not said goodbye{held}"
     names = wording.listed([f"{one.name} for {wording.seconds(one.seconds)}" for one in silent])

@@ -12,7 +12,7 @@ def rate(value: float) -> str:
     would show zero, the rate is per hour. 6.63 → `6.6 requests/s`, 0.44 → `0.44 requests/s`, 0.0008 → `3 requests/h`.
     """
     if 0 < value < 0.005:
-        return count(max(1, round(value * 3600)), "request") + "/h"
+        return amount(max(1, round(value * 3600)), "request") + "/h"
     return f"{value:.1f} requests/s" if value >= 1 else f"{value:.2f} requests/s"
 
 
@@ -40,23 +40,18 @@ def seconds(value: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def count(number: int, noun: str) -> str:
-    """Return the number with its noun: `1 instance`, `2 instances`."""
-    return amount(number, noun)
-
-
 def not_yet(bad: int, had: int, needed: int) -> str:
     """Say why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and `needed` bad
     minutes are required.
     """
     if had < needed:
-        return f"; only {count(had, 'minute')} {'is' if had == 1 else 'are'} on record, and a drain is offered after {needed}"
-    return f"; this was so in {bad} of the last {count(had, 'minute')}, too few to drain it"
+        return f"; only {amount(had, 'minute', 'are')} on record, and a drain is offered after {needed}"
+    return f"; this was so in {bad} of the last {amount(had, 'minute')}, too few to drain it"
 
 
 def of_role(role: Role, number: int, noun: str = "instance") -> str:
     """Return the number of a role's instances with a noun: `4 instances`, `1 prefill instance`."""
-    return count(number, noun if role is Role.BOTH else f"{role.value} {noun}")
+    return amount(number, noun if role is Role.BOTH else f"{role.value} {noun}")
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
