@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.running.browser_site import RunningSite, findings_in_both_themes
+from fairlead_testing.running.browser_site import RunningSite, brush_heatmap, findings_in_both_themes
 from fairlead_web.text.addresses import pool_path
 
 pytestmark = pytest.mark.browser
@@ -25,15 +25,7 @@ def test_a_region_brushed_with_shift_shows_what_differs_there(page: Page, site: 
         for at in range(80)
     ]
     page.goto(f"{site.url}{pool_path(CHAT)}/heatmap?sort=name")
-    page.wait_for_selector("[data-heatmap][data-ready]")
-    box = page.locator(".heatmap-surface").bounding_box()
-    assert box is not None
-    page.keyboard.down("Shift")
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 5)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 8, steps=4)
-    page.mouse.up()
-    page.keyboard.up("Shift")
+    brush_heatmap(page)
     page.locator(f"{PANEL} h2", has_text="What differs here?").wait_for()
     row = page.locator(f"{PANEL} tbody tr", has_text="one-heavy-session")
     assert row.count() == 1

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
-from fairlead_testing.running.browser_site import RunningSite, signed_in, watch_troubles
+from fairlead_testing.running.browser_site import RunningSite, brush_heatmap, signed_in, watch_troubles
 
 pytestmark = pytest.mark.browser
 
@@ -153,16 +153,8 @@ def test_what_differs_in_a_region_of_the_heatmap_is_three_clicks_away(page: Page
     hand.link(CHAT)
     page.wait_for_url("**/pools/default/chat")
     hand.link("Heatmap")
-    page.wait_for_selector("[data-heatmap][data-ready]")
-    box = page.locator(".heatmap-surface").bounding_box()
-    assert box is not None
+    brush_heatmap(page)
     hand.clicks += 1  # the brush is one press
-    page.keyboard.down("Shift")
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 5)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 8, steps=4)
-    page.mouse.up()
-    page.keyboard.up("Shift")
     page.locator("#explanation h2", has_text="What differs here?").wait_for()
     assert hand.clicks == 3
 

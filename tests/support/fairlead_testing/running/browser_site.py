@@ -204,3 +204,16 @@ def sticking_out(page: Page) -> list[str]:
 @cache
 def _axe() -> str:
     return AXE.read_text()
+
+
+def brush_heatmap(page: Page) -> None:
+    """Select the later half of the first row of the page's heatmap: a drag with the Shift key held down."""
+    page.wait_for_selector("[data-heatmap][data-ready]")
+    box = page.locator(".heatmap-surface").bounding_box()
+    assert box is not None
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 8, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
