@@ -1,5 +1,5 @@
-"""NoRouter, RouterSilent, OperatorSilent, FiguresBehind: no router, one router less or no operator reports, or their
-reports have not been counted yet, so the figures shown are old.
+"""NoRouter, RouterSilent, OperatorSilent, FiguresBehind: all routers, some routers or the operator stopped reporting,
+or reports have not been counted yet, so the figures shown are old.
 """
 
 from collections.abc import Iterator, Sequence

@@ -142,8 +142,8 @@ def _strays(plan: RoundPlan, desired: DesiredPool) -> list[ObservedInstance]:
 
 
 def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Give up instances of roles that the pool does not have, at the pace of a rollout: instances that do not
-    serve at once, serving instances as instances of the pool's roles serve in their place.
+    """Give up instances of roles that the pool does not have, at the pace of a rollout: an instance that does not serve
+    leaves at once, a serving one when an instance of the pool's roles serves in its place.
     """
     strays = _strays(plan, desired)
     drained = strays_to_drain(plan, desired, strays)
