@@ -1,6 +1,6 @@
-"""Lets tests in parallel end at once. `pytest-rerunfailures` makes each test write twice to its controller in a row, and
-TCP holds the second write until the first is acknowledged, which the kernel delays by 40 ms: half of the time of a lane
-of short tests, in which nothing ran.
+"""Lets parallel tests end at once. `pytest-rerunfailures` makes each test write to its controller twice in a row, and TCP
+holds the second write until the first is acknowledged. The kernel delays this by 40 ms, which was half of the time of a
+lane of short tests.
 """
 
 import socket
