@@ -17,6 +17,7 @@ import pytest
 
 from fairlead_testing.examples import register_profiles
 from fairlead_testing.long_files import place_of
+from processkube.testing.reruns import send_at_once
 
 register_profiles()
 
@@ -36,7 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first", action="append", default=[], metavar="FILE", help="begin with this test file or folder; can be repeated")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    send_at_once(config)
     assert sys.__stderr__ is not None
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno())  # while a test runs, its standard error is captured
 

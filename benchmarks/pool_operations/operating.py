@@ -102,13 +102,11 @@ def operate(
         lose_node(course, chat, node, count)
 
 
-def verified(sandbox: RunningSandbox) -> str:
-    """Return the last line of `fairlead verify`."""
+def verified(sandbox: RunningSandbox) -> tuple[bool, str]:
+    """Return whether `fairlead verify` ended with code 0, which means no contradiction, and its last lines."""
     token = load_or_create(sandbox.state.secrets).admin
     done = fairlead("verify", "--url", sandbox.url("api"), "--token", token, timeout=600)
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    summary = [number for number, line in enumerate(lines) if line.startswith("Looked at")]
-    return "; ".join(lines[: summary[0] + 1][-6:]) if summary else "; ".join(lines[-3:])
+    return done.returncode == 0, "; ".join(line.strip() for line in (done.stdout + done.stderr).strip().splitlines()[-6:])
 
 
 def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folder: Path, settings: OperationsSettings, work: Work) -> int:
@@ -153,7 +151,7 @@ def told(
     work: Work,
     settings: OperationsSettings,
     retries: int,
-    verify: str,
+    verify: tuple[bool, str],
     broken: Sequence[str],
 ) -> int:
     """Print everything; return 1 if a promise was not kept."""

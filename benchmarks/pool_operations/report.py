@@ -97,7 +97,9 @@ def _refusals(pool: LoadedPool) -> str:
     return "".join(f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason}" for one in told[:20])
 
 
-def promises(pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
+def promises(
+    pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verify: tuple[bool, str], contradictions: Sequence[str]
+) -> dict[str, bool]:
     """Return each promise, and whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
     refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
@@ -124,6 +126,7 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verif
         found[f"the drain took {drained.seconds:.1f} s (at most {DRAIN_SECONDS:.0f} s), and the long answer went on"] = (
             drained.seconds <= DRAIN_SECONDS and not drained.error
         )
-    found[f"fairlead verify: {verify}"] = verify.endswith(": no contradictions.")
+    consistent, words = verify
+    found[f"fairlead verify: {words}"] = consistent
     found[f"contradictions in the stored record: {'; '.join(contradictions) or 'none'}"] = not contradictions
     return found
