@@ -1,8 +1,8 @@
 """Loads as Mooncake uses them for admission: a predicted latency divided by its SLO, per instance and per pool. A load
 above 1 is overload.
 
-Admission uses the smallest load of a pool's instances, because one instance that can serve the request is enough. The
-load shown to people is the mean.
+Admission uses the smallest load among a pool's instances, because one instance that can serve the request is enough.
+The mean load is only for display.
 """
 
 from collections.abc import Sequence

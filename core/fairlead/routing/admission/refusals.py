@@ -45,7 +45,7 @@ def refuse(
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
     """Return a 429: the queues of all instances that could take this request are full. If tenants take turns
-    (`in_turn`), only those requests of other tenants that go before this request are counted.
+    (`in_turn`), a queue's requests of other tenants count only if they would be sent before this request.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -119,9 +119,9 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
 def upstream_failed(
     request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False, serve_others: bool = False
 ) -> Refusal:
-    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that they
-    failed in the same way, and `serve_others` that they are known to serve other requests, so that no client needs to
-    send the request again.
+    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that the
+    instances failed in the same way. `serve_others` says that these instances serve other requests; so the client
+    should not send the request again.
     """
     if alike:
         others = ", which serve other requests" if serve_others else ""

@@ -34,7 +34,9 @@ class Considered:
     pending: IntVector
     """Uncached prompt tokens of requests that have no first token yet, per instance."""
     queued: IntVector
-    """Requests that wait for each instance: in this router, or in the engine behind another prefill."""
+    """Requests that wait for each instance: requests queued in this router, and sent requests that wait in the engine
+    until another prefill ends.
+    """
     requests: IntVector
     """Number of requests that wait for each instance or run on it."""
     kv_usage: FloatVector

@@ -2,8 +2,8 @@
 Fairlead.
 
 Names, parameters and defaults are taken from llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
-in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading
-metrics, tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
+in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does: reading
+metrics, tokenizing, following KV events. If such a plugin has parameters that Fairlead ignores, a note says this.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,10 +70,10 @@ class InFlightLoad:
 class PluginType:
     """A type of plugin.
 
-    `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from those
-    parameters and the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d
-    that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded` maps
-    each parameter that only concerns llm-d's implementation to a description of Fairlead's.
+    `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from these
+    parameters and from the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of
+    llm-d that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded`
+    maps each parameter that only concerns llm-d's implementation to a sentence about Fairlead's implementation.
     """
 
     part: Part

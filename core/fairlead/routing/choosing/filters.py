@@ -91,8 +91,9 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps the instances that hold nearly all of the prompt, unless waiting for them
-    would cost more than the cached prefix saves. Only the first `most_tokens` of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt. It keeps all
+    instances if waiting for these instances would cost more than the cached prefix saves. Only the first `most_tokens`
+    of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

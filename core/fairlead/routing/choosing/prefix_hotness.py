@@ -15,11 +15,11 @@ from fairlead.routing.knowledge.rings import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotnessSettings:
-    """Settings of the prefix-hotness tree. With n accepting instances, `hot_share` None = 2/n and `cold_share` None =
-    1/n.
+    """Settings of the prefix-hotness tree. If `hot_share` is None, it is 2/n, where n is the number of accepting
+    instances; if `cold_share` is None, it is 1/n.
 
-    The window has `window` entries, and each request adds `entries_per_request`; shares are shares of entries. A prefix
-    is expanded only after the window has `min_samples` requests.
+    The window has `window` entries, and each request adds `entries_per_request` entries. Shares are shares of entries.
+    A prefix is expanded only after the window has `min_samples` requests.
     """
 
     hot_share: float | None = None

@@ -10,7 +10,7 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 
 def sending_seconds(tokens: int, active: int, speed: FetchSpeed) -> float:
     """Return the seconds to send the KV blocks of this many tokens while `active` other transfers share the source's
-    link. The latency is not included.
+    link. The result does not include the latency.
     """
     return tokens * speed.size * (1 + active) / speed.rate
 

@@ -105,31 +105,33 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request; -inf = the
-        session moves even with a loss.
+        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request. -inf = the
+        session moves even if it loses time.
         """
         return -inf
 
     @property
     def sends_unfinished_first(self) -> bool:
-        """Whether turns of tasks in progress are sent before first turns of tasks when not all requests can meet their
+        """Whether turns of tasks in progress are sent before first turns of tasks when some requests must miss their
         TTFT target.
         """
         return False
 
     @property
     def beginning_share(self) -> float:
-        """The share of the time taken by late turns of tasks in progress that first turns of tasks get."""
+        """Late turns of tasks in progress take time from first turns of tasks. First turns get back at least this share
+        (0-1) of that time.
+        """
         return 0.1
 
     @property
     def keeps_contexts(self) -> bool:
-        """Whether the policy counts the eviction of cached contexts by a request as a cost."""
+        """Whether the policy adds a cost for the cached contexts that a request would evict."""
         return False
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds after its prefill during which a prompt's blocks are assumed to be cached although no KV event has
+        """Seconds after its prefill for which a prompt's blocks are assumed to be cached although no KV event has
         reported them.
         """
         return self.speculative_seconds

@@ -1,6 +1,6 @@
 """The interface of schedulers: the calls that a router or simulator makes, and their results.
 
-The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
+The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records for reports. Its caller owns
 time, transport and retries. There is one scheduler per pool and process. It is not thread-safe.
 """
 
@@ -36,7 +36,8 @@ from fairlead.values import value
 @value
 class Dispatch:
     """An order to send this request now to `instance`, which is an instance or one of its data-parallel ranks.
-    `fallbacks` are for retries before the first byte. All of them are targets (`fairlead.targets`).
+    `fallbacks` are the instances for retries before the first byte of the response. `instance` and `fallbacks` are
+    targets (`fairlead.targets`).
     """
 
     request: RoutingRequest

@@ -1,4 +1,4 @@
-"""Scores from earlier placements: of the same session, or of prompts that no instance had cached."""
+"""Scores that depend on earlier placements: of the same session, or of prompts that no instance had cached."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -56,8 +56,9 @@ class ColdPlacement:
 
 
 class NoHitLruScorer:
-    """`no-hit-lru-scorer`: prefers, for a prompt that no instance has cached, the instance that got such a prompt
-    longest ago, so that caches grow evenly. Any other request scores the same on all instances.
+    """`no-hit-lru-scorer`: scores requests whose prompt no instance has cached. It prefers the instance that got such a
+    prompt longest ago, so that caches grow evenly. A request whose prompt is cached somewhere scores the same on all
+    instances.
     """
 
     term: ClassVar[str] = "cold_score"
