@@ -52,7 +52,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue in sending order. Each entry has a running sum: the tokens of all requests up to and including its own."""
+    """A queue in sending order. Each entry has a running sum: the tokens of all requests up to its own, included."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]

@@ -1,5 +1,5 @@
-"""Facts about a finished traced request that its decision does not have. A router that exports traces makes spans from
-both.
+"""Facts about a finished traced request that its decision does not contain. A router that exports traces makes spans
+from the decision and these facts.
 """
 
 from fairlead.routing.contracts.requests import RoutingRequest

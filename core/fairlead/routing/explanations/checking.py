@@ -29,8 +29,8 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """Return the contradictions in the record, in words; empty without contradictions. `parts` are the terms whose sum
-    is the total.
+    """Return the contradictions in the record, in words; empty if the record is consistent. `parts` are the terms whose
+    sum is the total.
     """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
         return []

@@ -1,4 +1,4 @@
-"""Sentences about session migrations and re-routes: the moved session or request, and the predicted and the actual
+"""Sentences about session migrations and re-routes: the session or request that moved, and the predicted and the actual
 gain.
 """
 
@@ -45,8 +45,8 @@ _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, Bindin
 """Triggers of moves that follow a prefix to its new position on the hash ring."""
 
 _LATE = "staying was predicted to miss the TTFT target"
-"""The words for the trigger `slo` if the move has a recorded figure. Moves without a figure are from earlier releases,
-which used this trigger for other causes too.
+"""The words for the trigger `slo` of a move with a recorded figure. Moves without a figure were recorded by earlier
+releases, which also used this trigger for other causes.
 """
 
 _NUMBERS = {
@@ -151,8 +151,8 @@ def transfer_in_words(move: TimedMove) -> str:
 
 
 def cause(move: TimedMove) -> str:
-    """Return words for why the session or request moved, with the deciding figure and the threshold that it crossed, if
-    they are recorded.
+    """Return the cause of the move in words, with the deciding figure and the threshold that it crossed, if they are
+    recorded.
     """
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
@@ -194,8 +194,8 @@ def promise(move: TimedMove) -> str:
 
 
 def verdict(move: TimedMove) -> str:
-    """Return a sentence that says whether moving was faster than staying was predicted to be, and whether that had been
-    predicted.
+    """Return a sentence that compares the actual TTFT after the move with the TTFT predicted for staying. If the move
+    was faster although a loss had been predicted, the sentence says so.
     """
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:

@@ -1,4 +1,4 @@
-"""Sentences about the course of a decision's request, made only from the record."""
+"""Sentences about a decision's request after the decision, made only from the record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -89,15 +89,15 @@ WHY_KEPT = {
 
 
 def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
-    """Say why the decision is kept, and how many requests it represents."""
+    """Return a sentence with the reason why the decision is kept, and the number of requests that it represents."""
     weight = 1 / decision.sample_rate
     stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
     return f"{WHY_KEPT[decision.kept]}{stands}"
 
 
 def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
-    """Return sentences that say why the chosen instance was chosen and how the request ended. Both arguments are the
-    record of the same decision.
+    """Return sentences with the reason why the chosen instance was chosen and the end of the request. Both arguments
+    are the record of the same decision.
     """
     why = explain(weighed) if kept.chosen else "No instance could take the request."
     return f"{why} {fate(kept)}".rstrip()

@@ -27,8 +27,8 @@ class LimitValue(Limit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The rule, terms and limits of a recorded decision. Together with the candidates they are all that a sentence or a
-    check needs.
+    """The rule, terms and limits of a recorded decision. Sentences and checks are made from them and from the
+    candidates alone.
     """
 
     rule: DecisionRule

@@ -1,5 +1,5 @@
-"""Circuit breaker of one instance: closed until several failures in a row, then open, then half open for a single
-probe.
+"""Circuit breaker of one instance. It is closed until several failures in a row, then open, then half open for a single
+request, the probe.
 
 closed --threshold failures--> open --backoff passes--> half open --probe works--> closed
                                  ^----- probe fails, backoff doubles ----'
@@ -63,15 +63,15 @@ class Circuit:
             self.broken_until = now + self._settings.probe_seconds
 
     def ended(self, request_id: str, now: float) -> None:
-        """Record that a request ended. If it was the probe and shows nothing about the instance (for example, its
-        client left), another probe may be sent.
+        """Record that a request ended. If the request was the probe and its end shows nothing about the instance (for
+        example, because the client disconnected), another probe may be sent.
         """
         if self.is_probe(request_id):
             self._probe = None
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """Record that the probe failed, possibly because of the request itself: the wait before the next probe is not
+        """Record that the probe failed, possibly because of the request itself. The wait before the next probe is not
         lengthened.
         """
         self._probe = None
@@ -92,16 +92,16 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """Record that the response to an earlier request continued, so that the failures so far no longer count as
-        consecutive. An open circuit stays open.
+        """Record that the response to an earlier request continued. The failures so far then no longer count as
+        failures in a row. An open circuit stays open.
         """
         if not self._open:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
-        """Record a failure of the instance. After enough failures in a row the circuit opens; `beside` is the number of
-        other requests still running on the instance, and each of them raises the number of failures needed. A half-open
-        circuit opens again for twice as long. An open circuit does not change.
+        """Record a failure of the instance. After enough failures in a row the circuit opens. `beside` is the number of
+        other requests still running on the instance; the number of failures needed is multiplied by 1 + `beside`. If
+        the circuit was half open, it opens again for twice as long. An open circuit does not change.
         """
         self.failures += 1
         if self._open:
@@ -114,8 +114,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that an earlier failure was not the instance's fault. The circuit may close if it would not have
-        opened without that failure and no probe was sent in the meantime.
+        """Record that an earlier failure was not the instance's fault. The circuit closes if it would not have opened
+        without that failure and no probe has been sent since it opened.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

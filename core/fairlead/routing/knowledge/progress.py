@@ -29,15 +29,17 @@ LEAST_SECONDS = 10.0
 TIMES_LONGEST = 4.0
 """Multiple of an engine's longest step for which the engine may show no movement."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""Maximum seconds with which a step counts, so that an engine that hung once cannot hang longer unnoticed later."""
+"""Maximum seconds with which a step counts. Without this limit, an engine that hung once could hang longer the next
+time before it counts as stalled.
+"""
 UNMEASURED_SECONDS = 60.0
 """Seconds without a movement after which an engine counts as stalled, if its step times are not known yet or it reports
 no running requests.
 """
 LIKE = 1.25
-"""Factor: after a prefill has finished, the step times of prefills up to 1.25 times as long count as known."""
+"""Factor: after a prefill has finished, step times of prefills up to 1.25 times as long also count as known."""
 MOST_PREFILL_SECONDS = 300.0
-"""Maximum of the allowed time, in seconds, that is derived from the length of a running prefill."""
+"""Upper limit, in seconds, for the part of the allowed time that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
 """Maximum number of seconds added to a step because its exact end is unknown: it is between the last reading without a
 movement and the first reading with a movement.
@@ -55,8 +57,8 @@ SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""Maximum seconds before a stalled engine for which no request waits gets requests again. The time doubles while there
-is no movement.
+"""Maximum seconds for which a stalled engine gets no requests if no request waits for it. After this wait, the engine
+gets requests as a trial. The wait doubles with each failed trial, up to this maximum.
 """
 
 
@@ -115,7 +117,7 @@ class _Longest:
 
 
 class StepTimes:
-    """The known step times of one engine."""
+    """The step times of one engine, as far as they are known."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -137,7 +139,7 @@ class StepTimes:
 
     @property
     def known(self) -> bool:
-        """Whether enough steps were observed to judge the engine by their length."""
+        """Whether enough steps were observed to judge the engine by the length of its steps."""
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
@@ -154,8 +156,8 @@ class StepTimes:
 
 
 class EngineProgress:
-    """The progress of one engine, or of one of its data-parallel ranks, which are separate processes and may each hang
-    alone. `least_seconds` is the minimum of the allowed time.
+    """The progress of one engine, or of one of its data-parallel ranks. Ranks are separate processes, so a single rank
+    may hang. `least_seconds` is the minimum of the allowed time.
     """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
@@ -178,8 +180,8 @@ class EngineProgress:
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """Seconds for which the engine has certainly been stalled, at the last check. It is certain if the engine
-        reports running requests, or if a trial request failed as well; otherwise the requests may not have reached the
+        """Seconds for which the engine has certainly been stalled, at the last check. A stall is certain if the engine
+        reports running requests, or if a trial request failed as well. Otherwise the requests may not have reached the
         engine.
         """
         self.on_trial = False
@@ -195,8 +197,8 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Process the engine's figures from its metrics (None if the metrics have none) and the work that this router
-        has given it. Return the state of the engine's work.
+        """Process the engine's figures from its metrics and the work that this router has given to the engine. The
+        figures are None if the metrics have none. Return the state of the engine's work.
         """
         before, self._shown = self._shown, shown
         if before is None or shown is None:
@@ -300,8 +302,8 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, although
-        its state can no longer be observed; after a while it gets requests as a trial.
+        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, because
+        its state can no longer be observed. After a while the engine gets requests as a trial.
         """
         if self._stalled_at is None:
             return Life.IDLE

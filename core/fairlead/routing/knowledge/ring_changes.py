@@ -1,5 +1,5 @@
-"""Effects of a change of a pool's instances on the hash ring: the share of the keys that changes owner, and how many
-bound sessions move with these keys. For display and planning, not for routing.
+"""Effects of a change of a pool's instances on the hash ring: the share of the keys that get another owner, and the
+number of bound sessions that move with these keys. For display and planning, not for routing.
 """
 
 from collections import defaultdict
@@ -26,10 +26,10 @@ def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]
 
 
 def moves_between(before: HashRing, after: HashRing) -> Moves:
-    """Return the part of the circle that each instance loses to each other instance; both rings have the same number of
-    positions.
+    """Return the part of the circle (0-1) that each instance loses to each other instance. Both rings have the same
+    number of positions.
 
-    Between two neighbouring anchors of either ring the owner does not change, so each such arc is compared once.
+    Between two neighbouring anchors of either ring the owner does not change, so each such arc is compared only once.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     ends = sorted({*before.positions, *after.positions})

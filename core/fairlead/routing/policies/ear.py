@@ -1,8 +1,8 @@
-"""EAR: a session stays on its host, the instance with its KV cache. The session migrates only from a hot host to a
-cooler instance with room, and not again during a cooldown.
+"""EAR: a session stays on its host, the instance with its KV cache. The session migrates only if its host is hot, and
+only to a cooler instance with room. It does not migrate again during a cooldown.
 
 If engines can fetch KV blocks from each other, the new host fetches the context of a session that migrates. The session
-migrates when its next request is sent, if the new host still has room for it then; otherwise the request is sent to the
+migrates when its next request is sent, if the new host still has room for it then. Otherwise the request is sent to the
 old host.
 """
 
@@ -215,8 +215,8 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """Return the cost, in tokens of prefill, of the context tokens that the new host lacks (`lacking`) but the old
-        host has; and whether the new host fetches them.
+        """Return the cost, in tokens of prefill, of the context tokens that the old host has and the new host lacks
+        (`lacking`). Also return whether the new host fetches these tokens.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -228,8 +228,8 @@ class Ear:
     def _fetched_ttft_seconds(
         self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
     ) -> float | None:
-        """Return the predicted TTFT in seconds on the new host if it fetches the context from the old host; None if it
-        would compute the context again.
+        """Return the predicted TTFT in seconds on the new host if it fetches the context from the old host; None if the
+        new host would compute the context again.
         """
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
@@ -254,8 +254,8 @@ def session_of(request: RoutingRequest) -> str | None:
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt
-    if it is shorter, for its tenant.
+    """Return the binding name for a request without a session: a hash of its first two blocks (of the whole prompt if
+    it is shorter than a block), combined with the request's owner.
     """
     known = request.blocks[:2]
     return session_identity(f"prefix:{known[-1] if known else request.first_bytes_hash:016x}", request.owner)

@@ -1,5 +1,5 @@
-"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a picker of
-the highest sum.
+"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a picker
+that chooses the highest sum.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Prefix cache and load aware: chooses the longest match unless that instance has too many requests, and the instance
-with the fewest requests when the pool is out of balance.
+"""Prefix cache and load aware: chooses the longest match unless its instance has too many requests; if the pool is out
+of balance, chooses the instance with the fewest requests.
 
 The policy has two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a
 threshold, the instance with the fewest requests gets the request. Otherwise the longest match wins among instances with
