@@ -6,7 +6,7 @@ prompts, which take longer per token, count with their full time. Prefills that 
 the cache than predicted, do not distort the result. The measured speed may be far from the declared speed.
 
 A short prefill mostly waits for the engine's current step and shows little about the speed. Short prefills count only
-in a pool that has no long prefills and that takes so long for short ones that the wait hardly matters.
+in a pool that has no long prefills and that computes the short ones so slowly that the wait hardly matters.
 """
 
 from collections import deque

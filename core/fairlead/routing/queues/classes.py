@@ -83,7 +83,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`, but never a request that is already late."""
+        """Remove and return the next request, as `take` does, but never a request that is already late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
@@ -93,7 +93,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take_any(now))
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """Return the requests in about the order in which they would be sent if no more arrived."""
+        """Return the requests in about the order in which they would be sent if no more requests arrived."""
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:

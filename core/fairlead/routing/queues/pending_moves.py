@@ -1,10 +1,10 @@
-"""Moves of sessions: the reason for a move, and moves that are decided but not made yet."""
+"""Moves of sessions: the reason for a move, and moves that are decided but not yet made."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value
 
 Ttfts = tuple[float | None, float]
-"""Predicted TTFTs in seconds: if the session stays (None if unpredictable), and if it moves."""
+"""Predicted TTFTs in seconds: if the session stays (None if it cannot be predicted), and if the session moves."""
 
 
 @value

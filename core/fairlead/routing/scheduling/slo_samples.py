@@ -26,9 +26,9 @@ class _Ended:
 
 
 class SloSeconds:
-    """A counter of the outcomes of requests, emptied by `take`. Counts nothing unless `kept`.
+    """A counter of the outcomes of requests, emptied by `take`. It counts nothing unless `kept`.
 
-    `limit` is the maximum number of keys between two takes; `dropped` counts the requests that did not fit.
+    `limit` is the maximum number of keys between two calls of `take`; `dropped` counts the requests that did not fit.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
