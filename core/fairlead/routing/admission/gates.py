@@ -264,8 +264,8 @@ def _not_counted(request: RoutingRequest, view: PoolView) -> str:
     """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
-    return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""
+    return f"; up to {most:.1f} s of waiting prefills that would be sent after it are not counted" if most >= LEAST_TOLD_SECONDS else ""
 
 
 def _of_class(request: RoutingRequest, share: float) -> str:
-    return "" if share == 1.0 else f", the share of priority class {request.priority_class}"
+    return "" if share == 1.0 else f"; this limit is the share of priority class {request.priority_class}"

@@ -159,12 +159,12 @@ COMMON_RULES = (
     DecisionRule(
         code=IDLE_INSTANCE,
         because=(
-            "estimates alone would have refused the request, so an idle instance tries it; among the idle ones, "
+            "estimates alone would have refused the request, so an idle instance takes it; among the idle instances, "
             "this one has the least to compute"
         ),
         order=("miss_tokens",),
     ),
-    DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
+    DecisionRule(code=STAYS_PAUSED, because="its session is bound there, and the pool's migrations are paused"),
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
     DecisionRule(code=NOT_WEIGHED, because="the comparison was not recorded, because there was no reason to keep the decision at the time"),
     DecisionRule(code=NOBODY, because="no instance could take the request"),

@@ -75,8 +75,8 @@ def _rule(decision: WeighedDecision) -> list[str]:
             found.append(f"rule {decision.rule.code} needs {condition.term} and {condition.against}, which were not recorded")
         elif not holds(condition, left, right):
             found.append(
-                f"rule {decision.rule.code} wants {condition.term} {condition.holds} {condition.against}, but {left} "
-                f"and {right} do not satisfy that"
+                f"rule {decision.rule.code} requires {condition.term} {condition.holds} {condition.against}, but {left} "
+                f"and {right} do not satisfy this"
             )
     missing = [
         f"{one.instance} has no {name}"

@@ -307,7 +307,7 @@ def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
         return f"Its first token was predicted in {words}; no first token was reported."
-    real = in_words(found.actual_seconds, Unit.SECONDS) + (", not counting the hold" if decision.held_seconds else "")
+    real = in_words(found.actual_seconds, Unit.SECONDS) + (", without the time for which it was held" if decision.held_seconds else "")
     if elsewhere:
         return (
             f"Its first token was predicted in {words}; the request moved to {decision.served_target}, where its "

@@ -13,7 +13,7 @@ FAILURES = {
     "refused": "refused the connection",
     "unreachable": "could not be reached",
     "lost": "was lost",
-    "protocol": "sent what is not HTTP",
+    "protocol": "sent a response that is not HTTP",
     "passed-over": "was skipped by the proxy",
     "status": "answered with a server error",
     "busy": "was full",
@@ -23,7 +23,7 @@ FAILURES = {
     "deadline": "had not answered by the request's deadline",
     "declined": "refused the request (4xx)",
     "answer": "sent an invalid answer",
-    "rest-refused": "refused to go on with the answer",
+    "rest-refused": "refused to continue the answer",
 }
 """Words for the kinds of failure that routers report, as the end of a sentence; unknown kinds are shown unchanged."""
 
@@ -48,7 +48,7 @@ def continuation_in_words(one: Continuation) -> str:
     why = f" as {source} drained" if one.why == HANDED_OVER else f" and not at {source}"
     went = "was to go on" if one.gap_seconds is None else "went on"
     gap = "" if one.gap_seconds is None else f" after {in_words(one.gap_seconds, Unit.SECONDS)}"
-    other = f", in a state that is not the first one's ({one.unlike})" if one.unlike else ""
+    other = f", and may differ from the answer of {source} ({one.unlike})" if one.unlike else ""
     return f"The answer{given} {went} at {target}{why}{gap}{other}; {amount(one.computed_tokens, 'token', 'were')} computed again"
 
 

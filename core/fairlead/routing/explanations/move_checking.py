@@ -73,7 +73,7 @@ def _number(move: CausedMove) -> list[str]:
     stay = move.predicted_source_ttft_seconds
     late = move.trigger == BindingReason.SLO and move.crossed_unit == Unit.SECONDS
     if late and (stay is None or stay < threshold - EXACT):
-        found.append(f"the trigger is slo, but staying was predicted in time: {stay} against {threshold}")
+        found.append(f"the trigger is slo, but staying was predicted to be in time: {stay} against {threshold}")
     return found
 
 

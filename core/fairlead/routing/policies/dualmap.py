@@ -52,8 +52,8 @@ class DualMapParameters(KeyParameters):
         enum=("dualmap", *PRESETS),
     )
     slo_fraction: float | None = number(
-        "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
-        "default 1.0, with dualmap-code 0.5.",
+        "An instance is overloaded when its pending tokens and this request's uncached tokens take longer than this part of the TTFT SLO; "
+        "default: 1.0 (dualmap-code: 0.5).",
         None,
         minimum=0.01,
         maximum=100.0,
@@ -62,21 +62,21 @@ class DualMapParameters(KeyParameters):
         "Number of candidates per key, each from a ring of its own; with 1 there is neither choice nor migration.", 2, minimum=1, maximum=4
     )
     second_choice: str = text(
-        "Which candidate to take if a ring names an instance that was already named: `distinct` the next "
-        "other instance clockwise, `paper` the next by index.",
+        "Which candidate to take if a ring names an instance that was already named: `distinct`: the next "
+        "other instance clockwise; `paper`: the next instance by index.",
         "distinct",
         enum=("distinct", "paper"),
     )
     rebalance: bool = truth("Migrate queued requests within their pair when both candidates are overloaded.", True)
     sweep: bool | None = truth(
         "Also check all queues four times a second, not only the candidates' queues when both are overloaded; "
-        "default true, with dualmap-paper false.",
+        "default: true (dualmap-paper: false).",
         None,
     )
     bottleneck_seconds: float | None = number(
         "When rebalancing, an instance that has work but no first token for longer than this counts as held "
-        "up by decodes; default never, with "
-        "dualmap-paper 3.0.",
+        "up by decodes; default: never "
+        "(dualmap-paper: 3.0).",
         None,
         minimum=0.1,
     )

@@ -62,11 +62,11 @@ from fairlead.schemas.shapes import number, text, truth
 class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = text("Like the parameter of every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
+    queue_discipline: str = text("Like the parameter of the same name for every policy; default: `deadline`.", "deadline", enum=DISCIPLINES)
     in_flight_seconds: float = number(
         (
-            "Like the parameter of every policy, but only for requests that can still be in time: short prefills "
-            "that are sent one by one leave gaps between them."
+            "Like the parameter of the same name for every policy, but only for requests that can still be in time. Short prefills "
+            "that are sent one by one would leave gaps between them."
         ),
         0.07,
         minimum=0.0,
@@ -92,8 +92,8 @@ class FairleadParameters(HomeParameters):
     )
     keep_weight: float = number(
         (
-            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again, times the "
-            "likelihood of its session's next turn by the pauses seen in this pool, counts this many times as prefill; "
+            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again is multiplied by "
+            "the likelihood of its session's next turn, estimated from the pauses in this pool, and by this weight, and counts as prefill; "
             "0 = contexts are not followed."
         ),
         0.0,
@@ -101,7 +101,7 @@ class FairleadParameters(HomeParameters):
         maximum=100.0,
     )
     learned_ttft: bool = truth(
-        "Learn TTFTs online as `lodestar` does, and use them instead of the formula's while their error on the same requests is smaller.",
+        "Learn TTFTs online as `lodestar` does, and use them instead of the TTFTs by the formula while their error on the same requests is smaller.",
         False,
     )
 
@@ -349,7 +349,7 @@ def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
     return replace(
         rule,
         code=LEARNED + rule.code,
-        because=f"the trained model, which errs less than the router's own formula, predicted the TTFTs, and {rule.because}",
+        because=f"the trained model, whose error is smaller than that of the router's own formula, predicted the TTFTs, and {rule.because}",
         given=(*rule.given, _LESS_WRONG),
     )
 

@@ -38,7 +38,10 @@ class HeimdallParameters(QueueParameters):
     kv_weight: float = number("Weight of a free KV cache.", 2.0, minimum=0.0, maximum=1000.0)
     prefix_weight: float = number("Weight of the matched prefix.", 3.0, minimum=0.0, maximum=1000.0)
     max_endpoints: int = whole(
-        "Number of instances picked: the best one, and those on which a failed request is retried, in order.", 4, minimum=1, maximum=16
+        "Number of instances picked: the best one, and the instances on which a failed request is retried, in order.",
+        4,
+        minimum=1,
+        maximum=16,
     )
 
 

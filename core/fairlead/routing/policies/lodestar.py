@@ -305,10 +305,10 @@ class _Costs(NamedTuple):
 
 WHY = {
     HeuristicReason.COLD_START: "no model has been trained yet",
-    HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
+    HeuristicReason.STALE_MODEL: "too many samples have come without a newer model",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
     HeuristicReason.NOT_FINITE: "the model's answer was not a number",
-    HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
+    HeuristicReason.LOSING: "the model's error was more than twice the error of the router's own formula on the same requests",
     HeuristicReason.SHADOW: "the model only observes (mode Shadow)",
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
@@ -316,7 +316,7 @@ MOST_CACHED = ("hit_tokens", "pending_tokens")
 EXPECTED = "the TTFT that the model expected there, plus the wait that its prefill causes others, was the lowest"
 NEAR = (
     "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
-    "of the prompt among the instances as close as that"
+    "of the prompt among the instances close to the lowest"
 )
 FILTERED = "memory is short, so prompts with the same beginning are kept together; within the prefix group's instances "
 
@@ -335,9 +335,9 @@ ENTRY = PolicyEntry(
             Term(name="eligible", words="counted as equal to the lowest", unit=Unit.SCORE, better=Better.HIGHER),
         ),
         limits=(
-            Limit(name="near_best_seconds", words="cost that is as good as the least", unit=Unit.SECONDS),
+            Limit(name="near_best_seconds", words="cost that counts as equal to the lowest", unit=Unit.SECONDS),
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
-            Limit(name="outside", words="score of what might not be chosen", unit=Unit.SCORE),
+            Limit(name="outside", words="score of instances that might not be chosen", unit=Unit.SCORE),
             *HEURISTIC.terms.limits,
         ),
         rules=(

@@ -40,7 +40,7 @@ class MooncakeParameters(QueueParameters):
 
     preset: str = text("Preset for theta if theta is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
     theta: float | None = number(
-        "Instances whose own match is shorter than the best by this factor or more may fetch the best; default by preset.",
+        "An instance may fetch the best match if that is at least this many times as long as its own; default: the preset's value.",
         None,
         minimum=1.01,
         maximum=1e6,

@@ -98,7 +98,7 @@ def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> f
 
 ENTRY = PolicyEntry(
     name=PrefixCacheLoad.name,
-    intent="The longest match that is not crowded; the fewest requests when the pool is out of balance.",
+    intent="The longest match on an instance that is not crowded; the fewest requests when the pool is out of balance.",
     build=PrefixCacheLoad,
     parameters=PrefixCacheLoadParameters,
     terms=PolicyTerms(

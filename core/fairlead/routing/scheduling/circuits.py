@@ -119,7 +119,7 @@ class Circuits:
         """
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
-        return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
+        return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted again {dict(fresh)}",)
 
     def _excuse(self, one: Suspicion) -> None:
         one.excused = True

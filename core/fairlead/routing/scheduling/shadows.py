@@ -42,7 +42,7 @@ class Shadows:
                     self._policies[name] = None
 
     def ask(self, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> tuple[ShadowChoice, ...]:
-        """Return each shadow's choice for a request that is sent to `chosen`; empty if the limit per minute is used up."""
+        """Return the choice of each shadow for a request sent to `chosen`; empty if the limit per minute is used up."""
         if self._limit.take_if_any(1, now):
             return ()
         return tuple(_choice(name, policy, request, chosen, view, now) for name, policy in self._policies.items())

@@ -125,7 +125,7 @@ def test_the_record_says_what_was_copied_and_what_was_predicted() -> None:
     assert (record.crossed, record.threshold) == (copy.saving_seconds, copy.cost_seconds + LEAST_GAIN_SECONDS)
     assert cause_contradictions(record) == []
     told = explain_move(shown(record), "")
-    assert told.startswith(f"A prefix was copied from a to {copy.target}: many sessions begin with it")
+    assert told.startswith(f"A prefix was copied from a to {copy.target}: many sessions begin with this prefix")
     assert "were expected to be saved" in told
 
 
