@@ -66,8 +66,8 @@ class Gate(Protocol):
     def decoding(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """Return a refusal if the decode load does not allow the request, by the same rules as `at_arrival`; None if
-        the request is admitted. TTFTs are not checked.
+        """Return a refusal if the decode load does not allow the request, by the same rules as `at_arrival`; None if it
+        allows the request. TTFTs are not checked.
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
@@ -115,8 +115,8 @@ class LoadGate(DisabledGate):
 
 
 class PredictedGate(DisabledGate):
-    """Mooncake's early rejection with prediction: refuses by the decode load that is predicted for when the request
-    would begin to decode.
+    """Mooncake's early rejection with prediction: refuses by the decode load that is predicted for the time at which
+    the request would begin to decode.
     """
 
     weighs_decode = True
@@ -222,7 +222,7 @@ def crowded_decode(
 ) -> Refusal | None:
     """Return a refusal if the decode load exceeds the limit, else None.
 
-    Retry-After is the estimated time until enough decodes have ended to bring the load below the limit.
+    Retry-After is the estimated time until enough decodes have ended for the load to fall below the limit.
     """
     limit = share * view.table.early_rejection.headroom
     if load <= limit:

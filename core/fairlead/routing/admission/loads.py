@@ -45,8 +45,8 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 def pool_loads(view: PoolView) -> PoolLoads:
     """Return the present loads of the pool.
 
-    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. A load is infinite
-    if the pool has no instance of that kind.
+    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. The prefill load is
+    infinite if the pool has no instance that prefills, and the decode load if it has none that decodes.
     """
     slo = view.table.slo.ttft_seconds
     speed = view.prefill_speed

@@ -34,8 +34,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """The age of a policy's ring. It shows whether a session moves because the ring changed or because the session's
-    key changed.
+    """The age of a policy's ring. By this age, a policy distinguishes sessions that move because the ring changed from
+    sessions that move because their key changed.
     """
 
     def __init__(self) -> None:

@@ -104,7 +104,9 @@ class _Run:
             moved += self._make(best, source, cause)
 
     def _possible(self, source: str) -> Iterator["_Move"]:
-        """Yield, for each examined request of the queue, its move to a target that would not be overloaded."""
+        """Yield the possible move of each examined request of the queue. A move is possible if its target would not be
+        overloaded.
+        """
         line, load = self._line(source), self._loads[source]
         for index, (_, queued, _) in enumerate(line.entries[: self._rules.max_examined]):
             found = self._target(queued.request, source)

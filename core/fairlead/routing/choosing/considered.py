@@ -1,5 +1,5 @@
-"""The instances under consideration for one request, as the scorers and filters of a profile get them: vectors in one
-common order.
+"""The instances that are considered for one request, as vectors in one common order, for the scorers and filters of a
+profile.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """Return the `Considered` of those instances for which `kept` is true."""
+        """Return the `Considered` of the instances for which `kept` is true."""
         return Considered(
             request=self.request,
             view=self.view,

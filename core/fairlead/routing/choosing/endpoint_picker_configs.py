@@ -132,8 +132,8 @@ class EndpointPickerPlan:
     keeps_homes: bool
     """Whether a plugin needs the session's home, the instance that served its earlier requests."""
     expected_seconds: float
-    """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = they are not
-    assumed.
+    """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = blocks without a
+    KV event do not count.
     """
     notes: tuple[str, ...]
     """A line for each plugin that Fairlead implements differently."""
@@ -148,10 +148,10 @@ class _Plugin:
 
 
 def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> EndpointPickerPlan:
-    """Return the plan for a configuration document. `path` is its path within the spec, for error messages.
+    """Return the plan for a configuration document. `path` is the document's path within the spec, for error messages.
 
-    Each call creates new plugins with state of their own. Raises InvalidInput, naming the field, the value and the
-    remedy, for anything that is unknown, missing or not supported.
+    Each call creates new plugins, which share no state with the plugins of other calls. Raises InvalidInput, naming the
+    field, the value and the remedy, for anything that is unknown, missing or not supported.
     """
     for section in document:
         if section in ELSEWHERE:

@@ -54,7 +54,7 @@ class PreciseMatches:
     @property
     def expected_seconds(self) -> float:
         """Return the seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 =
-        they are not assumed.
+        blocks without a KV event do not count.
         """
         return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 

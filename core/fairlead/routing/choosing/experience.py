@@ -38,8 +38,8 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits for policies that fall back on a heuristic without predictions: even a model with a somewhat larger error than
-the formula places requests better than such a heuristic.
+"""Limits for policies that fall back on a heuristic without predictions. Even a model whose error is somewhat larger
+than the formula's places requests better than this heuristic.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
 """Limits for policies that fall back on the router's own formula."""
@@ -104,7 +104,7 @@ class Experience:
         self.samples = 0
 
     def chose(self, reason: HeuristicReason | None) -> None:
-        """Record a choice: made by the model (None), or by the heuristic for this reason."""
+        """Record a choice by the model (`reason` None), or by the heuristic for this reason."""
         if reason is None:
             self._learned_choices += 1
         else:

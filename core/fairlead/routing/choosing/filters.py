@@ -1,5 +1,5 @@
-"""Filters: which of the considered instances may be picked. The classes implement llm-d's plugins of the given
-names.
+"""Filters: select the instances that may be picked, among the considered instances. The classes implement llm-d's
+plugins of the given names.
 """
 
 from dataclasses import dataclass

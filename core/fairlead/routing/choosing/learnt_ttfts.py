@@ -66,7 +66,7 @@ class LearntTtfts:
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
 
     def chose(self, distrust: HeuristicReason | None) -> None:
-        """Record a choice: made by the model (None), or by the heuristic for this reason."""
+        """Record a choice by the model (`reason` None), or by the heuristic for this reason."""
         self._experience.chose(distrust)
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:

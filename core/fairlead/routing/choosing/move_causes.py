@@ -33,8 +33,8 @@ def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCause:
-    """Return the cause "the cost is lower on the new instance". The cause also says whether fewer, equally many or more
-    of the prompt's tokens are cached there.
+    """Return the cause "the cost is lower on the new instance". The cause also says whether the new instance has fewer,
+    as many or more of the prompt's tokens cached than the old instance.
     """
     if there.hit_tokens > here.hit_tokens:
         return by_hits(here, there)

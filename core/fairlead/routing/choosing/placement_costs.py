@@ -18,7 +18,7 @@ from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 
 CHANCE = 0.25
-"""The largest relative difference between measured speeds that may be due to chance."""
+"""The largest relative difference between measured speeds that counts as chance."""
 
 Parts = tuple[float, float, float, float]
 """One instance's prefill, wait, rest and weighted prefill, each in seconds. A rest is time without a prefill, in which
@@ -103,7 +103,7 @@ def slownesses(vectors: PoolVectors) -> FloatVector | None:
 
 
 def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
-    """Return the result of `slownesses` as a list, for pools of up to `FEW` instances."""
+    """Return the result of `slownesses` as a list, computed without numpy, for pools of up to `FEW` instances."""
     _, _, _, paces, *_ = vectors.measures
     fastest, slowest = min(paces), max(paces)
     if slowest <= (1 + CHANCE) * fastest:
@@ -193,10 +193,10 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
     """Return the candidates' indexes in order of preference, and the index of the lowest cost.
 
-    Instances whose predicted TTFT is within the limit come before all others, provided that at least one of them costs
-    at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most sessions. So
-    in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other instances, whose
-    caches are of little value.
+    Instances whose predicted TTFT is within the limit come before all others. This holds only if one of these instances
+    costs at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most
+    sessions. So in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other
+    instances, whose caches are of little value.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)

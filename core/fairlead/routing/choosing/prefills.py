@@ -66,8 +66,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """Return the prefills on each instance. They include fetching the longest prefix where the engines can fetch,
-    `fetch` is true and fetching saves time.
+    """Return the prefills on each instance. If `fetch` is true and engines can fetch, an instance fetches the longest
+    prefix where this saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -102,9 +102,9 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     """Return the cost of each prefill, in seconds, if its instance first fetches the longer prefix held by `source`,
     which has index `holder`. `alone` is the cost without fetching.
 
-    The cost is the time of the fetch, the time to compute the rest of the prompt, and a tenth of the time saved. The
-    last term keeps sessions in one place and avoids needless copies in caches. If `source` holds no longer prefix than
-    the instance, the cost is at least `alone`.
+    The cost is the time of the fetch, plus the time to compute the rest of the prompt, plus a tenth of the time saved.
+    The last term keeps sessions in one place and avoids needless copies in caches. If the prefix held by `source` is
+    not longer than the instance's own, the cost is at least `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])

@@ -106,7 +106,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """Return the candidates that passed the filters, and the name of the rule for a choice among them."""
+        """Return the candidates that passed the filters, and the name of the rule by which one of them is chosen."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

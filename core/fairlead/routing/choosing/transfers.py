@@ -16,7 +16,7 @@ def sending_seconds(tokens: int, active: int, speed: FetchSpeed) -> float:
 
 
 def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> FloatVector:
-    """Return the seconds to fetch the KV blocks of each of these numbers of tokens, latency included."""
+    """Return, for each of these numbers of tokens, the seconds to fetch the tokens' KV blocks, latency included."""
     seconds: FloatVector = np.multiply(tokens, sending_seconds(1, active, speed), dtype=np.float64) + speed.latency_seconds
     return seconds
 

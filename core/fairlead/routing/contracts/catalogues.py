@@ -1,7 +1,7 @@
 """Catalogues: the policies that a pool may use, with their purposes, their parameters and their constructors.
 
-All names are known from the start. An entry is loaded when it is first used, so that a process loads only the policies
-of its pools. A policy from another package is named in the same way: see `PolicyCatalogue.extended`.
+The names of all policies are known from the start. An entry is loaded when it is first used, so that a process loads
+only the policies of its pools. Policies from other packages are added by `PolicyCatalogue.extended`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -167,8 +167,8 @@ class PolicyCatalogue:
         return getattr(self.build(facts, 0), "binds", False) is True
 
     def learns(self, facts: RoutingFacts) -> bool:
-        """Return whether the policy that a routing table names learns online; False if the policy cannot be built
-        here.
+        """Return whether the policy that a routing table names learns online; False if the policy cannot be built in
+        this process.
         """
         try:
             return hasattr(self.build(facts, 0), "learner_settings")

@@ -25,8 +25,8 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     session: str | None = None
-    """The session to bind to `instance`; None = the request's own session. Only policies that also bind requests
-    without a session set it.
+    """The session to bind to `instance`; None = the request's own session. It is set only by policies that also bind
+    requests without a session.
     """
     room_tokens: int | None = None
     """KV tokens that must be free on `instance` for the session to move; None = no condition. With a condition, the
@@ -42,8 +42,8 @@ class Decision:
     computing them.
     """
     ttft_seconds: float | None = None
-    """The policy's own prediction of the TTFT on `instance`, in seconds, if it differs from the view's, for example
-    because of a transfer; None otherwise.
+    """The policy's own prediction of the TTFT on `instance`, in seconds. None if the policy uses the view's prediction.
+    The two differ, for example, if the policy takes a transfer into account.
     """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)

@@ -10,12 +10,13 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Requests that other routers have in flight on an instance, as those routers reported them seconds ago.
-    `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests took.
+    """Requests that other routers have in flight on an instance, from the other routers' reports, which are some
+    seconds old. `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests
+    took.
     """
 
     pending_prefill_tokens: int = 0
-    """The other routers' pending prefill tokens that are probably still pending now."""
+    """The other routers' pending prefill tokens, reduced by the tokens that were probably computed since the report."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -44,7 +45,8 @@ class InstanceLoad:
     target.
     """
     prefill_pace: float = 1.0
-    """Actual over predicted prefill time on this instance, smoothed. It is above 1 where decodes slow prefills down."""
+    """Actual over predicted prefill time on this instance, smoothed. It is above 1 if decodes slow down the prefills.
+    """
     recent_prefill_seconds: float = 1.0
     """The mean predicted seconds of the prefills that `prefill_pace` averages."""
     lasting_pace: float = 1.0
@@ -84,7 +86,7 @@ class InstanceLoad:
     time without prefills, in which an engine only decodes.
     """
     prefilling_since: float | None = None
-    """Time at which the instance's uncached work last rose from zero; None while it has no uncached work."""
+    """Time since which the instance has had uncached work without a break; None while it has no uncached work."""
     broken_until: float = 0.0
     """Time until which the circuit is open (Unix seconds). Until then the instance is not a candidate, unless
     `is_spared`.
@@ -138,7 +140,7 @@ class InstanceLoad:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the instance has no work, and no request is being sent to it."""
+        """Return whether the instance has no work, and no request that prefills elsewhere will decode on it."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
@@ -150,8 +152,8 @@ class InstanceLoad:
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Return the begin (Unix seconds) and the predicted duration (seconds) of the oldest prefill in flight; (inf,
-        0) if no prefill is in flight. A prefill begins when it is sent or, if that is later, at the first token of the
+        """Return the start (Unix seconds) and the predicted duration (seconds) of the oldest prefill in flight; (inf,
+        0) if no prefill is in flight. A prefill starts when it is sent or, if that is later, at the first token of the
         prefill before it.
         """
         for sent_at, microseconds in self.in_flight.values():

@@ -1,6 +1,6 @@
-"""The interface of routing policies: what a policy may read, and the methods it implements.
+"""The interface of routing policies: the data that a policy may read, and the methods that it implements.
 
-A policy is chosen by name, built from a routing table, and asked to choose an instance. It sees a `PoolView` (the
+A policy is chosen by name, built from a routing table, and called to choose an instance. It sees a `PoolView` (the
 accounting at this instant), never the network.
 """
 
@@ -70,7 +70,7 @@ class PoolView(Protocol):
         """
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
-        """Return the number of leading prompt tokens that the instance is believed to hold. It is less than
+        """Return the number of leading prompt tokens that the instance is believed to hold. The number is less than
         `prompt_tokens`, because at least one token is always computed.
         """
 
@@ -96,7 +96,7 @@ class PoolView(Protocol):
 
     def tokens_within(self, seconds: float) -> float:
         """Return the uncached prompt tokens that an instance computes in this time at its measured speed; infinite
-        while no speed has been measured. Used for refusals and moves.
+        while no speed has been measured. Refusals and moves are based on it.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
@@ -115,9 +115,9 @@ class PoolView(Protocol):
         """
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Return seconds to add to the cost of each of `candidates()`, so that the choices of routers that decide
-        separately fit together; None to add nothing. `most_held` is the largest number of the prompt's tokens that an
-        instance is known to hold.
+        """Return seconds to add to the cost of each of `candidates()`. They keep routers that decide separately from
+        choosing the same instances. None to add nothing. `most_held` is the largest number of the prompt's tokens that
+        an instance is known to hold.
         """
 
     def kept_tokens(self) -> FloatVector | None:
@@ -133,8 +133,8 @@ class PoolView(Protocol):
         """Return `hit_tokens` for each of `candidates()`."""
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        """Return the predicted TTFT in seconds on each of `candidates()`, on the assumption that it holds its entry of
-        `hits` (tokens of the prompt).
+        """Return the predicted TTFT in seconds on each of `candidates()`, if the candidate holds as many tokens of the
+        prompt as its entry of `hits`.
         """
 
     @property
@@ -148,8 +148,8 @@ class PoolView(Protocol):
         """
 
     def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
-        """Return, for the record of a decision, how much of the prompt an instance holds outside its GPU and how long
-        loading takes (`weighing.TIER_TERMS`); empty if it holds nothing outside its GPU.
+        """Return terms for the record of a decision: the part of the prompt that an instance holds outside its GPU, and
+        the time to load this part (`weighing.TIER_TERMS`). Empty if it holds nothing outside its GPU.
         """
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
@@ -159,8 +159,8 @@ class PoolView(Protocol):
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        """Return the predicted seconds of the prefill alone on each of `candidates()`, on the assumption that it holds
-        its entry of `hits` (tokens of the prompt).
+        """Return the predicted seconds of the prefill alone on each of `candidates()`, if the candidate holds as many
+        tokens of the prompt as its entry of `hits`.
         """
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
@@ -193,7 +193,7 @@ class QueuedMove:
 class Policy(Protocol):
     """A routing policy: deterministic given its seed, the sequence of its calls, and the view.
 
-    A policy that does more than choose also implements one or more of the protocols in this module; see
+    A policy that does more than choosing also implements one or more of the other protocols in this module; see
     `PolicyInForce`.
     """
 
@@ -226,7 +226,7 @@ class KeepsHomes(Protocol):
 
 @runtime_checkable
 class BindsBeginnings(Protocol):
-    """A policy that also binds requests without a session to instances, by the beginnings of their prompts."""
+    """A policy that also binds requests without a session to instances, using the beginnings of their prompts."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
         """Return the session name under which the policy binds a request that has no session."""
@@ -281,7 +281,7 @@ class LearnsOnline(Protocol):
         """
 
     def learning(self) -> LearningReport:
-        """Return the state of the policy's training, and how well the policy predicts."""
+        """Return the state of the policy's training, and the errors of its predictions."""
 
 
 @runtime_checkable

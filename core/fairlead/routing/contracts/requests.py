@@ -13,8 +13,8 @@ class TraceContext:
     """The trace to which a request belongs, in the terms of W3C Trace Context. Ids are lower-case hexadecimal digits:
     32 in a trace id, 16 in a span id.
 
-    `span_id` is the request's own span; `parent` is the caller's span, None if the caller sent none. A request whose
-    caller does not sample its trace has no context.
+    `span_id` is the request's own span; `parent` is the caller's span, None if the caller sent none. If the caller does
+    not sample the trace, the request has no `TraceContext`.
     """
 
     trace_id: str
@@ -42,11 +42,11 @@ class RoutingRequest:
     prompt_tokens: int
     blocks: tuple[int, ...]
     first_bytes_hash: int
-    """Hash of the first block, or of the whole prompt if it is shorter than a block. Policies use it as the key of
-    prompts without blocks.
+    """Hash of the prompt's first block, or of the whole prompt if it is shorter than a block. Policies use this hash as
+    the key of prompts without blocks.
     """
     session: str | None = None
-    """The session's name as the client sent it. In a decision, it is None if several sessions turned out to share the
+    """The session's name as the client sent it. In a decision, it is None if several sessions turned out to share this
     name.
     """
     further_names: tuple[str, ...] = ()

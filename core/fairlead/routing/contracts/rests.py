@@ -22,7 +22,7 @@ MOST_SHARE = 0.75
 no new prompt would be computed.
 """
 OTHERS_COUNT = 0.5
-"""The weight of a second of other routers' prefills. It is below 1 because those routers insert rests too, and the
+"""The weight of a second of other routers' prefills. It is below 1 because the other routers insert rests too, and the
 rests partly coincide.
 """
 

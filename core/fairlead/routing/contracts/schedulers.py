@@ -47,7 +47,7 @@ class Dispatch:
     decision_id: str
     reason: DecisionReason
     hit_tokens: int
-    """Prompt tokens that need not be computed, because the instance holds them or fetches them."""
+    """Prompt tokens that need not be computed, because the instance holds their KV blocks or fetches them."""
     miss_tokens: int
     decode: str | None = None
     """The instance that decodes, if `instance` only prefills; None otherwise."""
@@ -202,8 +202,8 @@ class Scheduler(Protocol):
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Record that the first token has arrived. The prompt then also counts as computed, if `prefilled` was not
-        called. In the early rejection mode AfterPrefill, the result may refuse the request.
+        """Record that the first token has arrived. If `prefilled` was not called, this also records that the prompt has
+        been computed. In the early rejection mode AfterPrefill, the result may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
@@ -380,8 +380,8 @@ class Scheduler(Protocol):
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Restore changes that this router made before a restart and that the API may not have confirmed or refused,
-        oldest first. Call this after the last known bindings were applied.
+        """Restore changes, oldest first, that this router made before a restart and that the API may not have confirmed
+        or refused. Call this after the last known bindings were applied.
         """
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:

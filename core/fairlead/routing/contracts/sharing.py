@@ -1,4 +1,4 @@
-"""Messages between a router that decides for several routers, and those routers.
+"""Messages between a router that decides for other routers, and the routers for which it decides.
 
 A *front* receives requests from clients, sends them to engines and returns the responses. The *decider* chooses the
 instances for its fronts, with one view and one set of queues for all their requests. A router can be the front of one
@@ -8,7 +8,7 @@ router and the decider of many.
     front ◄────────── Dispatch or Refusal ───────────── decider
 
 Messages of one front arrive in the order in which they were sent, or are lost. Times in messages are Unix seconds of
-one clock; the transport between machines with different clocks converts them.
+one clock. If machines have different clocks, the transport converts the times.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front's query: which instance should get the request that the front received at `submitted_at`?"""
+    """A front's query for the instance that should get a request, which the front received at `submitted_at`."""
 
     request: RoutingRequest
     submitted_at: float

@@ -55,8 +55,7 @@ class PoolVectors:
     under_way_seconds: FloatVector
     """The predicted duration of the oldest prefill in flight, in seconds."""
     decode_share: FloatVector
-    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if
-    unknown.
+    """The share of each instance's time (0 to less than 1) that its decodes need to meet the TPOT target; 0 if unknown.
     """
     resting: FloatVector
     """Seconds of rest that each instance takes per second of prefill, computed from `decode_share`. In a rest an engine

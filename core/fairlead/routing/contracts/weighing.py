@@ -20,7 +20,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A figure of each candidate that a policy compares. `words` name the figure in a sentence."""
+    """A figure that a policy compares between candidates. `words` name the figure in a sentence."""
 
     name: str
     words: str

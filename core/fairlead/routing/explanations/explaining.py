@@ -135,7 +135,7 @@ _TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remot
 
 
 def _tiers(chosen: Candidate) -> str:
-    """Return a clause that says how many of the cached tokens are not on the GPU, and how long they take to load."""
+    """Return a clause with the number of cached tokens that are not on the GPU, and the time to load them."""
     held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
     if not held:
         return ""

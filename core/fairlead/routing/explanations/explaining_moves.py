@@ -134,8 +134,8 @@ NOT_MOVED = {
 
 
 def transfer_in_words(move: TimedMove) -> str:
-    """Return a sentence about the transfer of the KV cache: whether it succeeded, its duration and the predicted
-    duration; "" if no transfer was tried.
+    """Return a sentence about the transfer of the KV cache: whether it succeeded, how long it took and how long it was
+    predicted to take. Empty ("") if no transfer was tried or its time is unknown.
     """
     if move.cache is None or move.transfer_seconds is None:
         return ""
@@ -181,7 +181,9 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """Return a sentence with the predicted seconds of staying and of moving. A predicted loss is called a loss."""
+    """Return a sentence with the TTFTs in seconds that were predicted for staying and for moving, and with the
+    predicted gain or loss.
+    """
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None and move.trigger is BindingReason.INSTANCE_LOST:
         return "It could not stay, so no time was predicted for staying."

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
-"""Minimum error, in seconds, for a prediction to be called far off; its relative error must be large too."""
+"""Minimum error, in seconds, for a prediction to be called far off. Its relative error must be large too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,9 @@ class _Known:
     forgotten: int = 0
     """Number of older pending changes that are only counted, because `pending` has a maximum length."""
     ended: bool = False
-    """Whether the API has reported that no instance holds the session. Pending changes may still give it a home."""
+    """Whether the API has reported that the session is bound to no instance. Pending changes may still give the session
+    a home.
+    """
     held_back: bool = False
     """Whether the session is not reported to the API yet, because its owner has too many sessions with a single
     request.
@@ -63,15 +65,15 @@ class _Known:
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
-    """The id of the change by which a person bound the session to this instance; None once this router has sent a
-    request of the session there.
+    """The id of the change by which a person bound the session to this instance. None if no person did, or once this
+    router has sent a request of the session there.
     """
 
 
 ELSEWHERE = None, False
 """The group of sessions whose requests all came through other routers."""
 LOOK_AGAIN = 256
-"""Number of sessions that are forgotten, when there are too many, before the largest group is determined again."""
+"""Number of sessions that are forgotten, while there are too many, between two searches for the largest group."""
 
 
 class SessionBindings:
@@ -126,8 +128,8 @@ class SessionBindings:
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
         """Set the data-parallel ranks of the instances that have several ranks. Each rank is a target; every other
-        instance is one target. Sessions stay at their instances, and at their ranks if the ranks are known. The rank of
-        a session without a known rank is computed from the session's name, with the same result at every router.
+        instance is one target. Sessions stay at their instances and, if a session's rank is known, at this rank.
+        Otherwise the rank is computed from the session's name, with the same result at every router.
         """
         if ranked == self._ranked:
             return
@@ -435,7 +437,7 @@ class SessionBindings:
         self._enter(session, known.group)
 
     def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
-        """Add the session to the group, and forget another session if there are too many."""
+        """Add the session to the group. If there are too many sessions, forget another session."""
         members = self._groups.get(group)
         if members is None:
             members = self._groups[group] = OrderedDict()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Settings of a circuit: the number of failures in a row that opens it; the shortest and the longest time for which
-    it stays open; and how long a probe may take until its outcome is known.
+    """Settings of a circuit: the number of failures in a row that opens the circuit, the shortest and the longest time
+    for which it stays open, and the longest time until a probe's outcome is known.
     """
 
     failures: int = 3
@@ -39,7 +39,7 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open or half open, so that at most a probe may be sent."""
+        """Whether the circuit is open or half open. At most one request, the probe, may then be sent."""
         return self._open
 
     def admits(self, now: float) -> bool:
@@ -56,7 +56,8 @@ class Circuit:
         """Record that a request was sent. If the circuit is half open, the request is the probe, and no other request
         is sent until the probe's outcome is known.
 
-        A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
+        A request that is sent before the backoff ends, because the circuits of all other instances are open too, is not
+        a probe.
         """
         if self._open and self.broken_until <= now:
             self._probe = request_id

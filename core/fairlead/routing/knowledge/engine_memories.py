@@ -29,8 +29,8 @@ MOST_DECLARED = 64.0
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
-    """Return the figures that this router has itself measured on the engines of `table`; token counts use that table's
-    token size.
+    """Return the figures that this router has itself measured on the engines of `table`. Token counts use the token
+    size of `table`.
     """
     return EngineMemory(
         pool=table.pool,

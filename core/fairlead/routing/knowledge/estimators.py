@@ -32,7 +32,7 @@ MEMORY_OBSERVATIONS = 200
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
-"""The largest factor by which a fitted prediction may exceed the prediction from the speed, or fall below it."""
+"""The largest factor by which a fitted prediction may be above or below the prediction from the speed."""
 
 
 LONGEST_STEP_SECONDS = 10.0
@@ -45,7 +45,7 @@ their mean, but in a full pool this mean is within 20 % of the true time. A larg
 time is reserved for decodes until their step times are known.
 """
 RECALLED_UNTIL = 100
-"""Number of observations from which a fit no longer uses a recalled fit as its prior."""
+"""Once a fit has this many observations, it no longer uses a recalled fit as its prior."""
 MOST_TOKENS = 10_000_000.0
 """Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0
@@ -233,8 +233,8 @@ class PrefillTimes:
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit itself is computed again
-        only when it is next needed.
+        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is not repeated with each
+        prefill, but after some new prefills.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -412,7 +412,7 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def is_crowded(self, now: float) -> bool:
-        """Return whether a further observation would hardly change the fit, so that it may be skipped."""
+        """Return whether an observation may be skipped, because a further observation would hardly change the fit."""
         return self._fit.is_crowded(now)
 
     def forget_older(self, now: float) -> None:

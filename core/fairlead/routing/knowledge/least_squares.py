@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Share of the observations that the second fit uses: those nearest to the first fit."""
+"""Share of the observations that the second fit uses. It uses the observations nearest to the first fit."""
 
 FITTED_OBSERVATIONS = 400
 """Maximum number of observations in a fit. Beyond it, a new observation replaces the oldest."""

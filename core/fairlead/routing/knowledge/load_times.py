@@ -16,9 +16,9 @@ from fairlead.capabilities import Figure, Source, declared
 from fairlead.kv_events.sources import SLOW, Tier, TierCounts
 
 KEPT_LOADS = 64
-"""Number of loads of each tier from which its median is computed."""
+"""Number of loads kept for each tier. The tier's figure is their median."""
 LEAST_LOADS = 3
-"""Number of observed loads from which a tier's time counts as measured."""
+"""Minimum number of observed loads for a tier's time to count as measured."""
 LEAST_TOKENS = 256
 """Minimum number of loaded tokens. With fewer tokens, most of the measured time is the fixed time of an engine step."""
 OF_ONE_TIER = 0.9

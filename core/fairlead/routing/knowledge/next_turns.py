@@ -17,7 +17,7 @@ FORGET_AT = 4096
 """Number of counted pauses and ends at which all counts are halved, so that recent sessions have more weight."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
-"""Bounds of the classes into which pauses are sorted, in seconds: from one second to half a year."""
+"""Bounds in seconds of the classes into which pauses are sorted by length, from one second to half a year."""
 
 
 def _class_of(seconds: float) -> int:
@@ -25,8 +25,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions. For each length class of pauses, it counts the turns that followed
-    such a pause and the sessions that ended after one.
+    """Pauses between turns of a pool's sessions, sorted into classes by length. For each class, it counts the turns
+    that followed a pause of this length, and the sessions that ended after one.
     """
 
     def __init__(self) -> None:

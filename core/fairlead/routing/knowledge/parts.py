@@ -61,8 +61,8 @@ def seed_of(instance: str) -> int:
 
 
 def home_of(key: int, seeds: Sequence[int]) -> int:
-    """Return the index of the instance that the hash of a prompt or conversation selects among the instances with these
-    seeds (rendezvous hashing: adding or removing an instance moves as few prompts as possible).
+    """Return the index of the instance that the hash `key` of a prompt or conversation selects among the instances with
+    these seeds. The method is rendezvous hashing: adding or removing an instance moves as few prompts as possible.
     """
     hashed = key.to_bytes(8, "little")
     scores = [xxh3_64_intdigest(hashed, seed) for seed in seeds]

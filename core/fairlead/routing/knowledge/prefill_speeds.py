@@ -20,19 +20,19 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
 from fairlead.routing.contracts.vectors import FloatVector
 
 COMPARED_TOKENS = 1000
-"""Minimum tokens of a prefill that is used to measure the speed; a shorter one mostly waits for the engine's current
-step.
+"""Minimum tokens of a prefill that is used to measure the speed, because a shorter prefill mostly waits for the
+engine's current step.
 """
 SLOW_SECONDS = 0.2
-"""Seconds above which a prefill is used although it is short, because the wait for a step is only a small part of its
-time.
+"""Minimum seconds of a short prefill that is used to measure the speed. The wait for the engine's step is only a small
+part of such a long time.
 """
 LEAST_SECONDS = 1e-9
 """Lower bound for the time of one token, in seconds."""
 KEPT_PREFILLS = 200
 """Number of prefills that are kept to measure the speed. Beyond it, a new prefill replaces the oldest."""
 ENOUGH_PREFILLS = 5
-"""Minimum number of kept prefills from which a speed counts as measured."""
+"""Minimum number of kept prefills for a speed to count as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance that are at most this many seconds apart belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
@@ -55,7 +55,9 @@ result would depend on the few prefills whose prefix another router had already 
 LINE_PREFILLS = 20
 """Minimum number of prefills for separating the fixed time of a prefill from its time per token."""
 NEAR_SHARE = 0.9
-"""Share of the prefills through which the second line is fitted: those nearest to the first line."""
+"""Share of the prefills through which the second line is fitted. It is fitted through the prefills nearest to the first
+line.
+"""
 LEAST_COMPUTING = 0.5
 """Minimum share of a prefill's time in which the engine is assumed to compute."""
 MEMORY_SECONDS = 3600.0
@@ -93,8 +95,8 @@ class PrefillSpeeds:
         self._latest: dict[str, _Prefill] = {}
         """The latest prefill of each instance, even if it is no longer among the kept prefills."""
         self._long = self._slow = 0
-        """Number of kept prefills that have enough tokens for a measurement, and number of kept prefills that took long
-        enough. The counters avoid a pass over all kept prefills at each first token.
+        """Two numbers: the kept prefills that have enough tokens for a measurement, and the kept prefills that took
+        long enough. The counters avoid a pass over all kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf

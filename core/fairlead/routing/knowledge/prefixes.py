@@ -41,7 +41,7 @@ def block_hashes(text: bytes | memoryview, block_bytes: int, root: int = 0) -> t
 
 
 LONG_BYTES = 16_384
-"""Length in bytes from which a piece of a prompt is hashed without copying it."""
+"""Minimum length in bytes of a piece of a prompt that is hashed without copying it."""
 
 
 def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) -> tuple[int, ...]:
@@ -163,7 +163,9 @@ class PrefixIndex:
         return low
 
     def match_everywhere(self, blocks: Sequence[int]) -> dict[str, int]:
-        """Return the number of leading blocks held, for every instance that holds at least the first block."""
+        """Return the number of leading blocks that each instance holds, for the instances that hold at least the first
+        block.
+        """
         found: dict[str, int] = {}
         names = self._names
         for mask, depth in self.match_masks(blocks):

@@ -27,7 +27,7 @@ from fairlead.routing.contracts.loads import GivenWork
 LEAST_SECONDS = 10.0
 """Minimum seconds without a movement after which an engine may count as stalled."""
 TIMES_LONGEST = 4.0
-"""Multiple of an engine's longest step for which the engine may show no movement."""
+"""An engine may show no movement for this many times its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Maximum seconds with which a step counts. Without this limit, an engine that hung once could hang longer the next
 time before it counts as stalled.
@@ -41,12 +41,14 @@ LIKE = 1.25
 MOST_PREFILL_SECONDS = 300.0
 """Upper limit, in seconds, for the part of the allowed time that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
-"""Maximum number of seconds added to a step because its exact end is unknown: it is between the last reading without a
-movement and the first reading with a movement.
+"""Maximum number of seconds added to a step, because the exact end of the step is unknown: it lies between the last
+reading without a movement and the first reading with a movement.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Step times are known once at least `KNOWN_STEPS` steps were observed and they add up to this many seconds."""
+"""An engine's step times are known once at least `KNOWN_STEPS` steps were observed whose durations add up to this many
+seconds.
+"""
 WINDOW_SECONDS = 900.0
 """Length of a window in seconds; the longest step of the present and of the previous window counts."""
 CANARY_SECONDS = 30.0
@@ -66,7 +68,7 @@ class Life(StrEnum):
     """The state of an engine's work. The values are used as labels of metrics."""
 
     UNKNOWN = "unknown"
-    """The engine's metrics show nothing that changes with its steps, or it sleeps."""
+    """No figure in the engine's metrics changes with its steps, or the engine sleeps."""
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
@@ -165,7 +167,7 @@ class EngineProgress:
         self._shown: Movement | None = None
         """The latest figures of the engine."""
         self._moved_at = self._seen_at = 0.0
-        """Time of the last change of the engine's figures, and time of their last reading."""
+        """Two times: the last change of the engine's figures, and their last reading."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
@@ -223,7 +225,9 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Record the step that ended with a movement at an unknown moment after the last reading."""
+        """Record the step that has ended with a movement. The exact time of the movement is unknown: it lies after the
+        last reading.
+        """
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -237,8 +241,8 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Return whether to send the engine a test request for one token: it is idle or stalled, and there has been no
-        movement for `CANARY_SECONDS`.
+        """Return whether to send the engine a test request for one token (a canary): the engine is idle or stalled, and
+        there has been no movement for `CANARY_SECONDS`.
         """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))

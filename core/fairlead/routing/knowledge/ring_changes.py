@@ -13,8 +13,8 @@ Moves = Mapping[tuple[str, str], float]
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
-    """Return the keys that change owner between two tables, as shares of all keys, averaged over the two rings as in
-    `rings.key_shares`.
+    """Return the keys that change owner between two tables, as shares of all keys. The shares are averaged over the two
+    rings, as in `rings.key_shares`.
 
     Empty when the ring of one of the tables has no instances.
     """
@@ -45,8 +45,8 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
     """Return the expected number of bound sessions that move with the keys whose owner changes.
 
-    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: if a tenth
-    of its keys moves, so does a tenth of its `bound` sessions.
+    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys. If a tenth
+    of the instance's keys moves, a tenth of its `bound` sessions is assumed to move.
     """
     lost: defaultdict[str, float] = defaultdict(float)
     for (source, _), share in moves.items():
@@ -55,8 +55,8 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """Return the largest relative excess of an instance's share of the keys over its share of the anchors: 0.1 = a
-    tenth more; None on an empty ring.
+    """Return the largest relative amount by which an instance's share of the keys exceeds its share of the anchors: 0.1
+    = a tenth more. None on an empty ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}
     total = sum(anchors.values())

@@ -1,9 +1,9 @@
 """Consistent hashing: a ring of instance anchors, and the independent rings (usually two) that give each key its
 candidates.
 
-A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first.
-Positions are xxh3-64 hashes, so every process of every version maps a key to the same position. Adding an instance
-moves only the keys that it takes over; removing one moves only the keys that it had.
+A key belongs to the first anchor at or after its position, clockwise. A key behind the last anchor belongs to the first
+anchor of the ring. Positions are xxh3-64 hashes, so every process of every version maps a key to the same position. If
+an instance is added, only the keys that it takes over move. If an instance is removed, only its own keys move.
 """
 
 from bisect import bisect_left

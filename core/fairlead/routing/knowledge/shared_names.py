@@ -31,7 +31,7 @@ and of one sub-agent. The beginning of a conversation recurs in each of its turn
 MOST_BEGINNINGS = 16
 """Maximum number of beginnings remembered per name; the newest are kept."""
 MOST_REMEMBERED = 20_000
-"""Maximum number of names that are remembered without a request in flight, because they seemed shared."""
+"""Maximum number of names without a request in flight that are remembered because they seemed shared."""
 
 
 class Hold(NamedTuple):
@@ -115,7 +115,9 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Record another router's report that the name is shared, as of `found_at` by that router's clock."""
+        """Record another router's report that the name is shared. `found_at` is the time at which that router found
+        this, by its own clock.
+        """
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:

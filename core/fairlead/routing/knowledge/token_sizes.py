@@ -97,7 +97,8 @@ class _Estimate:
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
-        """For each remembered prompt: when it was observed (seconds), its bytes per token, and its weight."""
+        """For each remembered prompt: the time at which it was observed (seconds), its bytes per token, and its weight.
+        """
         self.samples = 0
         self.observed: float | None = None
         """The weighted median of the remembered prompts' bytes per token; None without prompts."""
@@ -109,8 +110,8 @@ class _Estimate:
         return bool(self._last)
 
     def observe(self, sample: tuple[float, float, float]) -> bool:
-        """Add a prompt: when it was observed, its bytes per token, and its weight. Return whether an estimate
-        exists.
+        """Add a prompt: the time at which it was observed, its bytes per token, and its weight. Return whether an
+        estimate exists.
         """
         self._last.append(sample)
         self.samples += 1

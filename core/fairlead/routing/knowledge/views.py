@@ -32,7 +32,7 @@ from fairlead.targets import instance_of
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates and their vectors are cached until a circuit or the
+    """A `PoolView` over the scheduler's own objects. Candidates and their vectors are cached until a circuit or the
     table changes.
     """
 
@@ -85,8 +85,8 @@ class LiveView:
         """The contexts of sessions in the caches; None unless the policy counts their eviction as a cost."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """Number of live routers that send to these instances. A router that does not report its requests in flight is
-        assumed to have as many as this router; `told_routers` counts the routers that report them.
+        """Number of live routers that send to these instances. `told_routers` of them report their requests in flight.
+        Each other router is assumed to have as many requests in flight as this router.
         """
         self.told_routers = 0
         """Number of other routers that report their requests in flight. For these routers, the reported requests are
@@ -131,8 +131,8 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """Divide the instances among the routers in `names`, which exchange load reports; `names` includes `router`,
-        and is empty when no other router is known.
+        """Divide the instances among the routers in `names`, so that each router prefers its own part. These routers
+        exchange load reports. `names` includes `router`; it is empty when no other router is known.
         """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
@@ -140,8 +140,8 @@ class LiveView:
 
     @property
     def assumed_routers(self) -> int:
-        """Number of routers, including this router, that are assumed to have as many requests in flight as this router:
-        all routers that do not report their requests.
+        """Number of routers that are assumed to have as many requests in flight as this router: this router, and all
+        routers that do not report their requests.
         """
         return max(1, self.routers - self.told_routers)
 
@@ -205,7 +205,9 @@ class LiveView:
         return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
 
     def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
-        """Return the tokens of the prompt that the instance would have to load, for each tier outside its GPU."""
+        """Return, for each cache tier outside the GPU, the tokens of the prompt that the instance would have to load
+        from it.
+        """
         host, disk, remote = self.caches.slow_tokens(request, instance)
         if self.stored is not None:
             remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
@@ -285,9 +287,9 @@ class LiveView:
         return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Return seconds to add to the cost of each of `candidates()`, so that the choices of routers that decide
-        separately fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the largest
-        number of the prompt's tokens that an instance is known to hold.
+        """Return seconds to add to the cost of each of `candidates()`. They keep routers that decide separately from
+        choosing the same instances (`knowledge.parts`). None while one router decides for all. `most_held` is the
+        largest number of the prompt's tokens that an instance is known to hold.
         """
         if self.routers == 1:
             return None

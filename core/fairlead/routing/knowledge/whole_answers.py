@@ -17,7 +17,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 KEPT_ANSWERS = 400
 """Number of answers from which the figures are computed. Beyond it, a new answer replaces the oldest."""
 ENOUGH_ANSWERS = 16
-"""Minimum number of answers from which a speed counts as measured."""
+"""Minimum number of answers for a speed to count as measured."""
 AGAIN_SHARE = 0.1
 """The figures are computed again when this share of the kept answers is new."""
 AGAIN_SECONDS = 0.5
@@ -33,7 +33,7 @@ AGAIN_TIMES = 4
 passed.
 """
 NEAR_SHARE = 0.9
-"""Share of the answers that the second fit uses: those nearest to the first fit."""
+"""Share of the answers that the second fit uses. It uses the answers nearest to the first fit."""
 TOO_FAST = 2.0
 """An answer that is this many times faster than nearly all others is ignored, because its prompt was probably cached
 without the router's knowledge. The fit scales answers by their duration, so such an answer would outweigh the others.

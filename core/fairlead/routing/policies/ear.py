@@ -66,7 +66,7 @@ class Ear:
         self._parameters = parameters
         self._seen: Sequence[InstanceLoad] = ()
         self._placed: Counter[str] = Counter()
-        """Number of new sessions placed on each instance after instances last joined or left."""
+        """Number of new sessions placed on each instance since the last time that an instance joined or left."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         session = session_of(request)
@@ -139,8 +139,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """Return the number of new sessions per instance, counted after instances last joined or left. If earlier
-        sessions counted too, an instance that joins with no sessions would get every new session.
+        """Return the number of new sessions per instance since the last time that an instance joined or left. If
+        earlier sessions counted too, an instance that joins with no sessions would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -247,8 +247,8 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """Return the name under which a request is bound: its session, or a name made from its prefix; None if all of its
-    possible names are shared by several conversations.
+    """Return the name under which a request is bound: its session, or a name made from its prefix. None if several
+    conversations share all possible names of the request.
     """
     return request.session or (None if request.named is not None else prefix_session(request))
 

@@ -260,8 +260,8 @@ class Preble:
         return found
 
     def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
-        """Return the two smallest nodes of the heap that the least busy instance does not have yet, or the only such
-        node. The nodes stay in the heap.
+        """Return the two smallest nodes of the heap that the least busy instance does not have yet; a single node or
+        none if there are no more. The nodes stay in the heap.
         """
         looked_at: list[tuple[int, int]] = []
         found: list[Node] = []

@@ -87,8 +87,8 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Return the largest number of requests with which an instance does not count as crowded: mean + `deviations` x
-    standard deviation. The standard deviation of a single instance is 0.
+    """Return the largest number of requests that an instance may have without counting as crowded: mean + `deviations`
+    x standard deviation. The standard deviation of a single instance is 0.
     """
     count = len(requests)
     mean = float(requests.sum()) / count

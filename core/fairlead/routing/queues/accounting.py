@@ -158,8 +158,8 @@ class TrackedRequest:
     time at which the request was sent to the previous instance.
     """
     prefilled_at: float | None = None
-    """Time at which a prefill instance had computed the prompt for a separate decode instance; None without a separate
-    decode instance.
+    """Time at which the prefill instance had computed the prompt, if another instance decodes; None if one instance
+    does both.
     """
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
@@ -187,17 +187,19 @@ class TrackedRequest:
     move: PendingMove | None = None
     """The move of the request's session that takes effect when the request is sent; None if there is no such move."""
     left: str = ""
-    """The instance that the request had to leave; "" again once another instance is chosen."""
+    """The instance that the request had to leave; "" after another instance has been chosen, and if the request left
+    none.
+    """
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations that this request carries out; the request's outcome is recorded as their outcome
-    too.
+    """Ids of the session migrations that this request carries out. The request's outcome is also recorded as the
+    outcome of these migrations.
     """
     reroutes: list[str] = field(default_factory=list)
     """Ids of the request's re-routes."""
 
     @property
     def decodes_on(self) -> str:
-        """The instance on which the request decodes: `decode` or, without it, the instance that prefills the
+        """The instance on which the request decodes: `decode` or, if `decode` is None, the instance that prefills the
         request.
         """
         return self.instance if self.decode is None else self.decode
@@ -339,14 +341,16 @@ class Accounting:
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """Record that a request will decode on another instance than planned. The request's prompt must not be computed
-        yet.
+        """Record that a request will decode on another instance than planned. Call this only before the request's
+        prompt is computed.
         """
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
     def transferred(self, tracked: TrackedRequest) -> None:
-        """Record that the KV blocks that the request fetches have arrived, or that they are no longer fetched."""
+        """Record that a request no longer fetches KV blocks, because they have arrived or because the transfer was
+        given up.
+        """
         source = tracked.transfer_from
         if source is not None and tracked.stage is PREFILLING:
             self.loads[source].transfers_out -= 1

@@ -54,8 +54,8 @@ class Tenant:
 
     def __init__(self, served: int) -> None:
         self.served = self.able_end = self.end = served
-        """The tenant's served work: at present; after all waiting work that can be in time; and after all waiting
-        work.
+        """Three values of the tenant's served work: `served` is the present value, `able_end` the value after all
+        waiting work that can be in time, and `end` the value after all waiting work.
         """
         self.able = Waiting()
         self.late = Waiting()

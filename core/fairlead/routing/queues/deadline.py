@@ -61,7 +61,8 @@ from fairlead.routing.queues.queueing import NOBODY
 from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
-"""Seconds added to every predicted prefill, because it begins only when the engine's present decode step ends."""
+"""Seconds added to every predicted prefill, because a prefill begins only when the engine's present decode step ends.
+"""
 SHORT_SECONDS = 0.15
 """Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start as
 long as the rests still to be taken do not exceed the rest of one prefill of this length. With a rest after each, short
@@ -110,7 +111,7 @@ class DeadlineQueue:
     """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as requests
     of one tenant.
 
-    Taking a request is O(n log n) in the number of requests that are not late.
+    Taking a request is O(n log n), where n is the number of requests that are not late.
     """
 
     def __init__(self, load: InstanceLoad, target_seconds: float, rules: DeadlineRules, turns: Turns | None = None) -> None:

@@ -157,8 +157,8 @@ class InstanceQueue:
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:
-        """Return the request's key in the heap, lowest first: the negated number of cached tokens, or the latest time
-        to start its prefill.
+        """Return the request's key in the heap, lowest first. Under `longest_hit` it is the negated number of cached
+        tokens, under `slack` the latest time at which the prefill must start.
         """
         if self._discipline == "longest_hit":
             return -tracked.hit_tokens

@@ -46,7 +46,7 @@ class LateRequests:
         return self._answers > self._first_tokens + MORE
 
     def saw_first_token(self, *, late: bool) -> None:
-        """Record whether the first token of a request that was not late when it was sent missed the TTFT target."""
+        """Record whether a first token missed the TTFT target. The request must not have been late when it was sent."""
         self._first_tokens += WEIGHT * (late - self._first_tokens)
 
     def saw_answer(self, *, late: bool) -> None:

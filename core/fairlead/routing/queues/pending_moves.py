@@ -11,8 +11,8 @@ Ttfts = tuple[float | None, float]
 class Departure:
     """The reason why a session leaves its instance, with the values that were predicted and compared for the move.
 
-    `hits` are the prompt tokens that the home and the new instance were assumed to hold. If `ttfts` and `hits` are
-    None, the view supplies them when the move is recorded.
+    `hits` are the prompt tokens that the home and the new instance were assumed to hold. If `ttfts` or `hits` is None,
+    its values are taken from the view when the move is recorded.
     """
 
     cause: MoveCause

@@ -45,13 +45,11 @@ class Tenants:
         self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
-        """Return the turns, at this instance, of the tenants that have waiting requests with the priority of this
-        rank.
-        """
+        """Return the turns of the tenants at this instance, among the requests with the priority of this rank."""
         return self.of_rank(rank).turns(instance)
 
     def of_rank(self, rank: int) -> "RankTurns":
-        """Return the turns, at all instances, of the tenants that have requests with the priority of this rank."""
+        """Return the turns of the tenants at all instances, among the requests with the priority of this rank."""
         found = self._ranks.get(rank)
         if found is None:
             found = self._ranks[rank] = RankTurns(self, self._credit)
@@ -172,7 +170,7 @@ class Turns:
         """The least served work with which a tenant may begin to wait: the virtual time minus the maximum credit."""
         self._virtual_time: int | None = None
         """The virtual time in microseconds; None before the first request. The first tenant gets no credit, because no
-        other tenant is ahead of it.
+        other tenant has been served before it.
         """
 
     @property

@@ -1,7 +1,7 @@
 """Asking: another router, the decider, chooses the instances for this router's requests (see `contracts.sharing`).
 
-This router still counts the requests that it has sent, so that it can decide alone as soon as no other router decides
-for it.
+This router still counts the requests that it has sent. So it can decide alone as soon as no other router decides for
+it.
 """
 
 from fairlead.instances import Role

@@ -43,8 +43,9 @@ class Canary:
     def choose(
         self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
     ) -> Decision | None:
-        """Return the policy's choice among the instances with the session's revision; None if no such instance accepts
-        requests. `home` is the load of the session's instance; None if the session is not bound.
+        """Return the policy's choice among the instances with the revision that the session must use; None if none of
+        these instances accepts requests. `home` is the load of the session's instance; None if the session is not
+        bound.
         """
         ours = home.entry.id if home is not None and home.entry.accepting else None
         is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share

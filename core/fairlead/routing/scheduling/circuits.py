@@ -83,7 +83,7 @@ class Circuits:
             self._count(load, now, beside=self._beside(load, now))
 
     def _hangs_alone(self, target: str) -> bool:
-        """Return whether the target is a rank that makes no progress, while other ranks of its instance may work."""
+        """Return whether the target is a rank that makes no progress. Other ranks of its instance may still work."""
         load = self._state.loads.get(target)
         return load is not None and load.is_stalled and rank_of(target) is not None
 
@@ -208,8 +208,8 @@ class Circuits:
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """Forget the request's undecided failures: the request's outcome no longer counts for or against an instance.
-        Failures that are already counted are kept.
+        """Forget the request's undecided failures. The request's outcome then no longer affects any instance. Failures
+        that are already counted are kept.
         """
         self._close(tracked.suspicions)
         tracked.suspicions = ()

@@ -33,8 +33,8 @@ FEWEST_SESSIONS = 2
 MOST_TURNS = 256
 """Maximum number of sessions whose prompts are compared per decision; the newest sessions are used."""
 MOST_PREFIXES = 8
-"""Maximum number of prefixes whose holders are looked up per decision; the prefixes with the largest tokens × sessions
-are used.
+"""Maximum number of prefixes whose holders are looked up per decision. The prefixes with the largest product of tokens
+and sessions are used.
 """
 MOST_PLACES = 16
 """Maximum number of sources, and of targets, that are compared for a prefix; the least busy are taken. So the time for
@@ -190,8 +190,8 @@ def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
 
 
 def _record(copy: PrefixCopy, transfer: CacheTransfer, state: SchedulerState, now: float) -> ReRouteRecord:
-    """Return the record of a copy. It has the predicted saving in seconds and the compared value: the predicted cost
-    plus the least gain.
+    """Return the record of a copy. It has two values in seconds: the predicted saving, and the threshold that the
+    saving exceeded (the predicted cost plus the least gain).
     """
     lacking = max(0, copy.source_tokens - copy.target_tokens)
     return ReRouteRecord(

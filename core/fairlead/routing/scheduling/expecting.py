@@ -22,8 +22,8 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """The assumptions about computed blocks, each with its end in seconds of the scheduler's clock, ordered by
-        end.
+        """The assumptions about computed blocks, in the order in which they end. Each has the time of its end, in
+        seconds of the scheduler's clock.
         """
 
     @property

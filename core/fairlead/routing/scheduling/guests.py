@@ -88,7 +88,9 @@ class Guests:
         tracked.generated_tokens = word.generated_tokens
 
     def follow(self, word: SentElsewhere, now: float) -> None:
-        """Record that a front has retried a request on another instance without a decision by this router."""
+        """Record that a front has sent a request to another instance without a decision by this router, after an
+        instance failed the request.
+        """
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)

@@ -52,7 +52,7 @@ MOST_NOTED = 10_000
 
 
 class End(NamedTuple):
-    """The end of a request, with its known latencies. `outcome` is None if another router knows the outcome."""
+    """The end of a request, with its known latencies. `outcome` is None if only another router knows the outcome."""
 
     outcome: RequestOutcome | None = None
     rejection: RejectionReason | None = None

@@ -159,8 +159,8 @@ class Moving:
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Return whether a session with this home must stay there, regardless of the policy's choice: migrations are
-        paused, and the home takes requests.
+        """Return whether a session with this home must stay there, regardless of the policy's choice. It must if
+        migrations are paused and the home takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)

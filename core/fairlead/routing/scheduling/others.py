@@ -1,7 +1,8 @@
-"""Load shares: routers of a pool that each decide alone send each other reports of their requests in flight.
+"""Load shares: if several routers of a pool each decide alone, they send each other reports of their requests in
+flight.
 
-Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
-`KNOWN_SECONDS` is dropped; then, as before the first share, each other router is assumed to have as much work as this
+A newer share replaces the older one. Between two shares, pending prefills are assumed to progress. A share older than
+`KNOWN_SECONDS` is dropped. Then, as before the first share, each other router is assumed to have as much work as this
 router.
 """
 
@@ -13,7 +14,7 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.scheduling.state import SchedulerState
 
 KNOWN_SECONDS = 6.0
-"""Age in seconds after which a received share no longer counts; routers send one a second."""
+"""Age in seconds after which a received share no longer counts. Routers send a share every second."""
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0

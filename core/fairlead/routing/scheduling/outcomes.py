@@ -59,9 +59,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """Yield the outcomes of this router's own requests. Send the outcomes of other routers' requests to those
-        routers.
-        """
+        """Yield the outcomes of this router's own requests. Send the outcomes of each front's requests to the front."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)

@@ -126,10 +126,10 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """Return a new id for a binding change, which is also the id of the migration if the change moves a session.
+        """Return a new id for a binding change. If the change moves a session, the id is also the id of the migration.
 
-        These ids have a separate counter, so that the number of binding changes does not affect which decisions are
-        sampled.
+        These ids have a separate counter, because ids of decisions determine which decisions are sampled. So the number
+        of binding changes does not affect the sample.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())

@@ -246,8 +246,8 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """Return whether the request is expected to fail on every instance. A request that fails in the same way on
-        prefill instances may still be served by a decode instance that computes all of it.
+        """Return whether the request is expected to fail on every instance. False if it failed in the same way on
+        prefill instances, because a decode instance that computes all of it may still serve it.
         """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)

@@ -4,9 +4,9 @@
                   |                         |           |
                Refusal            moves, timeouts     retry / fail / cancel / decline
 
-Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a call for a
-request that has left, or for an unknown id, does nothing. Each step is a separate module of this package; all work on
-one `SchedulerState`, and all dispatches and refusals leave through `Outcomes`.
+Every accepted request ends in exactly one way: by a refusal, `complete`, `fail`, `cancel` or `decline`. A call for a
+request that has ended, or for an unknown id, does nothing. Each step is a separate module of this package. All steps
+work on one `SchedulerState`, and all dispatches and refusals leave through `Outcomes`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -98,8 +98,8 @@ class SchedulerState:
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
         self.emptied: dict[str, DeadlineQueue | InstanceQueue] = {}
-        """Empty queues of the present discipline, kept for the next requests of their instances, because most requests
-        find their queue empty.
+        """Empty queues of the present discipline, kept for reuse, because most requests arrive when no other request
+        waits for their instance.
         """
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
@@ -123,7 +123,8 @@ class SchedulerState:
         self.circuits: dict[str, Circuit] = {}
         """Circuits by instance: an instance's ranks share a server and fail together."""
         self.suspected: set[str] = set()
-        """Targets of instances that failed their last request, whatever the cause; retries try other targets first."""
+        """Targets of instances that failed their last request, whatever the cause was. Retries try other targets first.
+        """
         self.departed: set[str] = set()
         """Instances that are no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
@@ -340,8 +341,8 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """Return the microseconds by which the answer is expected to lengthen the decode steps in which it takes part;
-        0 while step times are unknown.
+        """Return the expected total time, in microseconds, by which the answer lengthens the decode steps of its
+        instance; 0 while step times are unknown.
         """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:

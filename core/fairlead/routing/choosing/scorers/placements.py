@@ -26,8 +26,8 @@ def home_place(seen: Considered) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinity:
-    """Parameters of `session-affinity-scorer` and `session-affinity-filter`. A session's home is its binding in the
-    pool, which all routers share.
+    """Parameters of `session-affinity-scorer` and `session-affinity-filter`. A session's home is the instance to which
+    the session is bound; all routers of the pool share the bindings.
     """
 
     strategy: str = text("Strategy; only `session_id`, because addresses that clients send are not trusted.", enum=("session_id",))
@@ -66,7 +66,8 @@ class NoHitLruScorer:
     def __init__(self, parameters: ColdPlacement) -> None:
         self._size = parameters.lru_size
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Instances that got a prompt that no instance had cached, in the order of the last such prompt, oldest first.
+        """The instances that got prompts that no instance had cached, ordered by the time of the last such prompt,
+        oldest first.
         """
 
     def scores(self, seen: Considered) -> FloatVector:
