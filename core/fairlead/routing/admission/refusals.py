@@ -49,7 +49,7 @@ def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds
     """
     message = (
         f"{limit} requests already wait for each instance of pool {pool} that could take this one"
-        + " and would be sent before it" * in_turn
+        + "; all of them would be sent before it" * in_turn
     )
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
 

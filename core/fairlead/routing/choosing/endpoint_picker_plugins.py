@@ -44,7 +44,7 @@ class PreciseMatches:
 
     speculative_indexing: bool = truth("Whether an instance counts as holding a prompt's blocks from dispatch on.", False)
     speculative_ttl_seconds: float = duration(
-        "Longest time after the prefill that blocks count without a KV event.",
+        "Longest time after the prefill for which blocks count as held without a KV event.",
         "2s",
         minimum=0.0,
         maximum=60.0,

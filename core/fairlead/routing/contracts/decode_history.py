@@ -42,7 +42,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """Return the totals up to `now`. After `now`, count `requests` decoding requests with `tokens` context tokens."""
+        """Return the totals up to `now`. Then count `requests` decoding requests with `tokens` context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

@@ -171,8 +171,7 @@ COMMON_RULES = (
     DecisionRule(
         code=GAIN_TOO_SMALL,
         because=(
-            "its session is bound there, and the first token was predicted to be too little sooner on the "
-            "instance that the policy would have chosen"
+            "its session is bound there, and a move to the instance that the policy would have chosen was predicted to gain too little time"
         ),
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),

@@ -55,7 +55,7 @@ _NUMBERS = {
     BindingReason.BEST_SCORE: "{0} against {1}",
     BindingReason.HOTSPOT: "{0} were predicted until the first token of its last request; the limit is {1}",
     BindingReason.QUEUE_FULL: "{0} waited, and the limit is {1}",
-    BindingReason.PREFIX_COPIED: "{0} of computing were expected to be saved; the transfer and the least gain were {1}",
+    BindingReason.PREFIX_COPIED: "the copy was predicted to save {0} of computing; the transfer and the least gain were {1}",
 }
 _NUMBERS_BY_UNIT = {
     (BindingReason.HOT_MIGRATION, Unit.TOKENS): "{0} were to be computed there, and the limit is {1}",

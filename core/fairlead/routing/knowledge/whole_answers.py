@@ -120,8 +120,8 @@ class WholeAnswers:
         return self
 
     def figure(self, now: float) -> Figure:
-        """Return the prefill speed in tokens per second, with a spread computed from the standard error and the age of
-        the newest answer.
+        """Return the prefill speed in tokens per second, with its spread (computed from the standard error) and with
+        the age of the newest answer.
         """
         speed = self.tokens_per_second
         if speed is None:

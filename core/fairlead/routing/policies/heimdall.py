@@ -28,8 +28,8 @@ class HeimdallParameters(QueueParameters):
 
     preset: str = text(
         (
-            "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` "
-            "spread between the matching instances."
+            "How matched prefixes score. `heimdall-abs`: the matched share of the prompt's blocks; `heimdall-minmax`: the match "
+            "on a scale from the smallest to the largest match of an instance."
         ),
         "heimdall-abs",
         enum=HEIMDALL_PRESETS,

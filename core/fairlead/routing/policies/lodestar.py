@@ -121,8 +121,8 @@ class LodestarParameters(PrefixCacheLoadParameters):
     replay_samples: int = whole("Number of older samples also used for training, chosen by `selection`.", 5000, maximum=100_000)
     selection: str = text(
         (
-            "Which older samples are kept: `corrected` those that the model mispredicts and that differ from the "
-            "rest, `published` those that differ from the rest, `fifo` none."
+            "Older samples that are kept. `corrected`: samples that the model mispredicts and that differ from the "
+            "rest; `published`: samples that differ from the rest; `fifo`: none."
         ),
         Selection.CORRECTED.value,
         enum=tuple(one.value for one in Selection),

@@ -47,8 +47,8 @@ class MooncakeParameters(QueueParameters):
     )
     transfer_rule: str = text(
         (
-            "TTFT of an instance that may fetch by theta: `threshold` always includes the fetch (Algorithm 1), `shorter` is "
-            "the shorter of fetching and computing."
+            "Predicted TTFT of an instance that may fetch. `threshold`: always with the fetch (Algorithm 1); `shorter`: "
+            "with the fetch or without it, whichever is shorter."
         ),
         "threshold",
         enum=("threshold", "shorter"),

@@ -37,8 +37,8 @@ class _Band:
 
 
 class ClassQueues:
-    """The requests that wait for one instance, by priority. Taking a request takes as long as taking it from the single
-    queue of the highest class that waits.
+    """The requests that wait for one instance, by priority. Taking a request costs as much as taking it from the queue
+    of the highest class that waits.
     """
 
     def __init__(self, classes: PriorityClasses, build: Build) -> None:

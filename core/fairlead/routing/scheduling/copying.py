@@ -65,8 +65,9 @@ class Copying:
         """
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """Return the copy to make now, of a prefix of these turns (newest first). None if no copy gains enough or
-        another copy is in progress. Also None if several routers decide, because each of them would make the copy.
+        """Return the copy to make now. It copies a prefix that some of these turns (newest first) share. None if no
+        copy gains enough or another copy is in progress. Also None if several routers decide, because each of them
+        would make the copy.
         """
         state = self._state
         share = state.table.routing.hand_over_budget if state.table.engine.copies_prefixes else 0.0

@@ -49,9 +49,10 @@ def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Return the possible names of the request's session, in the order in which they are tried. Some policies bind
-    requests without a name by the first blocks of the prompt. Such blocks count as a name only if the beginning of the
-    conversation, which follows them in the prompt, is known.
+    """Return the possible names of the request's session, in the order in which they are tried: the names that the
+    client gives, then the hash of the conversation's beginning. Some policies also make a name from the first blocks of
+    the prompt. If the client gives no names and the hash is known, that name is tried before the hash. If the client
+    gives names and the hash is unknown, that name is tried last.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)

@@ -23,9 +23,9 @@ _PREFILL: Final = Role.PREFILL
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """Return the instance where a request that prefills on its instance will decode: `wanted` if possible, else the
-    best decode instance. None = the instance that prefills also decodes. This is so if it is not a prefill instance, or
-    if the request only warms its cache: then nobody reads the token that the instance generates.
+    """Return the instance on which the request will decode: `wanted` if possible, else the best decode instance. None =
+    the request decodes on the instance that prefills it. This is so if that instance also takes decodes, or if the
+    request only warms its cache. In the second case, nobody reads the token that the instance generates.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not _PREFILL or tracked.request.warms:

@@ -126,7 +126,7 @@ def test_the_record_says_what_was_copied_and_what_was_predicted() -> None:
     assert cause_contradictions(record) == []
     told = explain_move(shown(record), "")
     assert told.startswith(f"A prefix was copied from a to {copy.target}: many sessions begin with this prefix")
-    assert "were expected to be saved" in told
+    assert "the copy was predicted to save" in told
 
 
 def test_a_copy_that_fails_is_recorded_so_computed_by_nobody_and_not_tried_again_at_once() -> None:

@@ -94,7 +94,7 @@ def test_a_queue_that_a_flood_has_filled_has_room_for_others() -> None:
     (refused,) = flood[-1]
     assert (
         refused.message
-        == "3 requests already wait for each instance of pool default/chat that could take this one and would be sent before it"
+        == "3 requests already wait for each instance of pool default/chat that could take this one; all of them would be sent before it"
     )
     assert not refusals(chat.submit(of("other", "o"), 0.0))
 
