@@ -174,9 +174,9 @@ def build_gate(mode: str) -> Gate:
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
     """Return a refusal if the predicted TTFT exceeds the limit even on the best candidate, else None.
 
-    The share of a priority class does not lower the limit while an instance has nothing to prefill: a TTFT above the
-    lowered limit is then due to the prompt's length, not to the load. Nothing is refused until the instances' speed has
-    been measured, because a declared speed may be wrong by any factor.
+    A priority class has a lower limit, its share. The lower limit does not apply while an instance has nothing to
+    prefill, because a TTFT above it is then due to the prompt's length, not to the load. Nothing is refused until the
+    instances' speed has been measured, because a declared speed may be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:

@@ -24,9 +24,9 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
-    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step among the instances that
-    have room for the prompt, may serve the request, and can receive KV blocks from `prefilled_on` (None = any instance
-    may decode).
+    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step, among the instances that
+    have room for the prompt and may serve the request. With `prefilled_on`, the instance must also be able to receive
+    KV blocks from this instance.
 
     Ties are decided by the fewest context tokens, then the fewest requests, then id. The same rules decide while decode
     times are unknown. If no instance has room, the result is the instance with the fewest context tokens, with an

@@ -272,7 +272,9 @@ def _spread(prefills: list[_Prefill]) -> Spread | None:
 
 
 def _usual(prefills: list[_Prefill], median: float) -> float:
-    """Return tokens over seconds, summed over the prefills whose speed is within a factor of `ODD` of the median."""
+    """Return the speed in tokens per second: the sum of the tokens over the sum of the seconds, for the prefills whose
+    speed is within a factor of `ODD` of the median.
+    """
     kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
     usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
     return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)

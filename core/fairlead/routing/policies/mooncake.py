@@ -1,9 +1,9 @@
 """Mooncake's Conductor, Algorithm 1: chooses the instance with the shortest predicted TTFT. An instance may fetch a
 prefix from another instance that holds much more of the prompt.
 
-If the best match is at least theta times as long as an instance's own match, the instance's TTFT is predicted as if it
-fetched the best match from the instance that holds it. Choosing such an instance replicates a hot prefix. This policy
-refuses no requests; the pool's early rejection mode does.
+The best match is the longest match that an instance holds. If it is at least theta times as long as an instance's own
+match, this instance's TTFT is predicted as if it fetched the best match. Choosing such an instance replicates a hot
+prefix. This policy refuses no requests; the pool's early rejection mode does.
 """
 
 from dataclasses import dataclass

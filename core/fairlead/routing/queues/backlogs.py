@@ -24,9 +24,13 @@ number.
 """
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
-"""Indexes of the matrices. The first three are for a tenant's work that can still be in time, the others for all its
-work: its served work after all that waits, its waiting work, and the predicted prefill time per unit of waiting work.
-`_REQUEST_RATE` is the number of requests per unit of waiting work.
+"""Indexes of the matrices. Each matrix has one value per tenant and instance:
+
+- `_END`: the tenant's served work after all its waiting work
+- `_WORK`: its waiting work
+- `_RATE`: predicted prefill time per unit of waiting work
+- `_REQUEST_RATE`: number of requests per unit of waiting work
+- `_ABLE_END`, `_ABLE_WORK`, `_ABLE_RATE`: the same values for the work that can still be in time
 """
 
 

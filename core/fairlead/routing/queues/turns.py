@@ -237,9 +237,9 @@ class Turns:
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Return whether this late request is to be sent next. It is if every other tenant with requests that can be in
-        time has at least this much served work: the served work of the late request's tenant, plus the request, plus
-        the credit. False if there is no such tenant.
+        """Return whether this late request is to be sent next. Let x be the served work of its tenant, plus the work of
+        the request, plus the credit. The request is sent if every other tenant with requests that can be in time has a
+        served work of at least x. False if there is no such tenant.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]

@@ -4,12 +4,12 @@ instances.
 The cause of a failure is the instance or the request. If an engine refused the connection, the request cannot be the
 cause. Any other failure is a *suspicion* until the outcome of the request on another instance is known:
 
-- another instance serves the request, or has worked on it for longer than the first instance did before its failure:
-  the failure counts against the first instance;
+- another instance serves the request, or works on it for clearly longer than the first instance did before its
+  failure: the failure counts against the first instance
 - another instance fails the request in the same way: the request is at fault, and no failure counts. The request
-  is not tried again, unless the failure was a lost connection;
-- no other instance had the request: the failure counts, unless it was a refusal (4xx);
-- the client leaves before any of these cases occurs: the failure does not count.
+  is not tried again, unless the failure was a lost connection
+- no other instance had the request: the failure counts, unless it was a refusal (4xx)
+- the client leaves before any of these cases occurs: the failure does not count
 
 Several failures in a row open a circuit. A response that begins, continues or ends between two failures ends the row.
 While the engine responds, each request still running there increases the number of failures that is needed. So failures

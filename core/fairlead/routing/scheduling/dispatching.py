@@ -225,9 +225,9 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the engine's report about this request is still missing. It is missing if the engine normally
-    reports how many requests it has not begun, has sent no report after this request was sent, and the predicted time
-    of the prefill has not passed yet.
+    """Return whether the engine's report about this request is still missing. Three conditions must hold: the engine
+    normally reports the number of requests that it has not begun, it has sent no report since this request was sent,
+    and the predicted time of the prefill has not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6

@@ -184,8 +184,8 @@ def count_unlisted(state: SchedulerState, instance: str, address: str = "", role
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Forget instances that left the table. An instance is kept until its last request has ended and, if it was
-    drained, until no session's last binding names it.
+    """Forget instances that left the table. An instance is forgotten after its last request has ended. If it was
+    drained, its name is remembered until no session's last binding names it.
     """
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
