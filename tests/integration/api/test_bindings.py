@@ -245,7 +245,7 @@ async def test_what_became_of_a_moves_cache_is_stored_with_its_outcome(api: ApiI
     assert {name for name, one in found.items() if one.handed_over} == {"s"}
     assert (found["s"].transfer_bytes, found["s"].predicted_transfer_seconds) == (227_000_000, 0.3)
     assert "Its KV cache, 3,968 tokens, 227.0 MB, was transferred after 400 ms (300 ms predicted)." in found["s"].explanation
-    assert "Its KV cache was not transferred: it took too long. That was known after 2.00 s, and b computed it." in found["t"].explanation
+    assert "Its KV cache was not transferred: it took too long. This was known after 2.00 s, and b computed it." in found["t"].explanation
 
 
 async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:

@@ -122,7 +122,7 @@ async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: Api
         (replace(stored, paid_off=True), "recorded as faster than staying"),
         (replace(stored, trigger=BindingReason.DRAIN), "its session moved as slo, not as drain"),
         (replace(stored, crossed=4.0, threshold=5.0), "4.0 crossed 5.0"),
-        (replace(stored, crossed=6.0, threshold=5.0), "staying was predicted in time: 4.0 against 5.0"),
+        (replace(stored, crossed=6.0, threshold=5.0), "staying was predicted to be in time: 4.0 against 5.0"),
         (replace(stored, crossed=None), "the figure that decided is not recorded"),
         (replace(stored, trigger=BindingReason.PREFIX_EQUAL), "the old instance held 512 tokens of its prompt and the new one 0"),
         (replace(stored, least_gain_seconds=3.5), "predicted to gain 3.0 s, but 3.5 s is the least"),

@@ -1,10 +1,10 @@
 """Mooncake's system-level forecast: the mean decode load of a pool at a future time. The forecast counts the requests
-that decode now and those whose prefill will have finished by that time.
+that decode now and the requests whose prefill will have finished by that time.
 
-Requests that finish prefilling by then are spread evenly over the decode instances. The number of decodes that will
-have ended is computed from the measured lifetimes of decodes. (The paper instead assumes that every decode lasts the
-mean time, so it ignores decodes that are older.) A decode step's time is linear in context tokens and requests, so the
-mean over instances needs only the totals.
+Requests that will have finished their prefill are spread evenly over the decode instances. The number of decodes that
+will have ended is computed from the measured lifetimes of decodes. (The paper instead assumes that every decode lasts
+the mean time; so it ignores decodes that have already lasted longer.) A decode step's time is linear in context tokens
+and requests, so the mean over instances needs only the totals.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,12 @@ class DecodeForecast:
     def __init__(self, decode_seconds: float = 20.0) -> None:
         self._lifetimes = DecodeLifetimes(decode_seconds)
         self._began = np.full(FIRST_SLOTS, inf)
-        """Time at which the request in each slot began to decode; infinite before that."""
+        """Time at which the decode of the request in each slot began; infinite if the decode has not begun. A slot is
+        an index of the arrays.
+        """
         self._expected = np.full(FIRST_SLOTS, inf)
-        """Time at which the request in each slot is expected to begin decoding; infinite without an expectation."""
+        """Time at which the decode of the request in each slot is expected to begin; infinite without an expectation.
+        """
         self._tokens = np.zeros(FIRST_SLOTS)
         self._slots: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))
@@ -70,7 +73,7 @@ class DecodeForecast:
         self._free.append(slot)
 
     def forget_older(self, now: float) -> None:
-        """Forget the measured decode durations if the last of them is too old."""
+        """Forget the measured decode durations if the last finished decode is older than `MEMORY_SECONDS`."""
         self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:

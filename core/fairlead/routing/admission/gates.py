@@ -2,15 +2,17 @@
 been computed.
 
     Disabled     refuses nothing
-    Load         at arrival: no instance meets the TTFT SLO, or no instance meets the TPOT SLO at its present load
-    Predicted    at arrival: as `Load` for TTFT; for TPOT by the decode load predicted for the start of its decode
-    AfterPrefill at arrival for TTFT only; for the decode load after the prefill, which is wasted if the request is
-    refused then (Mooncake's baseline)
+    Load         at arrival: refuses if no instance meets the TTFT SLO, or if no instance meets the TPOT SLO at
+                 its present load
+    Predicted    at arrival: like `Load` for the TTFT SLO; for the TPOT SLO, uses the decode load that is
+                 predicted for the time at which the request will begin to decode
+    AfterPrefill at arrival: like `Load` for the TTFT SLO; checks the decode load only after the prefill. A
+                 refusal then wastes the prefill (Mooncake's baseline)
 
 A gate refuses a request if the load is above `headroom`. At arrival, the request's priority class may use only its
-share of `headroom`. Decode loads refuse nothing while an instance is idle. The duration of decode steps comes from the
-table's modelled facts. A real pool has no such facts, so its gates measure the duration on finished requests. Decode
-loads are 0 until the duration is known.
+share of `headroom`. Decode loads refuse nothing while an instance is idle. If the routing table declares the duration
+of decode steps, as it does for simulated engines, gates use the declared duration. Otherwise the duration is measured
+on finished requests. Decode loads are 0 until the duration is known.
 
 Gates refuse only by estimates, so every refusal by a gate is dropped while an instance is idle
 (`fairlead.routing.scheduling.trying`).
@@ -53,23 +55,24 @@ class Gate(Protocol):
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """Return a refusal of a request that arrives, or None to admit it.
+        """Return a refusal of a request that arrives, or None to admit the request.
 
-        `ttft_seconds` is the TTFT predicted on the chosen instance; if it meets the SLO, no other instance is
-        considered. `share` (0-1] is the part of the limits that the request's priority class may use. `view` has the
-        instances that may serve the request; `pool` has all instances of the pool, if there are more.
+        `ttft_seconds` is the TTFT predicted on the chosen instance. If this TTFT meets the SLO, the other instances are
+        not examined. `share` (0-1] is the part of the limits that the request's priority class may use. `view` has the
+        instances that may serve the request. `pool` has all instances of the pool; None if these are the instances of
+        `view`.
         """
 
     def decoding(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """Return a refusal if the decode load does not allow the request, by the same rules as `at_arrival`; None if
-        the request is admitted. TTFTs are not checked.
+        """Return a refusal if the decode load does not allow the request, by the same rules as `at_arrival`; None if it
+        allows the request. TTFTs are not checked.
         """
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        """Return a refusal if the load of the decode instance no longer allows this request, whose prefill is complete;
-        None otherwise.
+        """Return a refusal if the load of the request's decode instance has become too high; None otherwise. The
+        request's prefill is complete.
         """
 
 
@@ -112,8 +115,8 @@ class LoadGate(DisabledGate):
 
 
 class PredictedGate(DisabledGate):
-    """Mooncake's early rejection with prediction: refuses by the decode load that is predicted for when the request
-    would begin to decode.
+    """Mooncake's early rejection with prediction: refuses by the decode load that is predicted for the time at which
+    the request would begin to decode.
     """
 
     weighs_decode = True
@@ -169,11 +172,11 @@ def build_gate(mode: str) -> Gate:
 
 
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
-    """Return a refusal if even the best candidate's predicted TTFT exceeds the limit, else None.
+    """Return a refusal if the predicted TTFT exceeds the limit even on the best candidate, else None.
 
-    A limit below the SLO does not apply while an instance has nothing to prefill: then only the prompt's length makes
-    it slow, not the load. Nothing is refused until the instances' speed has been measured, because a declared speed may
-    be wrong by any factor.
+    A priority class has a lower limit, its share. The lower limit does not apply while an instance has nothing to
+    prefill, because a TTFT above it is then due to the prompt's length, not to the load. Nothing is refused until the
+    instances' speed has been measured, because a declared speed may be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:
@@ -202,9 +205,9 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Return whether an instance that may decode has nothing to do. Such an instance does not count as overloaded, even
-    if a long step time is predicted for it. Without this rule, a wrong estimate could refuse every request and so never
-    be corrected, and a TPOT target that no engine can meet would stop the pool.
+    """Return whether an instance that may decode has nothing to do. An idle instance does not count as overloaded, even
+    if a long step time is predicted for it. Without this rule, a wrong estimate could refuse every request, so that no
+    measurement would ever correct the estimate. A TPOT target that no engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -219,7 +222,7 @@ def crowded_decode(
 ) -> Refusal | None:
     """Return a refusal if the decode load exceeds the limit, else None.
 
-    Retry-After is the estimated time until enough decodes have ended to bring the load below the limit.
+    Retry-After is the estimated time until enough decodes have ended for the load to fall below the limit.
     """
     limit = share * view.table.early_rejection.headroom
     if load <= limit:
@@ -235,7 +238,7 @@ def crowded_decode(
 
 
 def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal:
-    """Return a refusal which says that no decode instance has room for the request's context."""
+    """Return a refusal whose message says that no decode instance has room for the request's context."""
     return refuse(
         request,
         RejectionReason.DECODE_OVERLOADED,
@@ -245,9 +248,9 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """Return the estimated seconds until an instance could meet the TTFT limit for this request. If the prefill alone
-    exceeds the limit on an instance, this instance counts as having room when it becomes idle. An instance with running
-    decodes is assumed to need `DECODE_SECONDS` to finish them. The result is infinite without candidates.
+    """Return the estimated seconds until an instance could meet the TTFT limit for this request; infinite without
+    candidates. If the prefill alone exceeds the limit on an instance, the instance is assumed to have room once it is
+    idle. An instance with running decodes is assumed to need `DECODE_SECONDS` to finish the decodes.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
@@ -256,13 +259,13 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """Return a clause for a refusal's message: the seconds of waiting prefills that the predicted TTFT leaves out
-    because they will be sent after the request. Empty if there are hardly any.
+    """Return a clause for a refusal's message with the seconds of prefills that wait now but would be sent after the
+    request. The predicted TTFT does not include these seconds. Empty if there are hardly any such prefills.
     """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
-    return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""
+    return f"; up to {most:.1f} s of waiting prefills that would be sent after it are not counted" if most >= LEAST_TOLD_SECONDS else ""
 
 
 def _of_class(request: RoutingRequest, share: float) -> str:
-    return "" if share == 1.0 else f", the share of priority class {request.priority_class}"
+    return "" if share == 1.0 else f"; this limit is the share of priority class {request.priority_class}"

@@ -1,8 +1,8 @@
-"""Decode lifetimes: the durations of the last finished decodes. From them follows which share of the requests that
-decode now will still decode some seconds later.
+"""Decode lifetimes: the durations of the last finished decodes. They determine which share of the running decodes will
+still run some seconds later.
 
-The mean duration alone would not suffice: a request found decoding has already outlived the short decodes, and some
-requests decode longer than the mean. If all decodes last equally long, the mean gives the same result.
+The mean duration alone would not suffice, because a running decode has already lasted longer than the short decodes,
+and some decodes last longer than the mean. Only if all decodes last equally long does the mean give the same result.
 """
 
 from bisect import bisect_left, insort
@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT = 200
-"""Number of durations that are remembered. At first they are all the assumed duration."""
+"""Number of durations that are remembered. At first, all remembered durations equal the assumed duration."""
 
 
 LONGEST_SECONDS = 86_400.0
@@ -59,17 +59,18 @@ class DecodeLifetimes:
             self._begin()
 
     def surviving(self, ages: FloatVector) -> FloatVector:
-        """Return, for each age in seconds, the share of remembered decodes that lasted at least that long."""
+        """Return, for each age in seconds, the share of remembered decodes that lasted at least as long as this age."""
         if self._vector is None:
             self._vector = np.array(self._ordered)
         share: FloatVector = 1.0 - np.searchsorted(self._vector, ages, side="left") / KEPT
         return share
 
     def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
-        """Return, for decodes of each of these ages (seconds), the share expected to last at least `seconds` more.
+        """Return, for running decodes of each of these ages (seconds), the share that is expected to last at least
+        `seconds` more.
 
-        If an age exceeds all remembered durations, the remaining time is assumed to be exponentially distributed around
-        their mean.
+        If an age exceeds all remembered durations, the remaining time is assumed to be exponentially distributed, with
+        the mean of the remembered durations as its mean.
         """
         alive = self.surviving(ages)
         outlived = alive <= 0

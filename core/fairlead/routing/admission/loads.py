@@ -1,8 +1,8 @@
 """Loads as Mooncake uses them for admission: a predicted latency divided by its SLO, per instance and per pool. A load
 above 1 is overload.
 
-Admission uses the smallest load of a pool's instances, because one instance that can serve the request is enough. The
-load shown to people is the mean.
+Admission uses the smallest load among a pool's instances, because one instance that can serve the request is enough.
+The mean load is only for display.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 def pool_loads(view: PoolView) -> PoolLoads:
     """Return the present loads of the pool.
 
-    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. A load is infinite
-    if the pool has no instance of that kind.
+    A prefill load is the predicted time of an instance's pending prefills, divided by the TTFT SLO. The prefill load is
+    infinite if the pool has no instance that prefills, and the decode load if it has none that decodes.
     """
     slo = view.table.slo.ttft_seconds
     speed = view.prefill_speed

@@ -45,9 +45,12 @@ def refuse(
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
     """Return a 429: the queues of all instances that could take this request are full. If tenants take turns
-    (`in_turn`), only those requests of other tenants that go before this request are counted.
+    (`in_turn`), a queue's requests of other tenants count only if they would be sent before this request.
     """
-    message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
+    message = (
+        f"{limit} requests already wait for each instance of pool {pool} that could take this one"
+        + "; all of them would be sent before it" * in_turn
+    )
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
 
 
@@ -61,7 +64,7 @@ def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
     """Return a 500: the pool's policy failed on this request, so no instance was chosen. The router's log has the
     error.
     """
-    message = f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how"
+    message = f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log has the error"
     return refuse(request, RejectionReason.POLICY_FAILED, retry_after_seconds=1.0, message=message)
 
 
@@ -94,7 +97,7 @@ def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: 
     """Return a 503: the pool has no instance yet, and the allowed number of requests already waits for its first
     instance.
     """
-    message = f"no instance of pool {table.pool} accepts requests, and as many as allowed already wait for one"
+    message = f"no instance of pool {table.pool} accepts requests, and the maximum number of requests already waits for one"
     return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
@@ -113,15 +116,15 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
     if table.opens_at is None or table.opens_at <= now:
         return message, CLOSED_RETRY_AFTER_SECONDS
     opens = max(1, ceil(table.opens_at - now))
-    return f"{message}; a schedule starts some in {opens} s", float(opens)
+    return f"{message}; a schedule starts instances in {opens} s", float(opens)
 
 
 def upstream_failed(
     request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False, serve_others: bool = False
 ) -> Refusal:
-    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that they
-    failed in the same way, and `serve_others` that they are known to serve other requests, so that no client needs to
-    send the request again.
+    """Return a 502: every instance that was tried failed before the first byte of its response. `alike` says that the
+    instances failed in the same way. `serve_others` says that these instances serve other requests; so the client
+    should not send the request again.
     """
     if alike:
         others = ", which serve other requests" if serve_others else ""

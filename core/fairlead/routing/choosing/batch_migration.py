@@ -2,8 +2,8 @@
 pair (sections 1.5 and 1.6 of the paper).
 
 One run plans on copies of the counters, so that each move takes the earlier moves of the run into account. A request
-moves at most once per run, only within its pair, only to an instance on which it is predicted to meet the SLO, and only
-while some request that stays in the queue is predicted to miss the SLO.
+moves at most once per run and only within its pair. It moves only to an instance on which it is predicted to meet the
+SLO. Requests leave a queue only while some request that stays there is predicted to miss the SLO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ def plan_moves(
 ) -> tuple[QueuedMove, ...]:
     """Return the moves to make, in order.
 
-    `queues` holds each instance's requests in the order in which they will be sent. Only those queues are examined from
-    which a move could help.
+    `queues` holds each instance's requests in the order in which they will be sent. A queue is examined only if a move
+    from it could help.
     """
     run = _Run(view, now, rules)
     if run.can_move_any():
@@ -48,9 +48,9 @@ def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: flo
     """Return the seconds to add to each TTFT prediction of an instance whose prefills are delayed by decodes; 0 without
     a delay.
 
-    The delay is the time since the instance's last first token, or since it last got work, if that was later. It
-    applies only if the instance has queued work, and if the delay exceeds both the bottleneck time and the predicted
-    time of the prefills in flight.
+    The delay is the time since the instance's last first token or, if that was later, since the instance last got work.
+    It counts only if the instance has queued work. It must also exceed both the bottleneck time and the predicted time
+    of the prefills in flight.
     """
     if bottleneck_seconds == inf:
         return 0.0
@@ -199,7 +199,7 @@ class _Run:
 @dataclass(slots=True)
 class _Movable:
     """A queued request that may be moved. `ahead` is the number of tokens that its present instance must compute before
-    the request's first token, its own tokens included.
+    the request's first token, including the tokens of the request.
     """
 
     queued: QueuedRequest

@@ -12,9 +12,12 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Return the reason why a request or session cannot stay on the instance: `drain`, even if the drained instance no
-    longer exists; `instance-lost`, even if only the decode instances that it needs are lost; `engine-stalled`; or
-    `ring-change` if the instance still accepts requests.
+    """Return the reason why a request or session cannot stay on the instance:
+
+    - `drain`: the instance drains, or was drained and no longer exists
+    - `instance-lost`: the instance is lost or takes no requests, for example because its decode instances are lost
+    - `engine-stalled`: the engine makes no progress
+    - `ring-change`: the instance still takes requests, so only a change of the ring can be the reason
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -31,8 +34,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """The age of a policy's ring. It shows whether a session moves because the ring changed or because the session's
-    key changed.
+    """The age of a policy's ring. By this age, a policy distinguishes sessions that move because the ring changed from
+    sessions that move because their key changed.
     """
 
     def __init__(self) -> None:
@@ -48,8 +51,8 @@ class RingAge:
         self._members = members
 
     def settle(self, now: float) -> None:
-        """Record `now` as the time of the first decision on the present ring, unless such a time is already
-        recorded.
+        """Record `now` as the time of the first decision on the present ring. Call this at the first decision after the
+        ring changed.
         """
         if self._started_at is None:
             self._started_at = now
@@ -58,11 +61,14 @@ class RingAge:
         self.is_new = False
 
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
-        """Return the reason why the policy no longer places the session on `home`.
+        """Return the reason why the policy no longer places the session on `home`. The first condition that holds
+        decides:
 
-        The ring changed if the binding is older than the ring's last change, or older than this policy while no other
-        cause is visible. The key changed if another key of the request leads to `home`. Otherwise `home` was not chosen
-        by the ring: the instance on the ring took no requests at that time, or a person chose `home`.
+        - the binding is older than the last change of the ring: `ring-change`
+        - another key of the request leads to `home`, so the session's key has changed: `prefix-key`
+        - the binding is older than this policy's first decision: `ring-change`
+        - otherwise `off-ring`: the ring did not choose `home`, because its instance took no requests at that time,
+          or because a person chose `home`
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE

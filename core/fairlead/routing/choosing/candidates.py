@@ -56,8 +56,8 @@ def weighed(
     limits: dict[str, float] | None = None,
     passed_over: str | None = None,
 ) -> Callable[[], Weighing]:
-    """Return a function that makes the record of a choice among the named instances, best first. Instances unknown to
-    the view are left out.
+    """Return a function that makes the record of a choice among the named instances. The names are in order of
+    preference; instances that the view does not know are left out.
     """
 
     def weigh() -> Weighing:
@@ -114,9 +114,9 @@ def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
 
 
 def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
-    """Return the ids of up to `count` candidates with the least pending prefill tokens, without those in `excluded`.
-    Ties are broken by running decodes, then id. In pools of more than `FEW` instances ties are broken by id alone,
-    which takes a third of the time.
+    """Return the ids of up to `count` candidates with the least pending prefill tokens, without the candidates in
+    `excluded`. Ties are broken by running decodes, then by id. In pools of more than `FEW` instances, ties are broken
+    only by id, because this takes a third of the time.
     """
     if len(candidates) <= FEW:
         rest = [load for load in candidates if load.entry.id not in excluded]
@@ -156,9 +156,9 @@ def ordered_decision(
     """Return the decision for the first instance of `order` (indexes into the candidates, best first). The next
     instances of `order` are the fallbacks.
 
-    The decision records the compared `totals`, the `terms` of each index, `limits`, the index that was passed over, the
-    `home` of the request's session, and the policy's own TTFT predictions if it made any (`ttfts`). Other arguments are
-    as in `Decision`.
+    The decision records the compared `totals`, the `terms` of each index, `limits`, the `home` of the request's
+    session, and the policy's own TTFT predictions if it made any (`ttfts`). `passed_over` is the index of an instance
+    that was preferred but not chosen. Other arguments are as in `Decision`.
     """
 
     def weigh() -> Weighing:

@@ -1,11 +1,11 @@
-"""Batch migration as in DualMap's published code; nearly every rule differs from the rule in the paper.
+"""Batch migration as in DualMap's published code. Nearly every rule differs from the rule in the paper.
 
 An instance is overloaded when more uncached tokens than a threshold are pending on it, or when its oldest queued
-request has waited too long. If it has at least two queued requests, the request whose TTFT improves most moves to the
-other instance of its pair. If that other instance is overloaded, or the move would overload it, the request moves to a
-neighbour outside the pair. The run ends when the tokens above the threshold have left, or when no move improves a TTFT.
-It does not check whether a request meets the SLO at its target, or would meet it without moving. TTFTs follow the
-code's queue order: most cached tokens first, then arrival.
+request has waited too long. From an overloaded instance with at least two queued requests, the request whose TTFT
+improves most moves to the other instance of its pair. If that instance is overloaded, or the move would overload it,
+the request moves to a neighbour outside the pair. The run ends when the tokens above the threshold have left, or when
+no move improves a TTFT. The run does not check whether a request meets the SLO, neither at its target nor where it
+waits now. TTFTs follow the code's queue order: most cached tokens first, then arrival.
 """
 
 from bisect import bisect_left
@@ -25,8 +25,8 @@ Place = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """Rules of a migration run: the threshold in pending tokens and the waiting time from which an instance is
-    overloaded, and how many of its queued requests to examine.
+    """Rules of a migration run. An instance is overloaded from a threshold of pending tokens, or from a waiting time of
+    its oldest request. The last rule is the number of queued requests to examine per instance.
     """
 
     threshold_tokens: float
@@ -52,7 +52,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue in sending order. Each entry has the running sum of tokens up to and including its request."""
+    """A queue in sending order. Each entry has a running sum: the tokens of all requests up to its own, included."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]
@@ -104,7 +104,9 @@ class _Run:
             moved += self._make(best, source, cause)
 
     def _possible(self, source: str) -> Iterator["_Move"]:
-        """Yield, for each examined request of the queue, its move to a target that would not be overloaded."""
+        """Yield the possible move of each examined request of the queue. A move is possible if its target would not be
+        overloaded.
+        """
         line, load = self._line(source), self._loads[source]
         for index, (_, queued, _) in enumerate(line.entries[: self._rules.max_examined]):
             found = self._target(queued.request, source)
@@ -116,8 +118,8 @@ class _Run:
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
     def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
-        """Apply the move to this run's copy of the counters, and record it with the cause for which its source was
-        overloaded. Return the number of uncached tokens that left the source.
+        """Apply the move to this run's copy of the counters, and record the move with its cause. Return the number of
+        uncached tokens that left the source.
         """
         entries = self._line(source).entries
         _, queued, miss_here = entries[move.index]
@@ -151,8 +153,8 @@ class _Run:
         )
 
     def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
-        """Return the instance to which the request may move, the number of its tokens that are not cached on that
-        instance, and its sort key in that instance's queue; None if no instance may take it.
+        """Return the instance to which the request may move, the number of the request's tokens that are not cached
+        there, and the request's sort key in the queue there; None if no instance may take the request.
         """
         other = next((name for name in self._pair(request) if name != source), source)
         after = self._names[(self._names.index(source) + 1) % len(self._names)]

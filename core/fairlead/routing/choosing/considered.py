@@ -1,5 +1,5 @@
-"""The instances under consideration for one request, as the scorers and filters of a profile get them: vectors in one
-common order.
+"""The instances that are considered for one request, as vectors in one common order, for the scorers and filters of a
+profile.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,9 @@ class Considered:
     pending: IntVector
     """Uncached prompt tokens of requests that have no first token yet, per instance."""
     queued: IntVector
-    """Requests that wait for each instance: in this router, or in the engine behind another prefill."""
+    """Requests that wait for each instance: requests queued in this router, and sent requests that wait in the engine
+    until another prefill ends.
+    """
     requests: IntVector
     """Number of requests that wait for each instance or run on it."""
     kv_usage: FloatVector
@@ -61,7 +63,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """Return the `Considered` of those instances for which `kept` is true."""
+        """Return the `Considered` of the instances for which `kept` is true."""
         return Considered(
             request=self.request,
             view=self.view,

@@ -1,5 +1,5 @@
-"""The choice of a decode instance for a prefilled request: the instance with the shortest step once the request is
-added, among instances with room for its context.
+"""The choice of a decode instance for a request whose prompt is computed. Among the instances with room for the
+request's context, the instance is chosen whose decode step is the shortest after the request joins.
 """
 
 from collections.abc import Collection
@@ -24,13 +24,13 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
-    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step among the instances that
-    have room for the prompt, may serve the request, and can receive KV blocks from `prefilled_on` (None: no such
-    condition).
+    """Return Mooncake's SelectDecoding: the decode instance with the shortest predicted step, among the instances that
+    have room for the prompt and may serve the request. With `prefilled_on`, the instance must also be able to receive
+    KV blocks from this instance.
 
-    Ties, and pools with unknown decode times, are decided by the fewest context tokens, then the fewest requests, then
-    id. If no instance has room, the instance with the fewest context tokens is returned with an infinite step time.
-    None when no instance decodes.
+    Ties are decided by the fewest context tokens, then the fewest requests, then id. The same rules decide while decode
+    times are unknown. If no instance has room, the result is the instance with the fewest context tokens, with an
+    infinite step time. None when no instance decodes.
     """
     capacity = view.table.engine.kv_cache_tokens
     best: str | None = None

@@ -1,7 +1,7 @@
 """Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile.
 
-Each part of the file is either carried out, or refused in one line that names it, or mentioned in a note if Fairlead
-does the same in another way.
+Fairlead carries out each part of the file, or refuses the part in one line that names it. A note mentions each part
+that Fairlead carries out in another way.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -130,10 +130,10 @@ class EndpointPickerPlan:
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin needs the session's instance of earlier requests."""
+    """Whether a plugin needs the session's home, the instance that served its earlier requests."""
     expected_seconds: float
-    """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = they are not
-    assumed.
+    """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 = blocks without a
+    KV event do not count.
     """
     notes: tuple[str, ...]
     """A line for each plugin that Fairlead implements differently."""
@@ -148,10 +148,10 @@ class _Plugin:
 
 
 def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> EndpointPickerPlan:
-    """Return the plan for a configuration document. `path` is its path within the spec, for error messages.
+    """Return the plan for a configuration document. `path` is the document's path within the spec, for error messages.
 
-    Each call creates new plugins with state of their own. Raises InvalidInput, naming the field, the value and the
-    remedy, for anything that is unknown, missing or not supported.
+    Each call creates new plugins, which share no state with the plugins of other calls. Raises InvalidInput, naming the
+    field, the value and the remedy, for anything that is unknown, missing or not supported.
     """
     for section in document:
         if section in ELSEWHERE:
@@ -256,8 +256,8 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """Return the picker that the profile names. Without one, return the only picker in the file, as llm-d does, or a
-    max-score picker.
+    """Return the picker that the profile names. If the profile names no picker, return the only picker in the file, as
+    llm-d does, or a max-score picker.
     """
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:

@@ -2,8 +2,8 @@
 Fairlead.
 
 Names, parameters and defaults are taken from llm-d-router at ebab687 (2026-08-22), the successor of the endpoint picker
-in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading
-metrics, tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
+in the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does: reading
+metrics, tokenizing, following KV events. If such a plugin has parameters that Fairlead ignores, a note says this.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class PreciseMatches:
 
     speculative_indexing: bool = truth("Whether an instance counts as holding a prompt's blocks from dispatch on.", False)
     speculative_ttl_seconds: float = duration(
-        "Longest time after the prefill that blocks count without a KV event.",
+        "Longest time after the prefill for which blocks count as held without a KV event.",
         "2s",
         minimum=0.0,
         maximum=60.0,
@@ -54,7 +54,7 @@ class PreciseMatches:
     @property
     def expected_seconds(self) -> float:
         """Return the seconds for which a prompt's blocks are assumed to be cached before KV events confirm them; 0 =
-        they are not assumed.
+        blocks without a KV event do not count.
         """
         return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 
@@ -70,10 +70,10 @@ class InFlightLoad:
 class PluginType:
     """A type of plugin.
 
-    `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from those
-    parameters and the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d
-    that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded` maps
-    each parameter that only concerns llm-d's implementation to a description of Fairlead's.
+    `parameters` is the class that reads the plugin's parameters. `build` makes the part of a profile from these
+    parameters and from the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of
+    llm-d that Fairlead refuses to an explanation: the equivalent setting, or the reason why there is none. `unneeded`
+    maps each parameter that only concerns llm-d's implementation to a sentence about Fairlead's implementation.
     """
 
     part: Part

@@ -1,5 +1,5 @@
-"""Experience: the observed results of a learning policy's choices, kept until a learner takes them, and the error of
-the policy's predictions.
+"""Experience: the observed results of a learning policy's choices, and the error of the policy's predictions. The
+results are kept until a learner takes them.
 """
 
 from collections import Counter, deque
@@ -12,7 +12,7 @@ from fairlead.predictors.reports import HeuristicReason, LearningReport
 from fairlead.predictors.samples import Floats, Samples
 
 SAMPLES_KEPT = 20_000
-"""Maximum number of samples kept for a learner; the oldest are dropped beyond it."""
+"""Maximum number of samples kept for a learner. Beyond this number, the oldest samples are dropped."""
 
 RECENT = 500
 """Number of recent samples from which errors and drift are computed."""
@@ -26,10 +26,10 @@ class Trust:
     """The limits on a model's error within which the model's predictions are used. The error is compared with the error
     of the router's own formula for the same requests.
 
-    The model is not used once its mean error exceeds `lost` times the formula's, and is used again once its mean error
-    is below `regained` times the formula's. The gap between the two limits prevents frequent changes between model and
-    formula. If `unproven` is True, a model is used before its error has been compared; if False, a new model, and the
-    successor of a model that lost, must be compared first.
+    A model is no longer used once its mean error exceeds `lost` times the formula's mean error. It is used again once
+    its mean error is below `regained` times the formula's. The gap between the two limits prevents frequent changes
+    between model and formula. If `unproven` is True, a new model is used before its error has been compared. If False,
+    a first model must be compared before it is used, and so must the successor of a model that exceeded the limit.
     """
 
     lost: float
@@ -38,8 +38,8 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits for policies that fall back on a heuristic without predictions: even a model with a somewhat larger error than
-the formula places requests better than such a heuristic.
+"""Limits for policies that fall back on a heuristic without predictions. Even a model whose error is somewhat larger
+than the formula's places requests better than this heuristic.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
 """Limits for policies that fall back on the router's own formula."""
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def unproven(self) -> bool:
-        """Whether the model may not be used because no comparison has been made yet."""
+        """Whether the model may not be used because its error has never been compared."""
         return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
@@ -79,8 +79,8 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """Start the comparison of a new model by its own predictions. Until there are enough predictions, the verdict
-        on the previous model applies to the new one, unless unproven models are used.
+        """Start the comparison of a new model, from the new model's predictions only. Until there are enough
+        predictions, the verdict on the previous model also applies to the new model, unless unproven models are used.
         """
         self._errors.clear()
         self._model = self._formula = 0.0
@@ -104,15 +104,16 @@ class Experience:
         self.samples = 0
 
     def chose(self, reason: HeuristicReason | None) -> None:
-        """Record a choice: made by the model (None), or by the heuristic for this reason."""
+        """Record a choice by the model (`reason` None), or by the heuristic for this reason."""
         if reason is None:
             self._learned_choices += 1
         else:
             self._heuristic_choices[reason] += 1
 
     def saw(self, row: Floats, predicted_seconds: float | None, formula_seconds: float, ttft_seconds: float) -> None:
-        """Record the observed TTFT of a choice with its features (`row`), the prediction of the model in use, if any,
-        and the prediction of the router's own formula.
+        """Record the observed TTFT of a choice and the features of the choice (`row`). `predicted_seconds` is the
+        prediction of the model in use, None without a model; `formula_seconds` is the prediction of the router's own
+        formula.
         """
         self.samples += 1
         self._dropped += len(self._rows) == SAMPLES_KEPT

@@ -1,5 +1,5 @@
-"""Filters: which of the considered instances may be picked. The classes implement llm-d's plugins of the given
-names.
+"""Filters: select the instances that may be picked, among the considered instances. The classes implement llm-d's
+plugins of the given names.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class UtilizationFilter:
     """`utilization-filter`: keeps the instances whose values are all within the bounds."""
 
     conditions: tuple[UtilizationCondition, ...] = listing(
-        UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)
+        UtilizationCondition, "Bounds; an instance passes if it is within all of them.", REQUIRED, key="metric", max_items=len(METRICS)
     )
     fallback_on_empty: bool = truth("Whether all instances pass if none would.", False)
 
@@ -73,9 +73,9 @@ class PrefixCacheAffinity:
     """Parameters of `prefix-cache-affinity-filter`."""
 
     affinity_threshold: float = number(
-        "An instance counts as holding the prompt from this matched share on.", 0.8, minimum=0.0, maximum=1.0
+        "Matched share of the prompt from which an instance counts as holding the prompt.", 0.8, minimum=0.0, maximum=1.0
     )
-    exploration_probability: float = number("Share of requests that this filter leaves alone.", 0.0, minimum=0.0, maximum=1.0)
+    exploration_probability: float = number("Share of requests to which this filter is not applied.", 0.0, minimum=0.0, maximum=1.0)
     max_ttft_penalty_ms: float = number(
         "All instances pass if the best holder's TTFT would exceed that of the best other instance by this many ms; 0 = never.",
         18_000.0,
@@ -91,8 +91,9 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps the instances that hold nearly all of the prompt, unless waiting for them
-    would cost more than the cached prefix saves. Only the first `most_tokens` of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps only the instances that hold nearly all of the prompt. It keeps all
+    instances if waiting for these instances would cost more than the cached prefix saves. Only the first `most_tokens`
+    of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

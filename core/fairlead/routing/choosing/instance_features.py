@@ -1,8 +1,8 @@
 """Features: the inputs of a trained predictor, one row per candidate.
 
 No value in a row identifies its instance, so instances with the same features get the same prediction. Lodestar has a
-feature for the accelerator's model. The measured pace replaces it here: it separates fast from slow instances, and
-nobody has to declare anything.
+feature for the accelerator's model. Fairlead uses the measured pace instead: it separates fast from slow instances
+without any declaration.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ FEATURES = (
     "prompt_tokens",
 )
 """The features of a row: requests sent and unfinished · requests queued · uncached prompt tokens to compute · context
-tokens being decoded · used share of the KV cache · measured over predicted prefill time (pace) · cached share of this
+tokens being decoded · used share of the KV cache · pace (measured over predicted prefill time) · cached share of this
 prompt · the router's own TTFT prediction times the pace · the prompt's length.
 """
 
@@ -37,8 +37,8 @@ def expected_ttfts(model: Model, features: Floats) -> FloatVector:
     """Return the expected TTFT in seconds for each row of `features` ([n, 9] → [n]).
 
     For a row outside the training range, the result is the model's prediction for the nearest row inside the range,
-    plus the difference that the router's own formula finds between the two rows. Such instances are not excluded: they
-    would then never be chosen, and would never appear in the training data.
+    plus the difference that the router's own formula finds between the two rows. Instances outside the training range
+    are not excluded: otherwise they would never be chosen, and would never appear in the training data.
     """
     known = model.nearest(features)
     beyond = features[:, OF_THE_FORMULA] - known[:, OF_THE_FORMULA]

@@ -16,12 +16,12 @@ class KeyParameters(HomeParameters):
 
     preset: str = text(
         "Source of the parameters that are not given: the DualMap paper (hot above 2/n, cold below 1/n, overload at the whole SLO) "
-        "or its published code (constants 0.0612 and 0.02 of a doubled window, overload at half the SLO).",
+        "or its published code (constants 0.0612 and 0.02 in a window with two entries per request, overload at half the SLO).",
         "dualmap-paper",
         enum=PRESETS,
     )
     hot_share: float | None = number(
-        "Share of recent requests above which a prefix is hot and its key grows by a block; default by preset.",
+        "Share of recent requests above which a prefix is hot and its key grows by a block; default: the preset's value.",
         None,
         minimum=0.0,
         maximum=1.0,

@@ -38,7 +38,7 @@ class Expectation:
 
 
 class LearntTtfts:
-    """The current model of a learning policy, and the experience from which the model's error is known.
+    """The current model of a learning policy, and the observed results by which the model's error is measured.
 
     After `stale_samples` samples without a new model, the trainer is assumed to have stopped.
     """
@@ -59,20 +59,20 @@ class LearntTtfts:
 
     def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
         """Return the prediction for `features`, one row per candidate of one request. The prediction is marked as not
-        to be used if features lie outside the training data: with `whole_pool`, any feature of any candidate;
-        otherwise, only the features of the request.
+        to be used if there is no trusted model, or if features lie outside the training data. With `whole_pool`, all
+        features of all candidates are checked; otherwise only the features of the request.
         """
         ttfts = None if self.model is None else expected_ttfts(self.model, features)
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
 
     def chose(self, distrust: HeuristicReason | None) -> None:
-        """Record a choice: made by the model (None), or by the heuristic for this reason."""
+        """Record a choice by the model (`reason` None), or by the heuristic for this reason."""
         self._experience.chose(distrust)
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
-        """Return a function to call with the time of the first token if the candidate at `index` was chosen and
-        computed the prompt; it records the observed TTFT. `formula_seconds` is the TTFT that the policy predicts for
-        that candidate without a model.
+        """Return a function that records the observed TTFT of the candidate at `index`. Call the function with the time
+        of the first token if this candidate was chosen and computed the prompt. `formula_seconds` is the TTFT that the
+        policy predicts for this candidate without a model.
         """
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 
@@ -100,7 +100,7 @@ class LearntTtfts:
         self._experience.comparison.another_model()
 
     def report(self) -> LearningReport:
-        """Return the state of the training, and how well the model predicts."""
+        """Return the state of the training, and the error of the model's predictions."""
         return self._experience.report(self.model, self._samples_behind)
 
     @property

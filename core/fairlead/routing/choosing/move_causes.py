@@ -1,4 +1,4 @@
-"""Move causes: the figure because of which a session left its instance for another instance."""
+"""Move causes: a move's cause is the figure because of which a session left its instance for another instance."""
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
@@ -7,7 +7,7 @@ from fairlead.reports.units import Unit
 
 
 def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
-    """Return the instance's score among the candidates that were compared; None if it is not among them."""
+    """Return the score of the instance among the compared candidates; None if the instance was not compared."""
     return next((one for one in weighed.candidates if one.instance == instance), None)
 
 
@@ -33,8 +33,8 @@ def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCause:
-    """Return the cause "the cost is lower on the new instance". The cause also says whether fewer, equally many or more
-    of the prompt's tokens are cached there.
+    """Return the cause "the cost is lower on the new instance". The cause also says whether the new instance has fewer,
+    as many or more of the prompt's tokens cached than the old instance.
     """
     if there.hit_tokens > here.hit_tokens:
         return by_hits(here, there)
@@ -48,8 +48,8 @@ def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """Return the cause of a move by which a policy protects the TTFT target: the home was predicted to be late, or a
-    figure of the home exceeded its limit (a hotspot).
+    """Return the cause of a move by which a policy protects the TTFT target. The cause is that the TTFT predicted on
+    the home exceeded the target, or that a figure of the home exceeded its limit (a hotspot).
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

@@ -36,7 +36,10 @@ class MaxScorePicker:
     rule: ClassVar[str] = BEST
 
     max_num_of_endpoints: int = whole(
-        "Number of instances picked: the best one, and those on which a failed request is retried, in order.", 1, minimum=1, maximum=64
+        "Number of instances picked: the best one, and the instances on which a failed request is retried, in order.",
+        1,
+        minimum=1,
+        maximum=64,
     )
 
     def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:

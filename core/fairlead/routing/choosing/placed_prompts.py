@@ -1,8 +1,8 @@
 """Placed prompts: prompts that a policy sent to an instance's queue and that the instance has not computed yet.
 
 The index of the engines' caches contains a prompt only after its first token. A session's next turn may arrive earlier,
-while the previous turn still waits in a long queue. When the next turn is computed, most of its prompt will be cached
-where the previous turn was placed.
+while the previous turn still waits in a long queue. Most of the next turn's prompt will be cached on the instance where
+the previous turn was placed, because that instance computes the previous turn first.
 """
 
 from collections import OrderedDict
@@ -35,15 +35,15 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """Forget the placed prompt, because it has been computed: from now on the index of the engines' caches says
-        which instance holds it.
+        """Forget the placed prompt, because it has been computed. From now on, the index of the engines' caches
+        contains the prompt.
         """
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """Return `hits` with the longest placed prompt that is a prefix of this request's prompt counted as held by its
-        instance.
+        """Return `hits`, with one placed prompt counted as held by its instance: the longest placed prompt that is a
+        prefix of this request's prompt.
         """
         placed = self._placed
         if placed:

@@ -1,7 +1,7 @@
 """The cost of a request on each instance under the policy `fairlead`, and the resulting order of instances.
 
 There are two implementations: with vectors, and with a loop for up to `FEW` instances. Both do the same arithmetic in
-the same order; a property test checks that their decisions are equal to the last bit.
+the same order. A property test checks that their decisions are equal to the last bit.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,12 @@ from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 
 CHANCE = 0.25
-"""The largest relative difference between measured speeds that may be due to chance."""
+"""The largest relative difference between measured speeds that counts as chance."""
 
 Parts = tuple[float, float, float, float]
-"""One instance's prefill, wait, rest and weighted prefill, each in seconds."""
+"""One instance's prefill, wait, rest and weighted prefill, each in seconds. A rest is time without a prefill, in which
+an engine only decodes.
+"""
 
 
 class Costs(NamedTuple):
@@ -56,8 +58,8 @@ class Circumstances:
     """The inputs of a request's costs other than its prefill times.
 
     `slowness` comes from `slownesses`. `overtaken` is the queued work, in seconds, that would be sent after this
-    request. `worth` is the weight of a second of prefill. `rests_count` says whether the first token also waits for the
-    engine's rests. `kv_seconds` is the cost of a full KV cache.
+    request. `worth` is the weight of a second of prefill. `rests_count` says whether the predicted TTFT includes rests,
+    in which an engine only decodes. `kv_seconds` is the cost of a full KV cache.
     """
 
     now: float
@@ -67,26 +69,27 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds to add to the cost of each instance: `PoolView.leanings`, plus the contexts that the request would evict;
-    None = nothing to add.
+    """Seconds to add to the cost of each instance: `PoolView.leanings`, plus the cost of the contexts that the request
+    would evict; None = nothing to add.
     """
 
 
 def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
-    """Return, for each instance, how many tokens of contexts worth keeping it would evict for a request that adds
-    `grows` tokens to its cache: at most `grows`. `kept` is the number of such tokens in the cache.
+    """Return the number of tokens that a request would evict from each instance's cache, counted over contexts that are
+    worth keeping. The request adds `grows` tokens to the cache, so the result is at most `grows`. `kept` is the number
+    of tokens worth keeping in the cache.
     """
     return np.clip(kept + grows - capacity_tokens, 0.0, grows)
 
 
 def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
-    """Return the sum of two costs per instance; `leanings` may be None, which means zero."""
+    """Return the sum of two costs per instance. `leanings` None means zero."""
     return kept if leanings is None else leanings + kept
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """Return each instance's prefill time relative to the pool's mean (2 = twice as slow). The value is 1 if the
-    difference may be due to chance; None if all values are 1.
+    """Return each instance's prefill time relative to the pool's mean (2 = twice as slow). A value is 1 if the
+    difference from the mean may be due to chance. None if all values are 1.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -100,7 +103,7 @@ def slownesses(vectors: PoolVectors) -> FloatVector | None:
 
 
 def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
-    """Return the result of `slownesses` as a list, for pools of up to `FEW` instances."""
+    """Return the result of `slownesses` as a list, computed without numpy, for pools of up to `FEW` instances."""
     _, _, _, paces, *_ = vectors.measures
     fastest, slowest = min(paces), max(paces)
     if slowest <= (1 + CHANCE) * fastest:
@@ -134,9 +137,10 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Return two waiting times per instance, in seconds. The first ends when all queued work is computed, rests
-    included. The second ends when the engine has had the rest that a prefill of this length requires. An instance with
-    slowness 2 takes twice as long as the pool's mean.
+    """Return two times per instance, in seconds: the wait and the rest. The wait is the time to compute all work ahead
+    of the request, including the rests between prefills, in which the engine only decodes. The rest is what remains of
+    the rest that a prefill of this length requires before it starts. The wait on an instance with slowness 2 is twice
+    as long as at the pool's mean speed.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -150,7 +154,8 @@ def waits(
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
     """Return the costs for up to `FEW` instances, computed in a loop instead of with numpy. The results are
-    bit-identical: without slow instances every factor is exactly 1. `given.slowness` is ignored and computed again.
+    bit-identical to the vectors' results, because without slow instances every factor is exactly 1. `given.slowness` is
+    ignored and computed again.
     """
     slow = slownesses_of_few(vectors) or repeat(1.0)
     overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
@@ -188,10 +193,10 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
     """Return the candidates' indexes in order of preference, and the index of the lowest cost.
 
-    Instances whose predicted TTFT is within the limit come before all others, provided that at least one of them costs
-    at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most sessions. So
-    in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other instances, whose
-    caches are of little value.
+    Instances whose predicted TTFT is within the limit come before all others. This holds only if one of these instances
+    costs at most `most_extra` more than the lowest cost. Ties go to the fewest decoding tokens, then to the most
+    sessions. So in an idle pool, new sessions are placed on few instances. A scale-in can then remove the other
+    instances, whose caches are of little value.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)

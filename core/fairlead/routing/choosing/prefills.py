@@ -1,5 +1,5 @@
-"""Prefills: the time to compute a request's prompt on each instance. If fetching the longest cached prefix from another
-instance is faster, its time is used instead.
+"""Prefills: the time to compute a request's prompt on each instance. If an instance can fetch the longest cached prefix
+from another instance, and fetching is faster, the time with fetching is used.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ class Prefills(Generic[Tokens, Seconds]):
     hits: Tokens
     """Tokens of the prompt that each instance is known to hold, from the prefix index."""
     known: Tokens
-    """Cached prompt tokens of each instance. Unlike in `hits`, the session's present instance counts with the context
-    that it is assumed to hold.
+    """Cached prompt tokens of each instance. Unlike in `hits`, the session's present instance is assumed to hold the
+    context of the session.
     """
     most: int
     """The largest number of the prompt's tokens that an instance is known to hold."""
@@ -52,7 +52,7 @@ class Prefills(Generic[Tokens, Seconds]):
         return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
 
     def reason(self, index: int) -> DecisionReason:
-        """Return the reason code for choosing the instance at `index`, for a choice without fetching."""
+        """Return the reason code for choosing the instance at `index` if the instance fetches nothing."""
         if len(self.hits) == 1:
             return DecisionReason.ONLY_INSTANCE
         hit = self.hits[index]
@@ -66,8 +66,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """Return the prefills on each instance. They include fetching the longest prefix where the engines can fetch,
-    `fetch` is true and fetching saves time.
+    """Return the prefills on each instance. If `fetch` is true and engines can fetch, an instance fetches the longest
+    prefix where this saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -102,9 +102,9 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     """Return the cost of each prefill, in seconds, if its instance first fetches the longer prefix held by `source`,
     which has index `holder`. `alone` is the cost without fetching.
 
-    The cost is the time of the fetch, the time to compute the rest of the prompt, and a tenth of the time saved. The
-    last term keeps sessions in one place and avoids needless copies in caches. If `source` holds no longer prefix than
-    the instance, the cost is at least `alone`.
+    The cost is the time of the fetch, plus the time to compute the rest of the prompt, plus a tenth of the time saved.
+    The last term keeps sessions in one place and avoids needless copies in caches. If the prefix held by `source` is
+    not longer than the instance's own, the cost is at least `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -113,10 +113,10 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """Return `hits`, in which the session's home counts with the whole context of the session. This assumption is not
-    made if some instance is known to hold at least half of the context. `most` is the largest of `hits`.
+    """Return `hits`, in which the session's home counts with the whole context of the session. `hits` is unchanged if
+    some instance is known to hold at least half of the context. `most` is the largest of `hits`.
 
-    The assumption is needed after a restart of this router, or if another router served the session's last turn.
+    The context must be assumed after a restart of this router, or if another router served the session's last turn.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
     if 2 * most >= context:

@@ -1,4 +1,4 @@
-"""Prefix groups: while memory is short, prompts that begin alike are sent to the same few instances."""
+"""Prefix groups: while memory is short, prompts with the same beginning are sent to the same few instances."""
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import PoolVectors
@@ -10,10 +10,11 @@ LARGEST_HOME = len(SALTS)
 
 
 class PrefixGroups:
-    """The assignment of prefix groups to instances: `instances` of them per group, by consistent hashing, so that
+    """The assignment of prefix groups to instances. Consistent hashing gives each group `instances` instances, so that
     scaling changes few groups.
 
-    All prompts with the same first `depth` blocks are a group; of a shorter prompt, all blocks count.
+    All prompts with the same first `depth` blocks form a group. If a prompt has fewer blocks, its group is determined
+    by all its blocks.
     """
 
     def __init__(self, instances: int, depth: int) -> None:

@@ -1,9 +1,9 @@
-"""The adaptive hash key: prompts with a hot prefix get longer keys, so that they spread over more instances; keys
-become short again when the prefix is cold (DualMap, section 1.2).
+"""The adaptive hash key of DualMap, section 1.2. Prompts with a hot prefix get longer keys, so that they spread over
+more instances. The keys become short again when the prefix is cold.
 
 A key is (depth, chained hash at that depth). A prefix starts at depth 1. When the share of recent requests with the
-prefix exceeds the hot share, the keys of prompts with it become one block longer. When that share falls below the cold
-share, all extensions below the prefix are undone. Between the two shares nothing changes.
+prefix exceeds the hot share, the keys of prompts with this prefix become one block longer. When the share falls below
+the cold share, all extensions below the prefix are undone. Between the hot and the cold share nothing changes.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ from fairlead.routing.knowledge.rings import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotnessSettings:
-    """Settings of the prefix-hotness tree. With n accepting instances, `hot_share` None = 2/n and `cold_share` None =
-    1/n.
+    """Settings of the prefix-hotness tree. If `hot_share` is None, it is 2/n, where n is the number of accepting
+    instances; if `cold_share` is None, it is 1/n.
 
-    The window has `window` entries, and each request adds `entries_per_request`; shares are shares of entries. A prefix
-    is expanded only after the window has `min_samples` requests.
+    The window has `window` entries, and each request adds `entries_per_request` entries. Shares are shares of entries.
+    A prefix is expanded only after the window has `min_samples` requests.
     """
 
     hot_share: float | None = None
@@ -52,7 +52,7 @@ class PrefixHotness:
         self._expanded: dict[Key, set[Key]] = {}
 
     def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
-        """Return the key of a prompt according to the present tree, which does not change. A prompt without a full
+        """Return the key of a prompt according to the present tree, without changing the tree. A prompt without a full
         block gets a key from its first bytes.
         """
         depth = len(blocks)
@@ -111,7 +111,7 @@ class PrefixHotness:
         return frozenset(self._expanded)
 
     def counts(self) -> dict[Key, int]:
-        """Return, for each prefix, how many requests of the window passed it on the way to their key."""
+        """Return, for each prefix, the number of requests in the window whose key path contains the prefix."""
         return dict(self._counts)
 
     def window(self) -> tuple[tuple[Key, ...], ...]:

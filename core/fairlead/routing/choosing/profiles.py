@@ -31,7 +31,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A scorer that is called with the picked instance."""
+    """A scorer whose later scores depend on earlier choices. It is called with the picked instance."""
 
     def picked(self, seen: Considered, place: int) -> None:
         """Record that the request goes to the instance at this index among the considered instances."""
@@ -71,7 +71,7 @@ class Picked:
 
 class Profile:
     """Filters, scorers and a picker, applied to all candidates. If no instance passes the filters, all instances are
-    scored, because some instance must take the request; llm-d would refuse it.
+    scored, because some instance must take the request. (llm-d would refuse the request.)
     """
 
     def __init__(self, *, filters: Sequence[Filter] = (), scorers: Sequence[WeightedScorer] = (), picker: Picker) -> None:
@@ -106,7 +106,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """Return the candidates that passed the filters, and the name of the rule for a choice among them."""
+        """Return the candidates that passed the filters, and the name of the rule by which one of them is chosen."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

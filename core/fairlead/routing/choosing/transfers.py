@@ -10,13 +10,13 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 
 def sending_seconds(tokens: int, active: int, speed: FetchSpeed) -> float:
     """Return the seconds to send the KV blocks of this many tokens while `active` other transfers share the source's
-    link. The latency is not included.
+    link. The result does not include the latency.
     """
     return tokens * speed.size * (1 + active) / speed.rate
 
 
 def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> FloatVector:
-    """Return the seconds to fetch the KV blocks of each of these numbers of tokens, latency included."""
+    """Return, for each of these numbers of tokens, the seconds to fetch the tokens' KV blocks, latency included."""
     seconds: FloatVector = np.multiply(tokens, sending_seconds(1, active, speed), dtype=np.float64) + speed.latency_seconds
     return seconds
 

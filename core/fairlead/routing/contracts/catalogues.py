@@ -1,7 +1,7 @@
 """Catalogues: the policies that a pool may use, with their purposes, their parameters and their constructors.
 
-All names are known from the start. An entry is loaded when it is first used, so that a process loads only the policies
-of its pools. A policy from another package is named in the same way: see `PolicyCatalogue.extended`.
+The names of all policies are known from the start. An entry is loaded when it is first used, so that a process loads
+only the policies of its pools. Policies from other packages are added by `PolicyCatalogue.extended`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -69,7 +69,9 @@ class PolicyCatalogue:
         """Return this catalogue with further policies. Raises InvalidInput when one of their names is already taken."""
         taken = sorted(others.keys() & self._sources.keys())
         if taken:
-            raise InvalidInput("entry point fairlead.policies", taken[0], "Fairlead has a policy of that name; give yours another")
+            raise InvalidInput(
+                "entry point fairlead.policies", taken[0], "Fairlead has a policy of this name; give your policy another name"
+            )
         return PolicyCatalogue(self._sources | dict(others))
 
     def entry(self, name: str) -> PolicyEntry:
@@ -115,7 +117,7 @@ class PolicyCatalogue:
         missing = [role for role in self.entry(name).needs_roles if role not in roles]
         if missing:
             words = " and ".join(role.value for role in missing)
-            remedy = f"it needs instances of role {words}; choose another policy, or make a pool with these in spec.roles"
+            remedy = f"it needs instances of role {words}; choose another policy, or declare these roles in spec.roles"
             raise InvalidInput(POLICY_FIELD, name, remedy)
 
     def check(self, facts: RoutingFacts, roles: Collection[Role]) -> None:
@@ -128,7 +130,7 @@ class PolicyCatalogue:
             try:
                 self._check(advising, roles)
                 if self.learns(advising):
-                    remedy = "it learns from the results of its own choices, and a shadow has none; name a policy or parameters that do not"
+                    remedy = "it learns from the results of its choices, and choices of a shadow have no results; name a policy that does not learn"
                     raise InvalidInput(POLICY_FIELD, shadow.policy, remedy)
             except InvalidInput as error:
                 field = error.field.replace("spec.routing.", f"spec.routing.shadows[{place}].", 1)
@@ -152,7 +154,7 @@ class PolicyCatalogue:
         except InvalidInput:
             raise
         except Exception as error:  # another package's code may raise anything
-            raise InvalidInput(POLICY_FIELD, facts.policy, f"it cannot be made ({error!r}); repair it or choose another policy") from error
+            raise InvalidInput(POLICY_FIELD, facts.policy, f"it cannot be built ({error!r}); repair it or choose another policy") from error
         if getattr(policy, "binds", False) is True and not callable(getattr(policy, "cause_to_leave", None)):
             remedy = "it binds sessions to homes but lacks cause_to_leave; implement that method, or choose another policy"
             raise InvalidInput(POLICY_FIELD, facts.policy, remedy)
@@ -165,8 +167,8 @@ class PolicyCatalogue:
         return getattr(self.build(facts, 0), "binds", False) is True
 
     def learns(self, facts: RoutingFacts) -> bool:
-        """Return whether the policy that a routing table names learns online; False if the policy cannot be built
-        here.
+        """Return whether the policy that a routing table names learns online; False if the policy cannot be built in
+        this process.
         """
         try:
             return hasattr(self.build(facts, 0), "learner_settings")

@@ -25,12 +25,13 @@ class KeptTurn(Protocol):
 
 @value
 class PrefixCopy:
-    """An order to let `target` fetch the KV blocks of `request` from `source` now, ahead of any client's request.
+    """An order to let `target` fetch the KV blocks of `request` from `source` now, before any client's request needs
+    them.
 
     `request` was served before and begins with the shared prefix. All of its blocks are copied, because engines
-    transfer only whole prompts. `source_tokens` and `target_tokens` are how many of its tokens the source and the
-    target hold. The prefix has `prefix_tokens` tokens, and `sessions` sessions began with it recently. The saving and
-    the cost are predicted seconds; the cost is the duration of the transfer.
+    transfer only whole prompts. `source_tokens` and `target_tokens` are the numbers of its tokens that the source and
+    the target hold. The prefix has `prefix_tokens` tokens, and `sessions` sessions began with it recently. The saving
+    and the cost are predicted seconds; the cost is the duration of the transfer.
     """
 
     id: str

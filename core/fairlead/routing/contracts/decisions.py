@@ -13,7 +13,7 @@ from fairlead.values import value
 @value
 class Decision:
     """A policy's decision. `fallbacks` are other instances in order of preference. `alternate` is the other member of a
-    dual-hash pair; while the request is queued, it may move only there.
+    dual-hash pair: while the request is queued, it may move to no other instance than this one.
     """
 
     instance: str
@@ -25,13 +25,13 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     session: str | None = None
-    """The session to bind to `instance`; None = the request's own session. Only policies that also bind requests
-    without a session set it.
+    """The session to bind to `instance`; None = the request's own session. It is set only by policies that also bind
+    requests without a session.
     """
     room_tokens: int | None = None
     """KV tokens that must be free on `instance` for the session to move; None = no condition. With a condition, the
-    session moves only when the request is sent. If `instance` then has too little room, the session does not move, and
-    the request is sent to the session's present instance.
+    session moves only when the request is sent. If `instance` then has less room, the session stays, and the request is
+    sent to the session's present instance.
     """
     overloaded: tuple[str, ...] = ()
     """Instances that the policy found overloaded; the scheduler rebalances their queues."""
@@ -42,14 +42,14 @@ class Decision:
     computing them.
     """
     ttft_seconds: float | None = None
-    """The policy's own prediction of the TTFT on `instance`, in seconds, if it differs from the view's, for example
-    because of a transfer; None otherwise.
+    """The policy's own prediction of the TTFT on `instance`, in seconds. None if the policy uses the view's prediction.
+    The two differ, for example, if the policy takes a transfer into account.
     """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
     """A function to call with the id of the instance that computed the prompt and the time of the first token (Unix
-    seconds). It is not called if the request was queued at another instance than the chosen instance, or if the first
-    token cannot be observed.
+    seconds). It is not called if the first token cannot be observed, or if the request was queued at another instance
+    than the policy chose.
     """
 
     @property

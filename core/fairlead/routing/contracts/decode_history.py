@@ -1,5 +1,5 @@
-"""The decodes and prefills of an instance over time. They relate a request's decode speed to the work that ran at the
-same time.
+"""The decodes and prefills of an instance over time. From them, the speed of a request's decode can be related to the
+work that ran at the same time.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """Return the totals up to `now`. From now on, `requests` requests decode with `tokens` context tokens."""
+        """Return the totals up to `now`. Then count `requests` decoding requests with `tokens` context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

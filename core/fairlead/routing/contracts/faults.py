@@ -22,8 +22,8 @@ class Fault(StrEnum):
     """The instance responded with a status that blames the request (4xx)."""
 
     def is_like(self, other: "Fault") -> bool:
-        """Return whether one and the same request may cause both faults: it may crash one engine and make another
-        respond with status 500.
+        """Return whether a single request may cause both faults. For example, a request may crash one engine and make
+        another respond with status 500.
         """
         return _KINDS[self] == _KINDS[other]
 

@@ -1,18 +1,19 @@
-"""Detection of engines that do not transfer KV blocks. Asked to compute a prompt for another instance, they name no
-blocks in their response, so the prompt is computed twice.
+"""Detection of engines that do not transfer KV blocks. If such an engine is asked to compute a prompt for another
+instance, its response names no blocks. The prompt is then computed twice.
 
-An engine without a KV connector accepts such a request and responds as usual. After a few such responses in a row the
-engine *rests*: sessions leave it without their blocks, and no request's prefill and decode are divided between it and
-another instance. From time to time the engine gets one such request as a try. All times are Unix seconds.
+An engine without a KV connector accepts such a request and responds as usual. After `ENOUGH` such responses in a row
+the engine *rests*: it is not asked any more. Sessions then leave it without their blocks, and no request prefills on it
+and decodes on another instance. From time to time one request asks the engine again, as a test. All times are Unix
+seconds.
 """
 
 ENOUGH = 3
-"""Number of consecutive responses without blocks after which an engine rests. Fewer may have another cause, such as a
-prompt shorter than one block.
+"""Number of consecutive responses without blocks after which an engine rests. A single such response may have another
+cause, such as a prompt shorter than one block.
 """
 REST_SECONDS = 300.0
 TRY_SECONDS = 30.0
-"""Seconds to wait for the outcome of a try before the next try."""
+"""Seconds to wait for the outcome of a test before the next test."""
 
 
 class Handovers:
@@ -38,18 +39,18 @@ class Handovers:
             self._rests_until[instance] = now + REST_SECONDS
 
     def in_vain(self, instance: str) -> int:
-        """Return the number of consecutive responses in which the engine named no KV blocks, if the engine is therefore
-        not asked at present; otherwise 0.
+        """Return the number of consecutive responses in which the engine named no KV blocks, if the engine rests
+        because of these responses; otherwise 0.
         """
         return self._in_vain[instance] if instance in self._rests_until else 0
 
     def rests(self, instance: str, now: float) -> bool:
-        """Return whether the engine must not be asked now to compute prompts for other instances."""
+        """Return whether the engine rests now, so that it must not be asked to compute prompts for other instances."""
         return now < self._rests_until.get(instance, now)
 
     def asked(self, instance: str, now: float) -> None:
-        """Record that the engine was asked to compute a prompt for another instance. If the engine was resting, this is
-        the try: no other request asks until its outcome is known or `TRY_SECONDS` have passed.
+        """Record that the engine was asked to compute a prompt for another instance. If the engine was resting, this
+        request is the test: no other request asks the engine until the outcome is known or `TRY_SECONDS` have passed.
         """
         if instance in self._rests_until:
             self._rests_until[instance] = now + TRY_SECONDS

@@ -10,12 +10,13 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Requests that other routers have in flight on an instance, as those routers reported them seconds ago.
-    `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests took.
+    """Requests that other routers have in flight on an instance, from the other routers' reports, which are some
+    seconds old. `prefill_share` (0-1) is the share of the instance's recent time that the prefills of these requests
+    took.
     """
 
     pending_prefill_tokens: int = 0
-    """The other routers' pending prefill tokens that are probably still pending now."""
+    """The other routers' pending prefill tokens, reduced by the tokens that were probably computed since the report."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -25,31 +26,31 @@ class OthersLoad:
 
 @dataclass(slots=True, kw_only=True)
 class InstanceLoad:
-    """The live counters of one instance. Token counters are uncached prompt tokens, estimated when a request was first
-    counted.
+    """The live counters of one instance. Counters of prefill tokens count uncached prompt tokens, by the latest
+    estimate of each request's cache hit.
     """
 
     entry: InstanceEntry
     pending_prefill_tokens: int = 0
     """Tokens of requests that are queued or dispatched and have no first token yet."""
     pending_prefill_microseconds: int = 0
-    """Predicted time of the pending prefills, in microseconds; each request's estimate is the one made on its arrival.
-    """
+    """Predicted time of the pending prefills, in microseconds, by the latest prediction for each request."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Dispatched requests without a first token, in order of dispatch: the time of dispatch and the predicted prefill
-    in microseconds.
+    """Dispatched requests without a first token, in order of dispatch. Each has the time of its dispatch and its
+    predicted prefill time in microseconds.
     """
     late_prefill_microseconds: int = 0
     """The part of `pending_prefill_microseconds` that belongs to queued requests that can no longer meet their TTFT
     target.
     """
     prefill_pace: float = 1.0
-    """Actual over predicted prefill time on this instance, smoothed. It is above 1 where decodes slow prefills down."""
+    """Actual over predicted prefill time on this instance, smoothed. It is above 1 if decodes slow down the prefills.
+    """
     recent_prefill_seconds: float = 1.0
     """The mean predicted seconds of the prefills that `prefill_pace` averages."""
     lasting_pace: float = 1.0
-    """Actual over predicted prefill time, averaged over many more prefills than `prefill_pace`: it shows the instance's
+    """Actual over predicted prefill time, averaged over many more prefills than `prefill_pace`. It shows the instance's
     lasting speed, not its momentary speed.
     """
     usual_prefill_seconds: float = 1.0
@@ -81,9 +82,11 @@ class InstanceLoad:
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds without prefills that the requests sent to the instance still require."""
+    """Seconds of rest that the prefills sent to the instance require and that the instance has not taken yet. A rest is
+    time without prefills, in which an engine only decodes.
+    """
     prefilling_since: float | None = None
-    """Time at which the instance's uncached work last rose from zero; None while it has no uncached work."""
+    """Time since which the instance has had uncached work without a break; None while it has no uncached work."""
     broken_until: float = 0.0
     """Time until which the circuit is open (Unix seconds). Until then the instance is not a candidate, unless
     `is_spared`.
@@ -91,8 +94,8 @@ class InstanceLoad:
     is_stalled: bool = False
     """Whether the engine has work but makes no progress. Such an instance is not a candidate, unless `is_spared`."""
     is_spared: bool = False
-    """Whether the instance is a candidate in spite of its open circuit, because the circuits of all alternatives are
-    open too. The view sets it.
+    """Whether the instance is a candidate in spite of its open circuit, because the circuits of all other suitable
+    instances are open too. The view sets this.
     """
     longest_prefilled_microseconds: int = 0
     """The longest predicted prefill, in microseconds, that ended on the instance after this field was last read."""
@@ -117,27 +120,27 @@ class InstanceLoad:
             self.usual_prefill_seconds /= times
 
     def forget_pace(self) -> None:
-        """Reset the paces: assume that the instance's prefills take exactly as long as predicted."""
+        """Reset the paces to 1: the instance's prefills are assumed to take exactly as long as predicted."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Return the seconds in which the instance has computed no prefill, minus the seconds of rest that it still has
-        to take.
+        """Return the seconds since the end of the instance's last prefill, minus the seconds of rest that the instance
+        still has to take. While a prefill runs, the first part is 0. Infinite before any prefill.
         """
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """Record that a dispatched prefill requires `seconds` of rest afterwards. `seconds` is 0 if nothing decodes on
-        the instance.
+        """Record that a prefill was dispatched that requires `seconds` of rest. Rest that the instance has already
+        taken is subtracted. `seconds` is 0 if nothing decodes on the instance; then no rest is owed.
         """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the instance has no work, and no request is being sent to it."""
+        """Return whether the instance has no work, and no request that prefills elsewhere will decode on it."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
@@ -149,8 +152,8 @@ class InstanceLoad:
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Return the begin (Unix seconds) and the predicted duration (seconds) of the oldest prefill in flight; (inf,
-        0) if no prefill is in flight. A prefill begins when it is sent or, if that is later, at the first token of the
+        """Return the start (Unix seconds) and the predicted duration (seconds) of the oldest prefill in flight; (inf,
+        0) if no prefill is in flight. A prefill starts when it is sent or, if that is later, at the first token of the
         prefill before it.
         """
         for sent_at, microseconds in self.in_flight.values():
@@ -164,9 +167,9 @@ class InstanceLoad:
         return min(max(now - since, 0.0), seconds)
 
     def free_kv_tokens(self, capacity_tokens: int) -> int:
-        """Return the number of free KV tokens of `capacity_tokens`. Cached blocks that no running request uses can be
-        evicted, so they count as free. The used part is the larger of two figures: the engine's own figure, and the
-        tokens of this router's requests that run there.
+        """Return the number of free KV tokens out of `capacity_tokens`. Cached blocks that no running request uses can
+        be evicted, so they count as free. The used part is the larger of two figures: the engine's own figure, and the
+        tokens of this router's requests that run on the instance.
         """
         known = self.decode_tokens + self.dispatched_prefill_tokens
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
@@ -200,8 +203,8 @@ class GivenWork:
     """The work that this router has given to an engine.
 
     `requests` is the number of routed requests without a complete response; `others` the number of requests that
-    bypassed the scheduler. `longest_prefill_seconds` is the longest predicted prefill in flight, `prefilled_seconds`
-    the longest that ended after this record was last made.
+    bypassed the scheduler. `longest_prefill_seconds` is the longest predicted prefill in flight. `prefilled_seconds` is
+    the longest predicted prefill that has ended since the previous such record was made for the engine.
     """
 
     requests: int

@@ -43,11 +43,13 @@ class QueueParameters:
         enum=DISCIPLINES,
     )
     queue_age_bound_seconds: float = number(
-        "With `longest_hit`, a request waiting longer than this goes first, oldest first, so that none starves.", 2.0, minimum=0.0
+        "With `longest_hit`, requests that have waited longer than this are sent first, oldest first, so that no request waits forever.",
+        2.0,
+        minimum=0.0,
     )
     calm_load: float = number(
         (
-            "With `deadline`, late requests are sent while the pool's load is below this. Load is the seconds of "
+            "With `deadline`, late requests are sent while the pool's load is below this value. Load is the seconds of "
             "prefill that arrive per second and instance, plus the share of time that decodes need to meet the "
             "TPOT target; 1 is full."
         ),
@@ -89,8 +91,8 @@ class QueueParameters:
     )
 
     early_prefixes: bool = truth(
-        "A prompt counts as cached where it is computed from when it is sent there, not only from its first token on. So requests "
-        "that wait behind it count on its prefix, and many sub-agents with one scaffold spread over instances.",
+        "A prompt counts as cached on its instance as soon as it is sent there, not only from its first token on. So requests "
+        "that wait behind it are predicted to find its prefix cached, and many sub-agents with one scaffold spread over instances.",
         False,
     )
     speculative_seconds: float = number(
@@ -105,31 +107,33 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request; -inf = the
-        session moves even with a loss.
+        """Minimum TTFT gain, in seconds, for which a session leaves a home that could take its request. -inf = the
+        session moves even if it loses time.
         """
         return -inf
 
     @property
     def sends_unfinished_first(self) -> bool:
-        """Whether turns of tasks in progress are sent before first turns of tasks when not all requests can meet their
+        """Whether turns of tasks in progress are sent before first turns of tasks when some requests must miss their
         TTFT target.
         """
         return False
 
     @property
     def beginning_share(self) -> float:
-        """The share of the time taken by late turns of tasks in progress that first turns of tasks get."""
+        """Late turns of tasks in progress take time from first turns of tasks. First turns get back at least this share
+        (0-1) of that time.
+        """
         return 0.1
 
     @property
     def keeps_contexts(self) -> bool:
-        """Whether the policy counts the eviction of cached contexts by a request as a cost."""
+        """Whether the policy adds a cost for the cached contexts that a request would evict."""
         return False
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds after its prefill during which a prompt's blocks are assumed to be cached although no KV event has
+        """Seconds after its prefill for which a prompt's blocks are assumed to be cached although no KV event has
         reported them.
         """
         return self.speculative_seconds
@@ -150,21 +154,21 @@ class HomeParameters(QueueParameters):
 
     least_gain_seconds: float = number(
         "A session leaves a home that takes requests only if its first token is predicted to come at least this much sooner elsewhere; "
-        "ties and smaller gains move no session. A negative value also allows it to come this much later.",
+        "ties and smaller gains move no session. A negative value allows the first token to come this much later.",
         LEAST_GAIN_SECONDS,
         minimum=-3600.0,
         maximum=3600.0,
     )
     unfinished_first: bool = truth(
         (
-            "With `deadline`, where not all can be in time, turns that continue a task in progress go before first turns of "
-            "tasks, and early rejection refuses only first turns. A task is a session, with the sub-agents that name it "
-            "as their parent, of which a turn was served."
+            "With `deadline`, if not all requests can be in time, turns that continue a task in progress are sent before first turns of "
+            "tasks, and early rejection refuses only first turns. A task is a session of which a turn was served, "
+            "together with the sub-agents that name it as their parent."
         ),
         False,
     )
     new_task_share: float = number(
-        "With `unfinished_first`, first turns get at least this part of the time that late turns of tasks in progress take from them.",
+        "With `unfinished_first`, late turns of tasks in progress take time from first turns; first turns get back at least this share of it.",
         0.1,
         minimum=0.01,
         maximum=1.0,
@@ -185,5 +189,5 @@ class HomeParameters(QueueParameters):
     @property
     def notes(self) -> tuple[str, ...]:
         if self.unfinished_first and self.queue_discipline != "deadline":
-            return (f"unfinished_first has no effect on a queue with the discipline {self.queue_discipline}; early rejection obeys it",)
+            return (f"unfinished_first has no effect on a queue with the discipline {self.queue_discipline}; only early rejection uses it",)
         return ()

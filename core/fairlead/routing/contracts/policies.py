@@ -1,6 +1,6 @@
-"""The interface of routing policies: what a policy may read, and the methods it implements.
+"""The interface of routing policies: the data that a policy may read, and the methods that it implements.
 
-A policy is chosen by name, built from a routing table, and asked to choose an instance. It sees a `PoolView` (the
+A policy is chosen by name, built from a routing table, and called to choose an instance. It sees a `PoolView` (the
 accounting at this instant), never the network.
 """
 
@@ -26,8 +26,8 @@ from fairlead.values import value
 @value
 class FetchSpeed:
     """The speed at which instances fetch KV blocks from each other: `size` is the size of a token's blocks, and `rate`
-    the amount transferred per second. Both count bytes, or tokens if the size of a token is unknown. The latency is the
-    seconds before the first block arrives.
+    the amount transferred per second. Both count bytes, or tokens if the size of a token's blocks is unknown. The
+    latency is the time until the first block arrives, in seconds.
     """
 
     size: float
@@ -36,8 +36,8 @@ class FetchSpeed:
 
 
 def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
-    """Return the fetch speed of modelled engines, which fetch whether or not a request says so; None if they do not
-    fetch.
+    """Return the fetch speed of simulated engines, which fetch blocks without a request to do so; None if the engines
+    do not fetch.
     """
     if modelled.kv_transfer_bytes_per_second <= 0:
         return None
@@ -65,10 +65,12 @@ class PoolView(Protocol):
     def load(self, instance: str) -> InstanceLoad | None: ...
 
     def has_drained(self, instance: str) -> bool:
-        """Return whether the instance was drained and no longer exists. Used to find out why a session cannot stay."""
+        """Return whether the instance was drained and no longer exists. The result shows why a session cannot stay
+        there.
+        """
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
-        """Return the number of leading prompt tokens that the instance is believed to hold. It is less than
+        """Return the number of leading prompt tokens that the instance is believed to hold. The number is less than
         `prompt_tokens`, because at least one token is always computed.
         """
 
@@ -81,9 +83,9 @@ class PoolView(Protocol):
         """
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """Return the predicted TTFT in seconds: for the instance's pending tokens without the elapsed part of the
-        prefill in flight, plus this request's uncached tokens. The prediction uses `prefill_speed` or, if the policy
-        requires it, the fit.
+        """Return the predicted TTFT in seconds: the time to compute the instance's pending tokens and then this
+        request's uncached tokens. The elapsed part of the prefill in flight is subtracted. The prediction uses
+        `prefill_speed` or, if the policy requires a fit, the fit.
         """
 
     @property
@@ -94,7 +96,7 @@ class PoolView(Protocol):
 
     def tokens_within(self, seconds: float) -> float:
         """Return the uncached prompt tokens that an instance computes in this time at its measured speed; infinite
-        while no speed has been measured. Used for refusals and moves.
+        while no speed has been measured. Refusals and moves are based on it.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
@@ -113,15 +115,15 @@ class PoolView(Protocol):
         """
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Return seconds to add to the cost of each of `candidates()`, so that the choices of routers that decide
-        separately fit together; None to add nothing. `most_held` is the largest number of the prompt's tokens that an
-        instance is known to hold.
+        """Return seconds to add to the cost of each of `candidates()`. They keep routers that decide separately from
+        choosing the same instances. None to add nothing. `most_held` is the largest number of the prompt's tokens that
+        an instance is known to hold.
         """
 
     def kept_tokens(self) -> FloatVector | None:
-        """Return, for each of `candidates()`, the sum of its cached contexts in tokens, each context multiplied by the
-        likelihood that its session continues (`knowledge.kept_contexts`); None unless the policy's parameters ask for
-        this.
+        """Return, for each of `candidates()`, the sum of its cached contexts in tokens. Each context is multiplied by
+        the likelihood that its session continues (`knowledge.kept_contexts`). None unless the policy's parameters ask
+        for this sum.
         """
 
     def vectors(self) -> PoolVectors:
@@ -131,33 +133,34 @@ class PoolView(Protocol):
         """Return `hit_tokens` for each of `candidates()`."""
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        """Return the predicted TTFT in seconds on each of `candidates()`, on the assumption that it holds its entry of
-        `hits` (tokens of the prompt).
+        """Return the predicted TTFT in seconds on each of `candidates()`, if the candidate holds as many tokens of the
+        prompt as its entry of `hits`.
         """
 
     @property
     def is_tiered(self) -> bool:
-        """Return whether some of the hits in the last query may be in a tier outside the GPU."""
+        """Return whether some of the hits in the last query may be in a cache tier outside the GPU."""
 
     def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
-        """Return the predicted seconds that each of `candidates()` needs to load those parts of the prompt that it
-        holds outside its GPU, as far as the time is known; None if no candidate holds such a part. `ttft_vector` and
-        `prefill_vector` include these seconds.
+        """Return the predicted seconds that each of `candidates()` needs to load the parts of the prompt that it holds
+        outside its GPU, as far as the time is known. None if no candidate holds a part outside its GPU. `ttft_vector`
+        and `prefill_vector` include these seconds.
         """
 
     def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
-        """Return, for the record of a decision, how much of the prompt an instance holds outside its GPU and how long
-        loading takes (`weighing.TIER_TERMS`); empty if it holds nothing outside its GPU.
+        """Return terms for the record of a decision: the part of the prompt that an instance holds outside its GPU, and
+        the time to load this part (`weighing.TIER_TERMS`). Empty if it holds nothing outside its GPU.
         """
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
         """Return the part of `PoolVectors.wait_seconds` that would be sent after the request, because the request's
-        class has a higher priority or its tenant has been served less; None if there is no such part.
+        class has a higher priority or its tenant has been served less. None if no waiting work would be sent after the
+        request.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        """Return the predicted seconds of the prefill alone on each of `candidates()`, on the assumption that it holds
-        its entry of `hits` (tokens of the prompt).
+        """Return the predicted seconds of the prefill alone on each of `candidates()`, if the candidate holds as many
+        tokens of the prompt as its entry of `hits`.
         """
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
@@ -190,7 +193,7 @@ class QueuedMove:
 class Policy(Protocol):
     """A routing policy: deterministic given its seed, the sequence of its calls, and the view.
 
-    A policy that does more than choose also implements one or more of the protocols in this module; see
+    A policy that does more than choosing also implements one or more of the other protocols in this module; see
     `PolicyInForce`.
     """
 
@@ -204,7 +207,7 @@ class Policy(Protocol):
 @runtime_checkable
 class KeepsHomes(Protocol):
     """A policy that gives each session a home: the session is bound to the instance where its request is placed. A
-    session may leave a home that could take its request, but only for a recorded cause, and only if the TTFT gain is at
+    session may leave a home that could take its request only for a recorded cause, and only if the TTFT gain is at
     least `least_gain` of the policy's parameters.
     """
 
@@ -214,15 +217,16 @@ class KeepsHomes(Protocol):
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
         """Return the cause for which the policy placed the request on another instance although its session's `home`
-        could take it.
+        could take the request.
 
-        `weighed` holds the compared values. Called only in that case, and only with the figures that decided.
+        `weighed` holds the values that the policy compared for this decision. The method is not called if `home` could
+        not take the request.
         """
 
 
 @runtime_checkable
 class BindsBeginnings(Protocol):
-    """A policy that also binds requests without a session to instances, by the beginnings of their prompts."""
+    """A policy that also binds requests without a session to instances, using the beginnings of their prompts."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
         """Return the session name under which the policy binds a request that has no session."""
@@ -238,7 +242,7 @@ class FollowsTable(Protocol):
 
 @runtime_checkable
 class RestrictsPlacement(Protocol):
-    """A policy whose requests may be queued only at certain instances."""
+    """A policy that allows each request to be queued only at certain instances."""
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
         """Return the instances at which the request may be queued under the current table; empty = all. The call
@@ -277,7 +281,7 @@ class LearnsOnline(Protocol):
         """
 
     def learning(self) -> LearningReport:
-        """Return the state of the policy's training, and how well the policy predicts."""
+        """Return the state of the policy's training, and the errors of its predictions."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Messages between a router that decides for several routers, and those routers.
+"""Messages between a router that decides for other routers, and the routers for which it decides.
 
 A *front* receives requests from clients, sends them to engines and returns the responses. The *decider* chooses the
 instances for its fronts, with one view and one set of queues for all their requests. A router can be the front of one
@@ -8,7 +8,7 @@ router and the decider of many.
     front ◄────────── Dispatch or Refusal ───────────── decider
 
 Messages of one front arrive in the order in which they were sent, or are lost. Times in messages are Unix seconds of
-one clock; the transport between machines with different clocks converts them.
+one clock. If machines have different clocks, the transport converts the times.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front's query: which instance should get the request that the front received at `submitted_at`?"""
+    """A front's query for the instance that should get a request, which the front received at `submitted_at`."""
 
     request: RoutingRequest
     submitted_at: float
@@ -36,7 +36,7 @@ class Asked:
 @value
 class UnderWay:
     """A front's report of a request that it already had in flight when it connected to the decider. The request was
-    sent to `instance` at `dispatched_at`, or, with `by_proxy`, some time after that.
+    sent to `instance` at `dispatched_at`. With `by_proxy`, a proxy sent it there some time after `dispatched_at`.
     """
 
     request: RoutingRequest
@@ -68,7 +68,9 @@ class FirstToken:
 
 @value
 class Transferred:
-    """A report that the KV blocks that the request fetches have arrived or will never arrive."""
+    """A report that the transfer of the KV blocks that the request fetches has ended. The blocks have arrived or will
+    never arrive.
+    """
 
     request: str
     transfer: CacheTransfer | None = None
@@ -100,15 +102,16 @@ class Abandoned:
     rejection: RejectionReason | None = None
     """The front's reason for refusing the request; None if the engine declined it (4xx)."""
     is_recorded: bool = False
-    """Whether the front has already recorded the end of the request, because the decider had not yet dispatched or
-    refused it.
+    """Whether the front has already recorded the end of the request. The front records it if the decider had not yet
+    dispatched or refused the request.
     """
 
 
 @value
 class SentElsewhere:
-    """A report that the instance `failed` failed before the first byte of its response. The front has sent the request
-    to `instance` at once; or the front's proxy has, and `instance` began to respond before the front was informed.
+    """A report that the instance `failed` failed before the first byte of its response, and that the request was sent
+    to `instance` at once. The front sent it, or the front's proxy did; the front learned this only when `instance`
+    began to respond.
     """
 
     request: str
@@ -118,7 +121,7 @@ class SentElsewhere:
     decode: str | None
     by_proxy: bool = False
     refused: bool = False
-    """Whether the instance `failed` rejected the request (4xx), perhaps rightly; then no session moves."""
+    """Whether the instance `failed` rejected the request (4xx). The rejection may be correct, so no session moves."""
     carried_on: str = ""
     """The reason why the answer, which had begun, continues at `instance`; "" if the answer had not begun."""
     carried_tokens: int = 0
@@ -174,9 +177,7 @@ class Decider(Protocol):
     """The connection from a front (a router that sends queries) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a message. This method never waits and never fails; a front that loses its decider learns this in
-        another way.
-        """
+        """Send a message. This method never waits and never fails. It does not report whether the decider is lost."""
 
 
 class Front(Protocol):
@@ -190,7 +191,8 @@ def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
     """Return the name of the router that decides for the pool: the router with the highest hash of pool and name
     (rendezvous hashing).
 
-    Routers that know the same set agree. Pools are spread over the routers, and when a router joins or leaves, only the
-    pools of that router get another decider. Raises ValueError when there are no routers.
+    Routers that know the same set of routers get the same result. Pools are spread over the routers. When a router
+    joins or leaves, only the pools for which this router decides get another decider. Raises ValueError when there are
+    no routers.
     """
     return max(routers, key=lambda router: (xxh3_64_intdigest(f"{pool}\n{router}".encode()), router))

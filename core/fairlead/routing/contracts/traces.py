@@ -1,5 +1,5 @@
-"""Facts about a finished traced request that its decision does not have. A router that exports traces makes spans from
-both.
+"""Facts about a finished traced request that its decision does not contain. A router that exports traces makes spans
+from the decision and these facts.
 """
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -11,8 +11,8 @@ class TracedRequest:
     """A traced request whose decision is kept. Times are Unix seconds.
 
     `first_token_at` is None if no first token was observed, for example for responses that are not streamed.
-    `prefilled_at` is the time at which a prefill instance had computed the prompt for a separate decode instance; None
-    if one instance did both prefill and decode.
+    `prefilled_at` is the time at which the prefill instance had computed the prompt; None if one instance did both
+    prefill and decode.
     """
 
     decision: str

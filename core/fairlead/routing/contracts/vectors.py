@@ -1,8 +1,8 @@
 """Pools as vectors: one entry per candidate, in order of id. A policy that reads all instances then takes about as long
 with 512 instances as with 64.
 
-Such a policy is a formula over vectors and a selection: the `lowest` costs or the `highest` scores. Vectors belong to
-the view and are valid until the next event; a policy computes new vectors from them and never writes into them.
+Such a policy is a formula over vectors and a selection: the `lowest` costs or the `highest` scores. The view owns the
+vectors. They are valid until the next event. A policy computes new vectors from them and never writes into them.
 """
 
 from array import array
@@ -19,8 +19,8 @@ from fairlead.routing.contracts.requests import Overtaken
 from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
-"""Number of instances up to which a loop is faster than vectors: an operation on a vector takes about as long for eight
-entries as for a hundred.
+"""Number of instances up to which a loop is faster than vectors, because an operation on a vector takes about as long
+for eight entries as for a hundred.
 """
 
 IntVector = npt.NDArray[np.int64]
@@ -47,26 +47,27 @@ class PoolVectors:
     sessions: IntVector
     """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
-    """The part of the pending prefill time, in seconds, for which a new request would wait: the time of all requests
-    that are not late yet. The elapsed part of the prefill in flight is not subtracted; see `done_seconds`.
+    """The part of the pending prefill time, in seconds, for which a new request would wait: the prefill time of all
+    requests that are not late yet. It includes the elapsed part of the prefill in flight; see `done_seconds`.
     """
     under_way_since: FloatVector
     """Time at which the oldest prefill in flight began (Unix seconds); infinite without a prefill in flight."""
     under_way_seconds: FloatVector
     """The predicted duration of the oldest prefill in flight, in seconds."""
     decode_share: FloatVector
-    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if
-    unknown.
+    """The share of each instance's time (0 to less than 1) that its decodes need to meet the TPOT target; 0 if unknown.
     """
     resting: FloatVector
-    """Seconds of rest per second of prefill that the value in `decode_share` requires."""
+    """Seconds of rest that each instance takes per second of prefill, computed from `decode_share`. In a rest an engine
+    only decodes.
+    """
     rested_since: FloatVector
-    """Time at which the present rest began (Unix seconds): the end of the last prefill, plus the rest that remains to
-    be taken; minus infinity before any prefill.
+    """Time from which the present rest counts (Unix seconds): the end of the last prefill, plus the seconds of rest
+    that earlier prefills still require. Minus infinity before any prefill.
     """
     kv_usage: FloatVector
-    """Used share (0-1) of each KV cache. It is the engine's own reading or, without one, computed from the requests
-    that this router sent to the instance.
+    """Used share (0-1) of each KV cache: the value that the engine reports. Without a report, it is computed from the
+    requests that this router sent to the instance.
     """
     pace: FloatVector
     """Actual over predicted prefill time of each instance, smoothed."""
@@ -77,7 +78,7 @@ class PoolVectors:
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], ...]"
     """The Python arrays that share memory with the vectors above, in the same order. Writing a single entry is three
-    times as fast in an array.
+    times as fast in a Python array as in a vector.
     """
 
     @staticmethod
@@ -168,9 +169,9 @@ class PoolVectors:
             self._add(load.others, index)
 
     def _add(self, others: OthersLoad, index: int) -> None:
-        """Add other routers' work to this router's counters. The counters by which ties are broken (decodes) are left
-        out: all routers receive the same figures at the same time, and would all break ties in favour of the same
-        instance.
+        """Add other routers' work to this router's counters. Decodes of other routers are not added, because ties are
+        broken by decodes: all routers receive the same figures at the same time, and would all break ties in favour of
+        the same instance.
         """
         pending, pending_microseconds, _, requests, *_ = self.counts
         wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
@@ -209,7 +210,7 @@ def normalised(values: IntVector | FloatVector) -> FloatVector:
 
 
 class Overtaking(Protocol):
-    """A query for the waiting work that would be sent after a certain request."""
+    """A query for the waiting work that would be sent after a new request."""
 
     def at(self, instance: str) -> Overtaken:
         """Return the work waiting for this instance that would be sent after the request."""

@@ -1,5 +1,5 @@
-"""The values that a policy compares, as data: terms with unit and direction, limits, and the rules by which it decides.
-Each rule has conditions under which it applies.
+"""The values that a policy compares, as data: terms with unit and direction, limits, and rules. Each rule has
+conditions under which the policy decides by it.
 
 A decision names its rule. From the recorded terms and limits anyone can check that the rule leads to the chosen
 instance.
@@ -20,7 +20,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A figure of each candidate that a policy compares. `words` name the figure in a sentence."""
+    """A figure that a policy compares between candidates. `words` name the figure in a sentence."""
 
     name: str
     words: str
@@ -38,7 +38,7 @@ class Limit:
 
 
 class Holds(StrEnum):
-    """The relation that must hold between a term and a limit."""
+    """The relation between a term and a limit that a condition requires."""
 
     ABOVE = "above"
     AT_MOST = "at-most"
@@ -67,9 +67,10 @@ class Comparison:
 class DecisionRule:
     """One way in which a policy decides.
 
-    `because` ends the sentence "X was chosen: …". The chosen instance is the best by `order` (terms in turn, each in
-    its own direction; empty = the rule compares nothing) among the candidates that satisfy `among` (None = all). The
-    rule applies only if the conditions `given` hold. Remaining ties are broken by `ties`.
+    `because` ends the sentence "X was chosen: …". `among` is the condition that a candidate must satisfy to be
+    compared; None = all candidates are compared. The chosen instance is the best of them by `order`: the terms in turn,
+    each in its own direction; empty = the rule compares nothing. The rule applies only if the conditions `given` hold.
+    Remaining ties are broken by `ties`.
     """
 
     code: str
@@ -83,8 +84,8 @@ class DecisionRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
     """All terms, limits and rules with which a policy's decisions are recorded. `total` is the term that the policy
-    usually compares; None if it compares no term. `parts` are the terms whose sum is `total`; empty if `total` is not a
-    sum.
+    usually compares; None if the policy compares no single term. `parts` are the terms whose sum is `total`; empty if
+    `total` is not a sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -107,8 +108,8 @@ GAIN_TOO_SMALL = "gain-too-small"
 NOT_RECORDED = "not-recorded"
 """The rule given to decisions that were made before rules were recorded."""
 NOT_WEIGHED = "not-weighed"
-"""The rule given to decisions without recorded candidates, because there was no reason to keep the decision when it was
-made.
+"""The rule given to decisions without recorded candidates. Candidates are recorded only if there is a reason to keep
+the decision at the time of the decision.
 """
 NOBODY = "nobody"
 """The rule given to decisions when no instance could be chosen."""
@@ -127,8 +128,8 @@ TIER_TERMS = (
     Term(name="remote_tokens", words="of the cached prompt in a remote store", unit=Unit.TOKENS),
     Term(name="load_seconds", words="to load them", unit=Unit.SECONDS),
 )
-"""Terms of candidates that hold some of the prompt outside their GPU. `load_seconds` is absent while the loading time
-is unknown.
+"""Terms of candidates that hold some of the prompt in cache tiers outside their GPU. `load_seconds` is absent while the
+loading time is unknown.
 """
 
 COMMON_RULES = (
@@ -158,20 +159,19 @@ COMMON_RULES = (
     DecisionRule(
         code=IDLE_INSTANCE,
         because=(
-            "estimates alone would have refused the request, so an idle instance tries it; among the idle ones, "
+            "estimates alone would have refused the request, so an idle instance takes it; among the idle instances, "
             "this one has the least to compute"
         ),
         order=("miss_tokens",),
     ),
-    DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
+    DecisionRule(code=STAYS_PAUSED, because="its session is bound there, and the pool's migrations are paused"),
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
     DecisionRule(code=NOT_WEIGHED, because="the comparison was not recorded, because there was no reason to keep the decision at the time"),
     DecisionRule(code=NOBODY, because="no instance could take the request"),
     DecisionRule(
         code=GAIN_TOO_SMALL,
         because=(
-            "its session is bound there, and the first token was predicted to be too little sooner on the "
-            "instance that the policy would have chosen"
+            "its session is bound there, and a move to the instance that the policy would have chosen was predicted to gain too little time"
         ),
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),

@@ -29,8 +29,8 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """Return the contradictions in the record, in words; empty without contradictions. `parts` are the terms whose sum
-    is the total.
+    """Return the contradictions in the record, in words; empty if the record is consistent. `parts` are the terms whose
+    sum is the total.
     """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
         return []
@@ -75,8 +75,8 @@ def _rule(decision: WeighedDecision) -> list[str]:
             found.append(f"rule {decision.rule.code} needs {condition.term} and {condition.against}, which were not recorded")
         elif not holds(condition, left, right):
             found.append(
-                f"rule {decision.rule.code} wants {condition.term} {condition.holds} {condition.against}, but {left} "
-                f"and {right} do not satisfy that"
+                f"rule {decision.rule.code} requires {condition.term} {condition.holds} {condition.against}, but {left} "
+                f"and {right} do not satisfy this"
             )
     missing = [
         f"{one.instance} has no {name}"

@@ -50,7 +50,7 @@ class LimitInForce(Protocol):
 
 
 class WeighedDecision(Protocol):
-    """The public record of a decision, as the sentences about it need it."""
+    """The fields of a decision's public record from which sentences are made."""
 
     @property
     def chosen(self) -> str: ...
@@ -100,7 +100,9 @@ class WeighedDecision(Protocol):
 
 
 def explain(decision: WeighedDecision) -> str:
-    """Return a sentence that says why the chosen instance was chosen and whether its predicted TTFT was right."""
+    """Return sentences with the reason for the choice of the instance, the cached part of the prompt, and the predicted
+    and the actual TTFT.
+    """
     chosen = candidate(decision, decision.target)
     sentences = [f"{decision.target} was chosen: {decision.rule.because}."]
     if chosen is None:
@@ -133,7 +135,7 @@ _TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remot
 
 
 def _tiers(chosen: Candidate) -> str:
-    """Return a clause that says how many of the cached tokens are not on the GPU, and how long they take to load."""
+    """Return a clause with the number of cached tokens that are not on the GPU, and the time to load them."""
     held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
     if not held:
         return ""
@@ -168,7 +170,7 @@ def limit_of(decision: WeighedDecision, name: str) -> LimitInForce | None:
 
 
 def sides(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> tuple[float | None, float | None]:
-    """Return the two numbers that a condition compares; None for a number that was not recorded."""
+    """Return the two numbers that a condition compares. None stands for a number that was not recorded."""
     subject = candidate(decision, decision.passed_over) if condition.of == PASSED_OVER else chosen
     own = limit_of(decision, condition.term)
     left = own.value if own is not None else None if subject is None else value_of(subject, condition.term)
@@ -183,7 +185,7 @@ def holds(condition: Comparison, left: float, right: float) -> bool:
 
 
 def eligible(decision: WeighedDecision) -> list[Candidate]:
-    """Return the candidates among which the rule chose."""
+    """Return the candidates that the rule compared."""
     among = decision.rule.among
     limit = None if among is None else limit_of(decision, among.against)
     if among is None or limit is None:
@@ -197,8 +199,8 @@ def eligible(decision: WeighedDecision) -> list[Candidate]:
 
 
 def deciding(decision: WeighedDecision, one: Candidate, other: Candidate) -> tuple[Term, float, float] | None:
-    """Return the first term in the rule's order in which the two candidates differ, with the value of each; None when
-    they are equal in all terms.
+    """Return the first term in the rule's order in which the two candidates differ, with the value of each candidate;
+    None if the candidates are equal in all terms.
     """
     for name in decision.rule.order:
         term = term_of(decision, name)
@@ -226,8 +228,8 @@ def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
 
 
 def in_words(value: float, unit: Unit, digits: int = 2) -> str:
-    """Return a value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. For a negative number of tokens it says
-    how many tokens more are committed than fit.
+    """Return a value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. A negative number of tokens is a lack of
+    free tokens, and becomes "over-committed by … tokens".
     """
     if unit is Unit.TOKENS and value < 0:
         return f"over-committed by {in_words(-value, unit, digits)}"
@@ -269,8 +271,8 @@ def _comparison(decision: WeighedDecision, chosen: Candidate) -> str:
 
 
 def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
-    """Return a clause that says which instance the score would have chosen, if the rule compares nothing and so
-    overrides the score.
+    """Return a clause with the instance that has the best score, if the rule ignores the score and chose another
+    instance; otherwise "" (empty).
     """
     total = term_of(decision, TOTAL)
     if total is None or chosen.total is None:
@@ -305,7 +307,7 @@ def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
         return f"Its first token was predicted in {words}; no first token was reported."
-    real = in_words(found.actual_seconds, Unit.SECONDS) + (", not counting the hold" if decision.held_seconds else "")
+    real = in_words(found.actual_seconds, Unit.SECONDS) + (", without the time for which it was held" if decision.held_seconds else "")
     if elsewhere:
         return (
             f"Its first token was predicted in {words}; the request moved to {decision.served_target}, where its "

@@ -1,4 +1,4 @@
-"""Sentences about session migrations and re-routes: the moved session or request, and the predicted and the actual
+"""Sentences about session migrations and re-routes: the session or request that moved, and the predicted and the actual
 gain.
 """
 
@@ -30,14 +30,14 @@ TRIGGERS = {
     BindingReason.OUTSIDE_SUBSET: "the gateway in front does not allow its instance for the request",
     BindingReason.IDLE_INSTANCE: "estimates alone would have refused it, so an idle instance took it",
     BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
-    BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, so its place on the ring changed",
-    BindingReason.OFF_RING: "it had been placed away from the instances that its prefix belongs to, and went back to one",
+    BindingReason.PREFIX_KEY: "its prefix became hotter or colder, so its key and its place on the ring changed",
+    BindingReason.OFF_RING: "it had been placed away from the instances that its prefix belongs to, and went back to one of them",
     BindingReason.NO_ROOM: (
-        "the instance to which its session was to move no longer had room for its context, so request and session stay together"
+        "the instance to which its session was to move no longer had room for its context, so it went back to the session's instance"
     ),
-    BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
+    BindingReason.SESSION_MOVED: "its session had moved with another request in the meantime, and it followed the session",
     BindingReason.OPERATOR: "a person asked for it",
-    BindingReason.PREFIX_COPIED: "many sessions begin with it, and the target did not hold it",
+    BindingReason.PREFIX_COPIED: "many sessions begin with this prefix, and the target did not hold it",
 }
 """The reason for a move in words, by the move's trigger."""
 
@@ -45,17 +45,17 @@ _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, Bindin
 """Triggers of moves that follow a prefix to its new position on the hash ring."""
 
 _LATE = "staying was predicted to miss the TTFT target"
-"""The words for the trigger `slo` if the move has a recorded figure. Moves without a figure are from earlier releases,
-which used this trigger for other causes too.
+"""The words for the trigger `slo` of a move with a recorded figure. Moves without a figure were recorded by earlier
+releases, which also used this trigger for other causes.
 """
 
 _NUMBERS = {
     BindingReason.SLO: "{0} to the first token; the target is {1}",
     BindingReason.PREFIX_AFFINITY: "{0} against {1}",
     BindingReason.BEST_SCORE: "{0} against {1}",
-    BindingReason.HOTSPOT: "{0} were predicted to the first token of the last request in it; the limit is {1}",
+    BindingReason.HOTSPOT: "{0} were predicted until the first token of its last request; the limit is {1}",
     BindingReason.QUEUE_FULL: "{0} waited, and the limit is {1}",
-    BindingReason.PREFIX_COPIED: "{0} of computing were expected to be saved; the transfer and the least gain were {1}",
+    BindingReason.PREFIX_COPIED: "the copy was predicted to save {0} of computing; the transfer and the least gain were {1}",
 }
 _NUMBERS_BY_UNIT = {
     (BindingReason.HOT_MIGRATION, Unit.TOKENS): "{0} were to be computed there, and the limit is {1}",
@@ -110,7 +110,7 @@ class TimedMove(CausedMove, Protocol):
     def paid_off(self) -> bool | None: ...
 
 
-HANDED_OVER = "A router handed it over before its next turn: it asked the target for the session's last prompt."
+HANDED_OVER = "A router moved it before its next turn: the router sent the session's last prompt to the target."
 """The sentence for moves with `Move.handed_over`."""
 
 
@@ -134,8 +134,8 @@ NOT_MOVED = {
 
 
 def transfer_in_words(move: TimedMove) -> str:
-    """Return a sentence about the transfer of the KV cache: whether it succeeded, its duration and the predicted
-    duration; "" if no transfer was tried.
+    """Return a sentence about the transfer of the KV cache: whether it succeeded, how long it took and how long it was
+    predicted to take. Empty ("") if no transfer was tried or its time is unknown.
     """
     if move.cache is None or move.transfer_seconds is None:
         return ""
@@ -147,12 +147,12 @@ def transfer_in_words(move: TimedMove) -> str:
         return f"Its KV cache, {in_words(move.tokens_moved, Unit.TOKENS)}{size} was transferred {took}."
     why = NOT_MOVED[CacheFate(move.cache)].format(source=move.source)
     instead = "nobody waited for it" if move.trigger == BindingReason.PREFIX_COPIED else f"{move.target} computed it"
-    return f"Its KV cache was not transferred: {why}. That was known {took}, and {instead}."
+    return f"Its KV cache was not transferred: {why}. This was known {took}, and {instead}."
 
 
 def cause(move: TimedMove) -> str:
-    """Return words for why the session or request moved, with the deciding figure and the threshold that it crossed, if
-    they are recorded.
+    """Return the cause of the move in words, with the deciding figure and the threshold that it crossed, if they are
+    recorded.
     """
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
@@ -181,7 +181,9 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """Return a sentence with the predicted seconds of staying and of moving. A predicted loss is called a loss."""
+    """Return a sentence with the TTFTs in seconds that were predicted for staying and for moving, and with the
+    predicted gain or loss.
+    """
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None and move.trigger is BindingReason.INSTANCE_LOST:
         return "It could not stay, so no time was predicted for staying."
@@ -190,12 +192,12 @@ def promise(move: TimedMove) -> str:
     gained = f"{_words(benefit)} faster" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} slower"
     told = f"Staying was predicted to take {_words(stay)} to the first token, moving {_words(go)}: {gained}."
     follows = benefit < 0 and move.trigger in _PLACES
-    return f"{told} It moved anyway, because its requests follow the prefix's place on the ring at any cost." if follows else told
+    return f"{told} It moved anyway, because its requests always follow the prefix's place on the ring." if follows else told
 
 
 def verdict(move: TimedMove) -> str:
-    """Return a sentence that says whether moving was faster than staying was predicted to be, and whether that had been
-    predicted.
+    """Return a sentence that compares the actual TTFT after the move with the TTFT predicted for staying. If the move
+    was faster although a loss had been predicted, the sentence says so.
     """
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:

@@ -1,4 +1,4 @@
-"""Sentences about the course of a decision's request, made only from the record."""
+"""Sentences about a decision's request after the decision, made only from the record."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ FAILURES = {
     "refused": "refused the connection",
     "unreachable": "could not be reached",
     "lost": "was lost",
-    "protocol": "sent what is not HTTP",
+    "protocol": "sent a response that is not HTTP",
     "passed-over": "was skipped by the proxy",
     "status": "answered with a server error",
     "busy": "was full",
@@ -23,7 +23,7 @@ FAILURES = {
     "deadline": "had not answered by the request's deadline",
     "declined": "refused the request (4xx)",
     "answer": "sent an invalid answer",
-    "rest-refused": "refused to go on with the answer",
+    "rest-refused": "refused to continue the answer",
 }
 """Words for the kinds of failure that routers report, as the end of a sentence; unknown kinds are shown unchanged."""
 
@@ -48,7 +48,7 @@ def continuation_in_words(one: Continuation) -> str:
     why = f" as {source} drained" if one.why == HANDED_OVER else f" and not at {source}"
     went = "was to go on" if one.gap_seconds is None else "went on"
     gap = "" if one.gap_seconds is None else f" after {in_words(one.gap_seconds, Unit.SECONDS)}"
-    other = f", in a state that is not the first one's ({one.unlike})" if one.unlike else ""
+    other = f", and may differ from the answer of {source} ({one.unlike})" if one.unlike else ""
     return f"The answer{given} {went} at {target}{why}{gap}{other}; {amount(one.computed_tokens, 'token', 'were')} computed again"
 
 
@@ -89,15 +89,15 @@ WHY_KEPT = {
 
 
 def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
-    """Say why the decision is kept, and how many requests it represents."""
+    """Return a sentence with the reason why the decision is kept, and the number of requests that it represents."""
     weight = 1 / decision.sample_rate
     stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
     return f"{WHY_KEPT[decision.kept]}{stands}"
 
 
 def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
-    """Return sentences that say why the chosen instance was chosen and how the request ended. Both arguments are the
-    record of the same decision.
+    """Return sentences with the reason why the chosen instance was chosen and the end of the request. Both arguments
+    are the record of the same decision.
     """
     why = explain(weighed) if kept.chosen else "No instance could take the request."
     return f"{why} {fate(kept)}".rstrip()

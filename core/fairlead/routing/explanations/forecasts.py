@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
-"""Minimum error, in seconds, for a prediction to be called far off; its relative error must be large too."""
+"""Minimum error, in seconds, for a prediction to be called far off. Its relative error must be large too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Predicted and actual TTFT in seconds, without the time that the request was held before the decision.
+    """Predicted and actual TTFT in seconds. Neither includes the time for which the request was held before the
+    decision.
 
     With `elsewhere`, another instance than the chosen one computed the prompt. The prediction was not made for that
     instance, so it is never called wrong.
@@ -31,8 +32,8 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """Return the predicted and the actual TTFT of a decision; None if no first token was reported. A request may be
-    held before its decision is made; this time is subtracted from the actual TTFT.
+    """Return the predicted and the actual TTFT of a decision; None if no first token was reported. If the request was
+    held before its decision, the held time is subtracted from the actual TTFT.
     """
     if ttft_seconds is None:
         return None

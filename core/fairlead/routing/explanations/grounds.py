@@ -27,8 +27,8 @@ class LimitValue(Limit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The rule, terms and limits of a recorded decision. Together with the candidates they are all that a sentence or a
-    check needs.
+    """The rule, terms and limits of a recorded decision. Sentences and checks are made from them and from the
+    candidates alone.
     """
 
     rule: DecisionRule
@@ -38,10 +38,10 @@ class Ground:
 
 
 def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float]) -> Ground:
-    """Return the rule, terms and limits of a decision, as its policy declares them; `known` is None if this version
+    """Return the rule, terms and limits of a decision, as its policy declares them. `known` is None if this version
     does not know the policy.
 
-    A rule that this version does not know is shown by its code.
+    If this version does not know the rule, the result names the rule by its code.
     """
     unknown = DecisionRule(
         code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"

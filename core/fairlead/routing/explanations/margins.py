@@ -8,8 +8,9 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 
 class Standing(StrEnum):
-    """The chosen instance compared with the next best. `ahead`: by the rule's order of terms, or by the score if the
-    rule ignores the score. `equal`: in every term that the rule compares. `behind`: in a score that the rule overrides.
+    """The chosen instance compared with the next best instance. `ahead`: the chosen instance is better by the rule's
+    order of terms, or by the score if the rule ignores the score. `equal`: both are equal in every term that the rule
+    compares. `behind`: the chosen instance has a worse score, but the rule overrides the score.
     """
 
     AHEAD = "ahead"
@@ -19,10 +20,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """The chosen candidate's value of `term`, and the value of the candidate `other`, the best of the remaining
+    """The values of `term` for the chosen candidate and for the candidate `other`, the best of the remaining
     candidates.
 
-    `by_rule` says that the rule compared the two; otherwise `term` is the score, which did not decide.
+    `by_rule` says that the rule compared these two values; otherwise `term` is the score, which did not decide.
     """
 
     standing: Standing

@@ -10,14 +10,14 @@ from fairlead.reports.bindings import GAINING, BindingReason
 from fairlead.reports.units import Unit
 
 EXACT = 1e-6
-"""Tolerance for sums of the same terms that were added in another order."""
+"""Tolerance when sums of the same terms are compared, because the terms may have been added in another order."""
 
 _EQUAL_MAY_DECIDE = frozenset(
     {BindingReason.PREFIX_COPIED, BindingReason.SLO, BindingReason.HOTSPOT, BindingReason.QUEUE_FULL, BindingReason.PREFIX_EQUAL}
 )
 _EQUAL_MAY_DECIDE_BY_TIES = frozenset({BindingReason.PREFIX_OUTWEIGHED, BindingReason.BEST_SCORE})
 NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MIGRATION, BindingReason.PREFIX_AFFINITY}
-"""Triggers that are decided by a figure, which is recorded with the move."""
+"""Triggers that depend on a figure; the figure is recorded with the move."""
 
 
 class CausedMove(Protocol):
@@ -73,7 +73,7 @@ def _number(move: CausedMove) -> list[str]:
     stay = move.predicted_source_ttft_seconds
     late = move.trigger == BindingReason.SLO and move.crossed_unit == Unit.SECONDS
     if late and (stay is None or stay < threshold - EXACT):
-        found.append(f"the trigger is slo, but staying was predicted in time: {stay} against {threshold}")
+        found.append(f"the trigger is slo, but staying was predicted to be in time: {stay} against {threshold}")
     return found
 
 

@@ -7,9 +7,9 @@ from fairlead.routing.contracts.weighing import Better, PolicyTerms
 
 
 def relative_scores(known: PolicyTerms | None, candidates: Sequence[CandidateScore]) -> dict[str, float]:
-    """Return each candidate's score: from 1 for the best of the compared candidates to 0 for the worst, by the total
-    that the policy compares; 1 for all if their totals are equal. Empty if the policy compares no total, or is unknown
-    to this version.
+    """Return each candidate's score on a scale from 1 (the best of the compared candidates) to 0 (the worst), by the
+    total that the policy compares. If all totals are equal, all scores are 1. Empty if the policy compares no total, or
+    if this version does not know the policy.
     """
     totals = {one.instance: one.total for one in candidates if one.total is not None}
     if known is None or known.total is None or not totals:

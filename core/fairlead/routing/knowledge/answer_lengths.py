@@ -1,7 +1,7 @@
 """The mean length of each tenant's answers, measured on finished answers."""
 
 WEIGHT = 0.05
-"""Weight of one answer in its tenant's mean; each of a tenant's first answers weighs more."""
+"""Weight of one answer in its tenant's mean. While a tenant has few answers, each answer weighs more."""
 MOST_TOKENS = 131_072
 MOST_TENANTS = 1024
 """Maximum number of remembered tenants. Beyond it, the tenant whose last answer is the oldest is forgotten."""

@@ -1,11 +1,11 @@
 """Session bindings as one router knows them: a session's home, the binding's version, and when it was last used.
 
-The API decides about bindings. A change made in this module is optimistic: it takes effect at once and stays pending
-until the API reports the id of this change as the binding in force, or reports a newer binding by another writer, which
-then replaces the binding of this router. Each change names the newest version from the API and the pending change
-before it, so that the API can see which binding this router knew (`fairlead.binding_races`).
+The API decides about bindings. A change made in this module takes effect at once and stays pending until the API
+decides. The API either reports the id of this change as the binding in force, or reports a newer binding by another
+writer, which then replaces this router's binding. Each change names the newest version from the API and the pending
+change before it. From these the API can see which binding this router knew (`fairlead.binding_races`).
 
-The API stores an instance and a rank; in this module a home is a target (`fairlead.targets`). The API's rank is kept
+The API stores an instance and a rank; in this module a home is a target (`fairlead.targets`). The API's rank is stored
 too, because the target can be determined only once the ranks of the instance are known.
 """
 
@@ -21,10 +21,12 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""Number of reports to the API per TTL about an active session that does not move."""
+"""Number of reports per TTL to the API about an active session that does not move. Without these reports the API would
+forget the session.
+"""
 
 MOST_TOLD = 5_000
-"""Maximum number of a pool's sessions that are reported at once when the API turns out to lack them."""
+"""Maximum number of a pool's sessions that are reported at once when the API has lost their bindings."""
 MOST_PENDING = 32
 """Maximum number of a session's pending changes that are kept until the API confirms or refuses them. While the API is
 unreachable, older changes are only counted.
@@ -39,8 +41,8 @@ class _Known:
     """
     used_at: float
     group: tuple[str | None, bool]
-    """The group in which the session is counted: the owner of its requests at this router (None = no owner), and
-    whether the session has had several requests.
+    """The group in which the session is counted. It consists of the owner of the session's requests at this router
+    (None = no owner), and of whether the session has had several requests.
     """
     reported_at: float
     """Time of this router's last report of the session to the API."""
@@ -51,9 +53,11 @@ class _Known:
     on the change before it.
     """
     forgotten: int = 0
-    """Number of older pending changes that are no longer kept in `pending`."""
+    """Number of older pending changes that are only counted, because `pending` has a maximum length."""
     ended: bool = False
-    """Whether the API has reported that no instance holds the session. Pending changes may still give it a home."""
+    """Whether the API has reported that the session is bound to no instance. Pending changes may still give the session
+    a home.
+    """
     held_back: bool = False
     """Whether the session is not reported to the API yet, because its owner has too many sessions with a single
     request.
@@ -61,27 +65,28 @@ class _Known:
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
-    """The id of the change by which a person bound the session to this instance; None once this router has sent a
-    request of the session there.
+    """The id of the change by which a person bound the session to this instance. None if no person did, or once this
+    router has sent a request of the session there.
     """
 
 
 ELSEWHERE = None, False
 """The group of sessions whose requests all came through other routers."""
 LOOK_AGAIN = 256
-"""Number of sessions that are forgotten, when there are too many, before the largest group is determined again."""
+"""Number of sessions that are forgotten, while there are too many, between two searches for the largest group."""
 
 
 class SessionBindings:
-    """The bindings of one pool's sessions, forgotten `ttl_seconds` after their last use.
+    """The bindings of one pool's sessions. A session is forgotten `ttl_seconds` after its last use.
 
-    Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner form two
-    groups: sessions with one request, and sessions with several. Sessions whose requests came through other routers
-    form one more group. So a client that invents session names only displaces its own sessions. While an owner's
-    sessions with a single request exceed half of the limit, a further session is reported only at its second request.
+    Beyond `limit` sessions, the largest group forgets its least recently used session. The sessions of each owner form
+    two groups: sessions with one request, and sessions with several. Sessions whose requests came through other routers
+    form one more group. So a client that invents session names only displaces its own sessions. If an owner has more
+    than half of `limit` sessions with a single request, a further session of this owner is reported to the API only at
+    its second request.
 
-    Keeps `InstanceLoad.sessions` equal to the number of sessions bound to each instance, and adds instances whose
-    number changes to `changed`. Instances in this class are targets.
+    The class keeps `InstanceLoad.sessions` equal to the number of sessions bound to each instance, and adds instances
+    whose number changes to `changed`. Instances in this class are targets.
     """
 
     def __init__(
@@ -113,8 +118,9 @@ class SessionBindings:
         return None if known is None else known.binding
 
     def before_tenants(self, session: str) -> Binding | None:
-        """Return the binding of a tenant's session under its name alone, as older routers stored it. None if the
-        session has a binding of its own, or if a client without a tenant used the name at this router.
+        """Return the binding that an older router stored for a tenant's session under the session's name alone, without
+        the tenant. None if the session already has a binding, or if a client without a tenant used the name at this
+        router.
         """
         name = name_of(session)  # which may look like another tenant's session
         old = None if session in self._known or tenant_of(name) else self._known.get(name)
@@ -122,8 +128,8 @@ class SessionBindings:
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
         """Set the data-parallel ranks of the instances that have several ranks. Each rank is a target; every other
-        instance is one target. Sessions stay at their instances, and at their ranks if the ranks are known. The rank of
-        a session without a known rank is computed from the session's name, with the same result at every router.
+        instance is one target. Sessions stay at their instances and, if a session's rank is known, at this rank.
+        Otherwise the rank is computed from the session's name, with the same result at every router.
         """
         if ranked == self._ranked:
             return
@@ -158,8 +164,8 @@ class SessionBindings:
     def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
         """Record a use of the session. If `owner` is given, the use is a further request of this owner.
 
-        Returns from time to time a change to report to the API, which would otherwise forget a session that never
-        moves; None at other times.
+        Return a change to report to the API if the session's last report is too old, because the API would otherwise
+        forget a session that never moves; None if no report is due.
         """
         known = self._known.get(session)
         if known is None:
@@ -176,9 +182,10 @@ class SessionBindings:
         return self._sign_of_life(known, binding.instance, now)
 
     def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
-        """Return a change for each session that the API has confirmed and that is not in `present`, the sessions in the
-        API's snapshot; each change reports the session as of its last use. Return also the number of these sessions. If
-        there are more than `MOST_TOLD`, the remaining sessions are reported when they are next used.
+        """Return a change for each session that the API has confirmed and that is not in `present`, the sessions that
+        the API knows now. Each change reports the session with the time of its last use. Also return the number of
+        missing sessions. At most `MOST_TOLD` changes are returned; the remaining sessions are reported when they are
+        next used.
         """
         lacking = [
             known
@@ -236,8 +243,8 @@ class SessionBindings:
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
-        """Forget the home of a session name that turned out to be shared by several conversations, and return the
-        change that reports this; None if the name has no home.
+        """Forget the home of a session name, because several conversations share the name. Return the change that
+        reports this to the API; None if the name has no home.
         """
         self.release(session)
         known = self._known.get(session)
@@ -248,13 +255,13 @@ class SessionBindings:
         return replace(change, shared=True)
 
     def is_held_back(self, session: str) -> bool:
-        """Return whether reporting the session's first change must still wait (`held_back`)."""
+        """Return whether the session's first change must not be reported yet (`_Known.held_back`)."""
         known = self._known.get(session)
         return known is not None and known.held_back
 
     def release(self, session: str) -> BindingChange | None:
-        """Return the session's first change if its report was delayed; None otherwise. It must be reported now, before
-        any other change.
+        """Return the session's first change if its report was delayed; None otherwise. The change must be reported now,
+        before any other change of the session.
         """
         known = self._known.get(session)
         if known is None or not known.held_back:
@@ -263,8 +270,8 @@ class SessionBindings:
         return known.pending[0]
 
     def recall(self, change: BindingChange, now: float) -> None:
-        """Apply again a change that this router made before a restart and that the API may not have confirmed or
-        refused. Call this with all such changes in their order, after the API's last state has arrived.
+        """Repeat a change that this router made before a restart and that the API may not have confirmed or refused.
+        Call this with all such changes in their order, after the API's last state has arrived.
         """
         if change.stays:
             return
@@ -305,12 +312,12 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Apply the API's binding for a session. A version that is not newer than the newest known one is ignored,
-        except for the end of a binding, which has the same version.
+        """Apply the API's binding for a session. A version that is not newer than the newest known version is ignored.
+        The end of a binding has the same version as the binding, and is applied.
 
         `lost` are ids of changes that the API refused. If a pending change is among them, this change and all later
-        changes are dropped, and the API's binding is used even if it is older than the known binding, because the
-        database was restored. Return the number of dropped moves.
+        changes are dropped, and the API's binding is used. It is then used even if its version is older, because the
+        API's database was restored. Return the number of dropped moves.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -346,8 +353,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """Drop the pending change at index `place` and all later changes, because the API refused that change, or a
-        forgotten change before it, in favour of `binding`. Return the number of dropped moves.
+        """Drop the pending change at index `place` and all later changes. The API refused that change, or an earlier
+        change that is only counted, in favour of `binding`. Return the number of dropped moves.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -430,7 +437,7 @@ class SessionBindings:
         self._enter(session, known.group)
 
     def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
-        """Add the session to the group, and forget another session if there are too many."""
+        """Add the session to the group. If there are too many sessions, forget another session."""
         members = self._groups.get(group)
         if members is None:
             members = self._groups[group] = OrderedDict()
@@ -447,7 +454,9 @@ class SessionBindings:
             del self._groups[group]
 
     def _forget_one(self, newest: str) -> None:
-        """Forget the least recently used session of the largest group, except the newest session of all."""
+        """Forget the least recently used session of the largest group. If that session is `newest`, forget the least
+        recently used session of all instead.
+        """
         self._forgotten += 1
         if self._forgotten % LOOK_AGAIN == 0 or self._largest not in self._groups:
             self._largest = max(self._groups, key=lambda group: len(self._groups[group]))
@@ -478,8 +487,8 @@ def _asked(binding: Binding) -> str | None:
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:
-    """Return the binding with this number of context tokens. Does the same as `dataclasses.replace` three times as
-    fast; it is called for every request that ends.
+    """Return the binding with this number of context tokens. This function is three times as fast as
+    `dataclasses.replace`, and is called for every request that ends.
     """
     return Binding(
         pool=binding.pool,

@@ -1,5 +1,5 @@
-"""Circuit breaker of one instance: closed until several failures in a row, then open, then half open for a single
-probe.
+"""Circuit breaker of one instance. It is closed until several failures in a row, then open, then half open for a single
+request, the probe.
 
 closed --threshold failures--> open --backoff passes--> half open --probe works--> closed
                                  ^----- probe fails, backoff doubles ----'
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Settings of a circuit: the number of failures in a row that opens it; the shortest and the longest time for which
-    it stays open; and how long a probe may take until its outcome is known.
+    """Settings of a circuit: the number of failures in a row that opens the circuit, the shortest and the longest time
+    for which it stays open, and the longest time until a probe's outcome is known.
     """
 
     failures: int = 3
@@ -39,7 +39,7 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open or half open, so that at most a probe may be sent."""
+        """Whether the circuit is open or half open. At most one request, the probe, may then be sent."""
         return self._open
 
     def admits(self, now: float) -> bool:
@@ -56,22 +56,23 @@ class Circuit:
         """Record that a request was sent. If the circuit is half open, the request is the probe, and no other request
         is sent until the probe's outcome is known.
 
-        A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
+        A request that is sent before the backoff ends, because the circuits of all other instances are open too, is not
+        a probe.
         """
         if self._open and self.broken_until <= now:
             self._probe = request_id
             self.broken_until = now + self._settings.probe_seconds
 
     def ended(self, request_id: str, now: float) -> None:
-        """Record that a request ended. If it was the probe and shows nothing about the instance (for example, its
-        client left), another probe may be sent.
+        """Record that a request ended. If the request was the probe and its end shows nothing about the instance (for
+        example, because the client disconnected), another probe may be sent.
         """
         if self.is_probe(request_id):
             self._probe = None
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """Record that the probe failed, possibly because of the request itself: the wait before the next probe is not
+        """Record that the probe failed, possibly because of the request itself. The wait before the next probe is not
         lengthened.
         """
         self._probe = None
@@ -92,16 +93,16 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """Record that the response to an earlier request continued, so that the failures so far no longer count as
-        consecutive. An open circuit stays open.
+        """Record that the response to an earlier request continued. The failures so far then no longer count as
+        failures in a row. An open circuit stays open.
         """
         if not self._open:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
-        """Record a failure of the instance. After enough failures in a row the circuit opens; `beside` is the number of
-        other requests still running on the instance, and each of them raises the number of failures needed. A half-open
-        circuit opens again for twice as long. An open circuit does not change.
+        """Record a failure of the instance. After enough failures in a row the circuit opens. `beside` is the number of
+        other requests still running on the instance; the number of failures needed is multiplied by 1 + `beside`. If
+        the circuit was half open, it opens again for twice as long. An open circuit does not change.
         """
         self.failures += 1
         if self._open:
@@ -114,8 +115,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that an earlier failure was not the instance's fault. The circuit may close if it would not have
-        opened without that failure and no probe was sent in the meantime.
+        """Record that an earlier failure was not the instance's fault. The circuit closes if it would not have opened
+        without that failure and no probe has been sent since it opened.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

@@ -1,9 +1,9 @@
-"""Observations of engines in a form that outlives the router: each router keeps them on disk, and the control API keeps
-its own copy.
+"""Observations of engines in a form that survives a restart of the router: each router stores them on disk, and the
+control API stores its own copy.
 
 A router that starts uses the newest observations until it has measured the same figures itself. The danger is that the
-pool has other engines now. Therefore values that are implausible, older than a week, or from another pool, model or
-revision are ignored; and the first few prefills, answers and prompts replace the remembered figures, however much they
+pool has other engines now. Therefore values are ignored if they are implausible, older than a week, or from another
+pool, model or revision. The first few prefills, answers and prompts replace the remembered figures, however much they
 differ.
 """
 
@@ -29,8 +29,8 @@ MOST_DECLARED = 64.0
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
-    """Return the figures that this router has itself measured on the engines of `table`; token counts use that table's
-    token size.
+    """Return the figures that this router has itself measured on the engines of `table`. Token counts use the token
+    size of `table`.
     """
     return EngineMemory(
         pool=table.pool,
@@ -45,8 +45,8 @@ def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, 
 
 
 def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-    """Return the part of a memory that is still valid for the engines of `table`, converted to its token size, with its
-    present age; None if no part is valid.
+    """Return the part of a memory that is still valid for the engines of `table`; None if no part is valid. Token
+    counts are converted to the table's token size, and the ages of the figures are updated to `now`.
     """
     ours = _revisions(table)
     others = bool(memory.revisions and ours) and not set(memory.revisions) & set(ours)
@@ -62,8 +62,8 @@ def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMem
 
 
 def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMemory | None:
-    """Return one memory from two: each figure is taken from the better source or, if the sources are equally good, from
-    the newer observation. None if both are None.
+    """Return one memory made of two. Each figure is taken from the better source or, if the sources are equally good,
+    from the newer observation. None if both memories are None.
     """
     if first is None or second is None:
         return first or second
@@ -98,7 +98,7 @@ def _within(figure: Figure, least: float, most: float) -> Figure:
 
 
 def _counted(memory: EngineMemory, bytes_per_token: float) -> EngineMemory:
-    """Return the memory converted to tokens of this many bytes."""
+    """Return the memory with its token counts converted to tokens of this many bytes."""
     times, speed, fit = memory.counted_by / bytes_per_token, memory.known.prefill_tokens_per_second, memory.decode_fit
     if times == 1.0:
         return memory

@@ -1,10 +1,11 @@
-"""Times fitted online: how long a prefill and a decode step take, estimated from observations, with the error of every
-prediction recorded.
+"""Times fitted online: the durations of prefills and decode steps are estimated from observations, and the error of
+every prediction is recorded.
 
 Models are linear in their coefficients and fitted by least squares to the last observations, with the pool's declared
 figures as a prior. The same observations in the same order give the same coefficients. Only the last few hundred
-observations of the last hour count, so a wrong fit does not last longer. The danger of fits is extrapolation:
-predictions are kept above zero and within a factor of the predictions by prefill speed (`prefill_speeds`).
+observations of the last hour count, so a wrong fit does not last longer than an hour. The danger of fits is
+extrapolation. Therefore predictions are kept above zero and within a factor of the predictions by prefill speed
+(`prefill_speeds`).
 """
 
 from collections import defaultdict
@@ -27,11 +28,11 @@ the uncached and s all tokens of the prompt.
 """
 
 MEMORY_OBSERVATIONS = 200
-"""In means, an observation's weight falls to 1/e after this many further observations."""
+"""The weight of an observation in a mean falls to 1/e after this many further observations."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
-"""The largest factor by which a fitted prediction may exceed the prediction from the speed, or fall below it."""
+"""The largest factor by which a fitted prediction may be above or below the prediction from the speed."""
 
 
 LONGEST_STEP_SECONDS = 10.0
@@ -40,11 +41,11 @@ LONGEST_PREFILL_SECONDS = 600.0
 """Longest plausible prefill in seconds; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
 """Number of observations after which decode step times count as known. A fit to 24 observations is hardly better than
-their mean, but in a full pool this mean is within 20 % of the true time. Waiting for more would be worse, because until
-then no time is reserved for decodes.
+their mean, but in a full pool this mean is within 20 % of the true time. A larger number would be worse, because no
+time is reserved for decodes until their step times are known.
 """
 RECALLED_UNTIL = 100
-"""Number of observations from which a fit no longer uses a recalled fit as its prior."""
+"""Once a fit has this many observations, it no longer uses a recalled fit as its prior."""
 MOST_TOKENS = 10_000_000.0
 """Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0
@@ -90,7 +91,7 @@ class _Observed:
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
         """Add an observation: its tokens, its seconds, and the seconds predicted by the measured figure (`learnt`) and
-        by the declared figure; None if no prediction was made.
+        by the declared figure. None stands for a prediction that was not made.
         """
         self.samples += 1
         self.observed_at = now
@@ -122,7 +123,9 @@ class _Observed:
 
 
 class _ObservedByInstance:
-    """Observations of all instances together, from which times are predicted, and of each instance separately."""
+    """Observations of all instances together, and of each instance separately. Predictions use only the observations of
+    all instances together.
+    """
 
     def __init__(self) -> None:
         self.all = _Observed()
@@ -136,7 +139,7 @@ class _ObservedByInstance:
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """Return the observations of one instance, or of all instances for None."""
+        """Return the observations of one instance; of all instances together without an instance (None)."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
@@ -153,10 +156,10 @@ class _ObservedByInstance:
 class PrefillTimes:
     """Estimates of the seconds that a prompt's prefill takes on an instance without other work.
 
-    `speed`, in tokens per second, is used for predictions and choices: the measured speed once enough prefills were
-    observed; before that, the `recalled` speed or, without one, the declared speed. `observed_speed` is the measured or
-    the recalled speed, or None; only this speed may justify refusing, moving or scaling. With a `form` other than
-    `configured`, predictions come from a fit as soon as there are enough observations.
+    `speed`, in tokens per second, is used for predictions and choices. It is the measured speed once enough prefills
+    were observed. Before that, it is the `recalled` speed or, if there is none, the declared speed. `observed_speed` is
+    the measured or the recalled speed, or None; only this speed may justify refusing, moving or scaling. With a `form`
+    other than `configured`, predictions use a fit as soon as there are enough observations.
     """
 
     def __init__(
@@ -223,15 +226,15 @@ class PrefillTimes:
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Use this figure from before a restart until the speed is measured. An unknown figure removes the recalled
-        figure.
+        """Use this figure from before a restart until the speed is measured. An unknown figure removes the figure of an
+        earlier call.
         """
         self.recalled.take(figure, now)
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit itself is computed again
-        only when it is next needed.
+        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is not repeated with each
+        prefill, but after some new prefills.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -257,15 +260,15 @@ class PrefillTimes:
     def observe_whole(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> None:
-        """Add the duration of a whole answer (`WholeAnswers`). If no separate prefill is observed, the speed comes from
-        such answers.
+        """Add the duration of a whole answer (`WholeAnswers`). The speed is measured on whole answers only if no
+        separate prefill is observed.
         """
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the speed over all instances (None), or over one instance's prefills, with its source, spread and
-        age.
+        """Return the speed with its source, spread and age: over one instance's prefills, or over all instances without
+        an instance (None).
         """
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
@@ -276,8 +279,8 @@ class PrefillTimes:
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Return the seconds per prefilled token, and the errors in predicting whole prefills, for one instance or for
-        all.
+        """Return the seconds per prefilled token, and the errors in predicting whole prefills. The result is for one
+        instance, or for all instances together without an instance (None).
         """
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
@@ -317,8 +320,8 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Estimates of how many seconds a decode step takes with a given number of context tokens and requests: from the
-    table's figure or, without one, from a fit to observed answers. Until enough answers are observed, the fit starts
+    """Estimates of the duration of a decode step with a given number of context tokens and requests, in seconds. They
+    use the table's figure or, without one, a fit to observed answers. Until enough answers are observed, the fit starts
     from a recalled fit.
     """
 
@@ -346,7 +349,7 @@ class DecodeTimes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether predictions use the table's figures or enough observations by this router."""
+        """Whether predictions use the table's figures, or use a sufficient number of observations by this router."""
         return self._is_modelled or self.is_measured
 
     @property
@@ -362,8 +365,8 @@ class DecodeTimes:
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
     def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
-        """Start with these coefficients from observations made `age_seconds` ago; new observations soon replace them.
-        Does nothing if enough has been observed already.
+        """Start with these coefficients, which were fitted to observations made `age_seconds` ago. New observations
+        soon replace them. The call does nothing if enough has been observed already.
         """
         if not self._is_modelled and not self.is_measured:
             self._recalled_at = now - age_seconds
@@ -394,9 +397,8 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """Add the observation that a request decoded at `seconds` per token while the engine held this many context
-        tokens and requests on average; the fit uses it. Impossible and too long times are treated as in
-        `observe_answer`.
+        """Add an observation to the fit: a request decoded at `seconds` per token while the engine held this many
+        context tokens and requests on average. Impossible and too long times are treated as in `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
@@ -410,7 +412,7 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def is_crowded(self, now: float) -> bool:
-        """Return whether a further observation would hardly change the fit, so that it may be skipped."""
+        """Return whether an observation may be skipped, because a further observation would hardly change the fit."""
         return self._fit.is_crowded(now)
 
     def forget_older(self, now: float) -> None:
@@ -424,21 +426,21 @@ class DecodeTimes:
             self._went_by, self._stepped = _Mean(), _Mean()
 
     def begin_again(self) -> None:
-        """Discard the fit's observations; it is fitted to later ones only."""
+        """Discard the observations of the fit. Only later observations are used."""
         self._fit.forget(inf)
         self._fitted_samples = 0
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
         """Return the seconds per decoded token that requests observe, and the error of predicting whole answers by the
-        mean, for one instance or for all.
+        mean. The result is for one instance, or for all instances together without an instance (None).
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first that a request observes on one instance, or on any for
-        None.
+        """Return the seconds per output token after the first that requests observe on one instance; on all instances
+        together without an instance (None).
         """
         return self._observed.of(instance).figure(now)
 

@@ -1,14 +1,14 @@
 """Contexts worth keeping: the parts of each cache that belong to sessions whose next turn is likely.
 
 While an agent's tool runs, the blocks of its session are not used, and other prompts on the same instance may evict
-them. An eviction is costly if the session has another turn; the probability of this is estimated from the pauses
-between turns in this pool (`next_turns`). The value of a context is its number of tokens times that probability, or all
-its tokens while a turn runs. The context moves to another instance with a turn that is placed there, shrinks with a
-shorter prompt, and ends when its instance has lost it. No time limit alone ends a context: its value falls while its
-session is silent for longer than the usual pauses.
+them. An eviction is costly if the session has another turn. The probability of another turn is estimated from the
+pauses between turns in this pool (`next_turns`). The value of a context is its number of tokens times that probability,
+or all its tokens while a turn runs. If a turn is placed on another instance, the context is counted there. If a turn
+has a shorter prompt, the context shrinks. The context ends when its instance has lost it. No short time limit ends a
+context: its value falls while its session is silent for longer than the usual pauses.
 
-The danger is work for sessions that never return: at most `MOST_CONTEXTS` are followed, and they are examined once a
-second.
+The danger is work for sessions that never return. Therefore at most `MOST_CONTEXTS` contexts are followed, and they are
+examined once a second.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,8 @@ from fairlead.routing.knowledge.next_turns import NextTurns
 MOST_CONTEXTS = 20_000
 """Maximum number of contexts followed; beyond it, the context used longest ago is no longer followed."""
 ENDED_SECONDS = 900.0
-"""Seconds without a turn after which a session counts as ended in the statistics of pauses and is no longer followed.
+"""Seconds without a turn after which a session counts as ended in the statistics of pauses. Its context is then no
+longer followed.
 """
 LOOK_SECONDS = 1.0
 """Seconds between two examinations of all contexts."""
@@ -90,8 +91,8 @@ class KeptContexts:
         self._kept.pop(instance, None)
 
     def tokens_at(self, instances: Sequence[str], now: float) -> FloatVector:
-        """Return, for each instance, the sum of its contexts in tokens, each multiplied by the likelihood of its
-        session's next turn.
+        """Return, for each instance, the sum of its contexts in tokens. Each context is multiplied by the likelihood
+        that its session has another turn.
         """
         if now - self._looked_at >= LOOK_SECONDS:
             self._look(now)
@@ -99,7 +100,7 @@ class KeptContexts:
         return np.array([kept.get(instance, 0.0) for instance in instances])
 
     def _look(self, now: float) -> None:
-        """Compute the weighted tokens of all contexts again by their present likelihood, and stop following sessions
+        """Compute the weighted tokens of all contexts again with the present likelihoods, and stop following sessions
         that have ended.
         """
         self._looked_at = now

@@ -12,23 +12,24 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Share of the observations that the second fit uses: those nearest to the first fit."""
+"""Share of the observations that the second fit uses. It uses the observations nearest to the first fit."""
 
 FITTED_OBSERVATIONS = 400
-"""Maximum number of observations in a fit; further ones replace the oldest."""
+"""Maximum number of observations in a fit. Beyond it, a new observation replaces the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""Number of new observations after which the fit is repeated, if there are fewer than a hundred observations; above
-that, the share `FITTED_AFTER` of the observations must be new.
+"""Number of new observations after which the fit is repeated while there are fewer than a hundred observations. With
+more observations, the fit is repeated when the share `FITTED_AFTER` of the observations is new.
 """
 FITTED_SECONDS = 0.5
-"""Minimum seconds between two fits once the maximum number of observations is kept, because thousands may arrive per
-second. The fit is repeated earlier when four times that maximum is new.
+"""Minimum seconds between two fits once `FITTED_OBSERVATIONS` observations are kept, because thousands may arrive per
+second. The fit is repeated earlier if four times as many observations are new.
 """
 
 
 class LeastSquares:
-    """Ridge regression of a few coefficients over the last observations, repeated after some new observations.
+    """Ridge regression of a few coefficients over the last observations. The fit is repeated after some new
+    observations.
 
     `start` are the prior coefficients, and `doubt` their variances relative to an observation's variance of 1: the
     larger the variance, the sooner observations override the prior. The tenth of the observations that is furthest from
@@ -43,7 +44,9 @@ class LeastSquares:
         self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
         self._values = np.zeros(FITTED_OBSERVATIONS)
         self._seen_at = np.zeros(FITTED_OBSERVATIONS)
-        """Ring buffers of the observations: the next one is written at index `_next`."""
+        """The times of the observations. This and the arrays before it are ring buffers: the next observation is
+        written at index `_next`.
+        """
         self._next = 0
         self._count = 0
         self._since_fit = 0
@@ -78,13 +81,13 @@ class LeastSquares:
         return many or not 0 <= now - self._fitted_at < FITTED_SECONDS
 
     def is_crowded(self, now: float) -> bool:
-        """Return whether an observation may be skipped, because more observations arrive between two fits than are
-        kept.
+        """Return whether an observation may be skipped, because observations arrive so fast that all kept observations
+        would be replaced between two fits.
         """
         return self._count == FITTED_OBSERVATIONS and 0 <= now - self._observed_at < FITTED_SECONDS / FITTED_OBSERVATIONS
 
     def forget(self, before: float) -> None:
-        """Drop observations made before this time. Without any observations left, the coefficients are the prior's
+        """Drop observations made before this time. If no observations remain, the coefficients become the prior's
         again.
         """
         kept = np.flatnonzero(self._seen_at[: self._count] >= before)

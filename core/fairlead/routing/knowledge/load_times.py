@@ -5,8 +5,8 @@
 If a part of a prompt was in slow tiers, the time to its first token has two parts: loading that part, and computing the
 tokens that were in no tier. The measured prefill speed predicts the time for computing; the remainder is the time for
 loading. The figure is the median over the last loads, because one delayed engine step would distort a mean. While a
-tier's time is unknown, its blocks are treated like blocks in the GPU: the engine loads them in any case, and only
-requests that use them show the time for loading.
+tier's time is unknown, its blocks count like blocks in the GPU. The engine loads them in any case, and only requests
+that use them show the time for loading.
 """
 
 from collections import deque
@@ -16,13 +16,14 @@ from fairlead.capabilities import Figure, Source, declared
 from fairlead.kv_events.sources import SLOW, Tier, TierCounts
 
 KEPT_LOADS = 64
-"""Number of loads of each tier from which its median is computed."""
+"""Number of loads kept for each tier. The tier's figure is their median."""
 LEAST_LOADS = 3
-"""Number of observed loads from which a tier's time counts as measured."""
+"""Minimum number of observed loads for a tier's time to count as measured."""
 LEAST_TOKENS = 256
-"""Minimum number of loaded tokens; fewer say more about a step's fixed time than about the load."""
+"""Minimum number of loaded tokens. With fewer tokens, most of the measured time is the fixed time of an engine step."""
 OF_ONE_TIER = 0.9
-"""Minimum share (0-1) of the loaded tokens that must come from one tier, if the time is to be recorded for this tier.
+"""Minimum share (0-1) of the loaded tokens that must come from one tier. Otherwise the time is not recorded for this
+tier.
 """
 
 
@@ -63,8 +64,8 @@ class LoadTimes:
         self._go_by_best(tier)
 
     def figure(self, tier: Tier, now: float) -> Figure:
-        """Return the tokens per second that an engine loads from a tier; unknown before enough loads, and if loads are
-        too short to measure.
+        """Return the tokens per second that an engine loads from a tier. Unknown before enough loads, or if the loads
+        are too short to measure.
         """
         seen = self._seen[tier]
         per_token = median(seen) if len(seen) >= LEAST_LOADS else 0.0

@@ -1,5 +1,6 @@
-"""Estimates which sessions are worth copying to another cache before their instance is removed. From the pauses between
-turns, it estimates the probability of a next turn and the number of tokens that this turn would have to compute again.
+"""Estimates which sessions are worth copying to another cache before their instance is removed. The pauses between
+turns give the probability of a next turn. From this probability follows the expected number of tokens that the next
+turn would have to compute again.
 """
 
 from collections.abc import Iterable
@@ -7,16 +8,16 @@ from dataclasses import dataclass
 from math import log2
 
 SOON_SECONDS = 300.0
-"""Only next turns expected within this many seconds count; for later turns, the new cache would evict the tokens
-again.
+"""Only next turns expected within this many seconds count, because the new cache would evict the tokens before a later
+turn.
 """
 OVERHEAD_TOKENS = 512
-"""Fixed cost of copying one session by a request, in tokens, in addition to its prompt."""
+"""Fixed cost of copying one session, in tokens. It is added to the length of the session's prompt."""
 FORGET_AT = 4096
 """Number of counted pauses and ends at which all counts are halved, so that recent sessions have more weight."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
-"""Bounds of the classes into which pauses are sorted, in seconds: from one second to half a year."""
+"""Bounds in seconds of the classes into which pauses are sorted by length, from one second to half a year."""
 
 
 def _class_of(seconds: float) -> int:
@@ -24,8 +25,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions. For each length class of pauses, it counts the turns that followed
-    such a pause and the sessions that ended after one.
+    """Pauses between turns of a pool's sessions, sorted into classes by length. For each class, it counts the turns
+    that followed a pause of this length, and the sessions that ended after one.
     """
 
     def __init__(self) -> None:
@@ -50,11 +51,11 @@ class NextTurns:
             self._counted /= 2
 
     def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
-        """Return the share of sessions that had a turn within the next `soon_seconds`, among sessions idle for
-        `idle_seconds`; between 0 and 1.
+        """Return, among sessions idle for `idle_seconds`, the share that had a turn within the next `soon_seconds`;
+        between 0 and 1.
 
-        Without observations the likelihood falls with the idle time, by Laplace's rule: one turn and one session
-        without a further turn are added to the counts.
+        Laplace's rule adds one turn and one ended session to the counts. So without observations, the likelihood falls
+        with the idle time.
         """
         first, last = _class_of(idle_seconds), _class_of(idle_seconds + soon_seconds)
         came = sum(self._came[first : last + 1])
@@ -73,7 +74,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """A session, the likelihood of its next turn, and the number of tokens that copying it is expected to save: its
+    """A session, the likelihood of its next turn, and the number of tokens that a copy of it is expected to save: its
     cached tokens × that likelihood.
     """
 
@@ -91,8 +92,8 @@ class Worth:
 
 
 def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
-    """Sort the sessions so that copying them in this order saves the most for a given budget: a budget of tokens or,
-    with `fetched`, a budget of time, because fetching takes about equally long for each session. Sessions without
+    """Return the sessions in the order in which copying them saves the most for a given budget. The budget is in
+    tokens. With `fetched`, it is in time, because fetching takes about equally long for each session. Sessions without
     tokens are left out.
     """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)

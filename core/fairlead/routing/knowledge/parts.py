@@ -1,11 +1,12 @@
 """The instances that each router prefers. This matters if several routers decide alone and receive each other's load
 reports only seconds later.
 
-All reports are old, so routers that used only reports would choose the same instance at the same time; and a router
+All reports are old, so routers that used only reports would choose the same instance at the same time. And a router
 without reports cannot know where another router placed a prompt. Hashing solves both problems without messages. Routers
-with reports divide the instances among themselves. Routers without reports send an unknown prompt to the instance that
-its hash selects, which is the same for all routers. If conversations share their beginning, such as a system prompt,
-the hash of the beginning is the same for all of them; then the hash of the conversation is used.
+with reports divide the instances among themselves; the instances of a router are its *part*. Routers without reports
+send an unknown prompt to the instance that the prompt's hash selects, which is the same for all routers. If an instance
+holds only the prompt's beginning, such as a system prompt that many conversations share, the hash of the conversation
+selects the instance.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,16 @@ the prompt's beginning.
 """
 
 AT_CONVERSATIONS_HOME = 0.3
-"""Bonus for the instance that the conversation's hash selects, as a share of the TTFT target, if no instance is known
-to hold at least half of the turn's prompt. It is larger than `AT_HOME`: earlier turns that other routers sent to that
-instance save more than a prompt's beginning.
+"""Bonus for the instance that the conversation's hash selects, as a share of the TTFT target. It applies if no instance
+is known to hold more than half of the turn's prompt. It is larger than `AT_HOME`, because earlier turns that other
+routers sent to that instance save more than a prompt's beginning.
 """
 
 
 def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | None:
     """Return the hash key of a request, and the bonus of the instance that the key selects, as a share of the TTFT
-    target. `most_held` is the largest number of the prompt's tokens that an instance is known to hold. None if this
-    router's own knowledge is better than a hash.
+    target. None if no key is known, or if an instance is known to hold more than half of the prompt. `most_held` is the
+    largest number of the prompt's tokens that an instance is known to hold.
     """
     if not most_held:
         return (request.blocks[0], AT_HOME) if request.blocks else None
@@ -44,7 +45,7 @@ def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | Non
 
 def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> frozenset[str]:
     """Return the instances in this router's part, by their names without ranks. Every instance is in exactly one part,
-    and the sizes of parts differ by at most one; with fewer instances than routers, some parts are empty.
+    and the sizes of parts differ by at most one. With fewer instances than routers, some parts are empty.
     """
     names = sorted(set(routers))
     if router not in names:
@@ -60,8 +61,8 @@ def seed_of(instance: str) -> int:
 
 
 def home_of(key: int, seeds: Sequence[int]) -> int:
-    """Return the index of the instance that the hash of a prompt or conversation selects among the instances with these
-    seeds (rendezvous hashing: adding or removing an instance moves as few prompts as possible).
+    """Return the index of the instance that the hash `key` of a prompt or conversation selects among the instances with
+    these seeds. The method is rendezvous hashing: adding or removing an instance moves as few prompts as possible.
     """
     hashed = key.to_bytes(8, "little")
     scores = [xxh3_64_intdigest(hashed, seed) for seed in seeds]

@@ -52,15 +52,15 @@ def affinity(load: float, most: float) -> float:
     """Return the weight of a second of prefill relative to a second of waiting, at this load of the pool; at most
     `most`.
 
-    A second of prefill counts for itself and for the delay that it causes to other requests, as in a queue whose server
-    is busy for the share `load` of the time.
+    A second of prefill also delays other requests, as in a queue whose server is busy for the share `load` of the time.
+    Its weight is the second itself plus this delay.
     """
     return most if load >= FULL else min(most, 1 / (1 - load))
 
 
 def decode_share(step_seconds: float, tpot_seconds: float) -> float:
     """Return the share (0-1) of an instance's time that its decodes need to produce each token within the TPOT target.
-    0 if the time of decode steps is unknown, or if decoding alone already misses the target, because reserving time
+    0 if the time of decode steps is unknown. Also 0 if decoding alone already misses the target, because reserving time
     would then be useless.
     """
     return min(MOST_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0

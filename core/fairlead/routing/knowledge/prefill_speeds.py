@@ -1,12 +1,12 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers observe.
 
-The last prefills are kept. Those whose speed is within a factor of two of the median (weighted by tokens) are summed:
-the measured speed is the sum of tokens over the sum of seconds. So long prompts, which take longer per token, count
-with their full time. Prefills that waited behind other work, or hit more of the cache than predicted, do not distort
-the result. The measured speed may be far from the declared one.
+The last prefills are kept. Prefills whose speed differs from the median (weighted by tokens) by more than a factor of
+two are left out. The measured speed is the sum of the tokens of the others over the sum of their seconds. So long
+prompts, which take longer per token, count with their full time. Prefills that waited behind other work, or hit more of
+the cache than predicted, do not distort the result. The measured speed may be far from the declared speed.
 
-A short prefill mostly waits for the engine's current step and says little about the speed. Short prefills count only in
-a pool that has no long ones, and that computes them so slowly that the wait hardly matters.
+A short prefill mostly waits for the engine's current step and shows little about the speed. Short prefills count only
+in a pool that has no long prefills and that computes the short ones so slowly that the wait hardly matters.
 """
 
 from collections import deque
@@ -20,19 +20,19 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
 from fairlead.routing.contracts.vectors import FloatVector
 
 COMPARED_TOKENS = 1000
-"""Minimum tokens of a prefill that is used to measure the speed; a shorter one mostly waits for the engine's current
-step.
+"""Minimum tokens of a prefill that is used to measure the speed, because a shorter prefill mostly waits for the
+engine's current step.
 """
 SLOW_SECONDS = 0.2
-"""Seconds above which a prefill is used although it is short, because the wait for a step is only a small part of its
-time.
+"""Minimum seconds of a short prefill that is used to measure the speed. The wait for the engine's step is only a small
+part of such a long time.
 """
 LEAST_SECONDS = 1e-9
 """Lower bound for the time of one token, in seconds."""
 KEPT_PREFILLS = 200
-"""Number of prefills that are kept to measure the speed; further ones replace the oldest."""
+"""Number of prefills that are kept to measure the speed. Beyond it, a new prefill replaces the oldest."""
 ENOUGH_PREFILLS = 5
-"""Minimum number of kept prefills from which a speed counts as measured."""
+"""Minimum number of kept prefills for a speed to count as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance that are at most this many seconds apart belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
@@ -49,13 +49,15 @@ ODD = 2.0
 """A prefill this many times faster or slower than the median is ignored."""
 FAST_SHARE = 0.25
 """Share of the prefills, weighted by tokens and fastest first, from which the speed is taken if several routers send to
-the engines: slower prefills may have waited for prefills that this router cannot observe. With a smaller share, the
+the engines. Slower prefills may have waited for prefills that this router cannot observe. With a smaller share, the
 result would depend on the few prefills whose prefix another router had already sent.
 """
 LINE_PREFILLS = 20
 """Minimum number of prefills for separating the fixed time of a prefill from its time per token."""
 NEAR_SHARE = 0.9
-"""Share of the prefills through which the second line is fitted: those nearest to the first line."""
+"""Share of the prefills through which the second line is fitted. It is fitted through the prefills nearest to the first
+line.
+"""
 LEAST_COMPUTING = 0.5
 """Minimum share of a prefill's time in which the engine is assumed to compute."""
 MEMORY_SECONDS = 3600.0
@@ -84,7 +86,8 @@ class PrefillSpeeds:
         """
         self.alone_share = 1.0
         """The share of the computing time that a prefill would take if no other router's prefills were ahead of it. The
-        measured speed includes the waiting behind other routers' prefills, because the next prefill will wait too.
+        measured speed includes the wait behind other routers' prefills, because the next prefill will also wait behind
+        them.
         """
         self.among_others = False
         """Whether other routers also send to these instances. A change affects later measurements only."""
@@ -92,8 +95,8 @@ class PrefillSpeeds:
         self._latest: dict[str, _Prefill] = {}
         """The latest prefill of each instance, even if it is no longer among the kept prefills."""
         self._long = self._slow = 0
-        """Number of kept prefills that have enough tokens for a measurement, and number of kept prefills that took long
-        enough. The counters avoid a pass over all kept prefills at each first token.
+        """Two numbers: the kept prefills that have enough tokens for a measurement, and the kept prefills that took
+        long enough. The counters avoid a pass over all kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf
@@ -150,8 +153,8 @@ class PrefillSpeeds:
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of one instance, or of all together for None, in tokens per second, with the spread
-        between prefills and the age of the newest prefill.
+        """Return the prefill speed of one instance in tokens per second; of all instances together without an instance
+        (None). The result includes the spread between prefills and the age of the newest prefill.
         """
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN
@@ -216,8 +219,8 @@ class PrefillSpeeds:
 class RecalledSpeed:
     """A speed that was observed before this router started; used until this router has measured a speed itself.
 
-    It is used for up to a week, unless prefills contradict it: even short prefills, which mostly wait for the engine's
-    step, give a lower bound of the speed.
+    The speed is used for up to a week. It is dropped earlier if prefills contradict it: even short prefills, which
+    mostly wait for the engine's step, give a lower bound of the true speed.
     """
 
     __slots__ = ("_figure", "_observed_at", "_prefills", "_seconds", "_tokens", "value")
@@ -262,14 +265,16 @@ def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
 
 
 def _spread(prefills: list[_Prefill]) -> Spread | None:
-    """Return the median and the spread of the prefills' speeds, each weighted by its tokens; None if there are too
-    few.
+    """Return the median and the spread of the prefills' speeds, each weighted by its tokens; None if there are too few
+    prefills.
     """
     return spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills)
 
 
 def _usual(prefills: list[_Prefill], median: float) -> float:
-    """Return tokens over seconds, summed over the prefills whose speed is within a factor of `ODD` of the median."""
+    """Return the speed in tokens per second: the sum of the tokens over the sum of the seconds, for the prefills whose
+    speed is within a factor of `ODD` of the median.
+    """
     kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
     usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
     return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)

@@ -1,8 +1,8 @@
 """The prefixes that instances are believed to hold, kept on disk for the router's next process.
 
-If engines report their cache by KV events, the events are used instead. The danger is an engine that restarted in the
-meantime at the same address: its cache is empty, but it is believed to hold its predecessor's blocks until the results
-of its prompts show otherwise. So nothing older than the pool's session TTL is recalled.
+If engines report their cache by KV events, the events are used instead. The danger is an engine that restarted at the
+same address while the router was stopped. Its cache is empty, but it is believed to hold the blocks of the engine
+before it, until the results of its prompts show otherwise. So a memory older than the pool's session TTL is ignored.
 """
 
 import sys

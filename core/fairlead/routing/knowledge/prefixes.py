@@ -1,8 +1,8 @@
 """Prompt prefixes: chained block hashes, and for each instance the blocks that it is believed to hold.
 
 The index mirrors each instance's cache as an LRU cache of routing blocks. A block is never more recently used than its
-parent, so an instance that holds a block also holds all blocks before it. Therefore the length of a match can be found
-by bisection.
+parent block. So an instance that holds a block also holds all blocks before it in the prompt, and the length of a match
+can be found by bisection.
 """
 
 from collections import OrderedDict
@@ -25,8 +25,8 @@ def block_hashes(text: bytes | memoryview, block_bytes: int, root: int = 0) -> t
     """Return chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has no
     hash.
 
-    Each hash is seeded with its parent's and the first with `root` (`prompt_root`), so equal hashes at a depth mean
-    equal prefixes. Raises ValueError for block_bytes < 1.
+    The seed of each hash is the hash of the block before; the seed of the first is `root` (`prompt_root`). So equal
+    hashes at a depth mean equal prefixes. Raises ValueError for block_bytes < 1.
     """
     if block_bytes < 1:
         raise ValueError(f"block_bytes must be at least 1, not {block_bytes}")
@@ -41,7 +41,7 @@ def block_hashes(text: bytes | memoryview, block_bytes: int, root: int = 0) -> t
 
 
 LONG_BYTES = 16_384
-"""Length in bytes from which a piece of a prompt is hashed without copying it."""
+"""Minimum length in bytes of a piece of a prompt that is hashed without copying it."""
 
 
 def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ def block_hashes_of(pieces: Sequence[bytes], block_bytes: int, root: int = 0) ->
 
 
 def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:
-    """Return the hash of the first block of `text`, or of all of it if it is shorter:
+    """Return the hash of the first block of `text`, or of the whole text if it is shorter than a block:
     `RoutingRequest.first_bytes_hash`. The hash equals the first of the text's `block_hashes`, which the caller may pass
     as `blocks`.
     """
@@ -115,7 +115,7 @@ class PrefixIndex:
 
     def insert(self, instance: str, blocks: Sequence[int]) -> None:
         """Record that the instance now holds these leading blocks of a prompt. They become its most recently used
-        blocks, the first of them most of all.
+        blocks; the first block is the most recent.
         """
         if self._freshest.get(instance) is blocks:
             return
@@ -163,7 +163,9 @@ class PrefixIndex:
         return low
 
     def match_everywhere(self, blocks: Sequence[int]) -> dict[str, int]:
-        """Return the number of leading blocks held, for every instance that holds at least the first block."""
+        """Return the number of leading blocks that each instance holds, for the instances that hold at least the first
+        block.
+        """
         found: dict[str, int] = {}
         names = self._names
         for mask, depth in self.match_masks(blocks):
@@ -178,10 +180,10 @@ class PrefixIndex:
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
         """Return pairs (mask of slots, number of leading blocks held), fewest blocks first, of all slots that hold at
-        least the first block.
+        least the first block. A slot is an instance's bit in the mask.
 
-        If a slot is in several masks, the last mask (with the most blocks) counts. A mask also contains the slots that
-        hold more blocks, so that it is the same for every prompt with this beginning.
+        If a slot is in several masks, the last of these masks (with the most blocks) is the right one. A mask may also
+        contain the slots that hold more blocks, so that all prompts with this beginning get the same mask.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders

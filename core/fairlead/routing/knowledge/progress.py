@@ -27,24 +27,28 @@ from fairlead.routing.contracts.loads import GivenWork
 LEAST_SECONDS = 10.0
 """Minimum seconds without a movement after which an engine may count as stalled."""
 TIMES_LONGEST = 4.0
-"""Multiple of an engine's longest step for which the engine may show no movement."""
+"""An engine may show no movement for this many times its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""Maximum seconds with which a step counts, so that an engine that hung once cannot hang longer unnoticed later."""
+"""Maximum seconds with which a step counts. Without this limit, an engine that hung once could hang longer the next
+time before it counts as stalled.
+"""
 UNMEASURED_SECONDS = 60.0
 """Seconds without a movement after which an engine counts as stalled, if its step times are not known yet or it reports
 no running requests.
 """
 LIKE = 1.25
-"""Factor: after a prefill has finished, the step times of prefills up to 1.25 times as long count as known."""
+"""Factor: after a prefill has finished, step times of prefills up to 1.25 times as long also count as known."""
 MOST_PREFILL_SECONDS = 300.0
-"""Maximum of the allowed time, in seconds, that is derived from the length of a running prefill."""
+"""Upper limit, in seconds, for the part of the allowed time that is derived from the length of a running prefill."""
 LOOK_SECONDS = 2.0
-"""Maximum number of seconds added to a step because its exact end is unknown: it is between the last reading without a
-movement and the first reading with a movement.
+"""Maximum number of seconds added to a step, because the exact end of the step is unknown: it lies between the last
+reading without a movement and the first reading with a movement.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Step times are known once at least `KNOWN_STEPS` steps were observed and they add up to this many seconds."""
+"""An engine's step times are known once at least `KNOWN_STEPS` steps were observed whose durations add up to this many
+seconds.
+"""
 WINDOW_SECONDS = 900.0
 """Length of a window in seconds; the longest step of the present and of the previous window counts."""
 CANARY_SECONDS = 30.0
@@ -55,8 +59,8 @@ SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""Maximum seconds before a stalled engine for which no request waits gets requests again. The time doubles while there
-is no movement.
+"""Maximum seconds for which a stalled engine gets no requests if no request waits for it. After this wait, the engine
+gets requests as a trial. The wait doubles with each failed trial, up to this maximum.
 """
 
 
@@ -64,7 +68,7 @@ class Life(StrEnum):
     """The state of an engine's work. The values are used as labels of metrics."""
 
     UNKNOWN = "unknown"
-    """The engine's metrics show nothing that changes with its steps, or it sleeps."""
+    """No figure in the engine's metrics changes with its steps, or the engine sleeps."""
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
@@ -115,7 +119,7 @@ class _Longest:
 
 
 class StepTimes:
-    """The known step times of one engine."""
+    """The step times of one engine, as far as they are known."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -137,7 +141,7 @@ class StepTimes:
 
     @property
     def known(self) -> bool:
-        """Whether enough steps were observed to judge the engine by their length."""
+        """Whether enough steps were observed to judge the engine by the length of its steps."""
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
@@ -154,8 +158,8 @@ class StepTimes:
 
 
 class EngineProgress:
-    """The progress of one engine, or of one of its data-parallel ranks, which are separate processes and may each hang
-    alone. `least_seconds` is the minimum of the allowed time.
+    """The progress of one engine, or of one of its data-parallel ranks. Ranks are separate processes, so a single rank
+    may hang. `least_seconds` is the minimum of the allowed time.
     """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
@@ -163,7 +167,7 @@ class EngineProgress:
         self._shown: Movement | None = None
         """The latest figures of the engine."""
         self._moved_at = self._seen_at = 0.0
-        """Time of the last change of the engine's figures, and time of their last reading."""
+        """Two times: the last change of the engine's figures, and their last reading."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
@@ -178,8 +182,8 @@ class EngineProgress:
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """Seconds for which the engine has certainly been stalled, at the last check. It is certain if the engine
-        reports running requests, or if a trial request failed as well; otherwise the requests may not have reached the
+        """Seconds for which the engine has certainly been stalled, at the last check. A stall is certain if the engine
+        reports running requests, or if a trial request failed as well. Otherwise the requests may not have reached the
         engine.
         """
         self.on_trial = False
@@ -195,8 +199,8 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Process the engine's figures from its metrics (None if the metrics have none) and the work that this router
-        has given it. Return the state of the engine's work.
+        """Process the engine's figures from its metrics and the work that this router has given to the engine. The
+        figures are None if the metrics have none. Return the state of the engine's work.
         """
         before, self._shown = self._shown, shown
         if before is None or shown is None:
@@ -221,7 +225,9 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Record the step that ended with a movement at an unknown moment after the last reading."""
+        """Record the step that has ended with a movement. The exact time of the movement is unknown: it lies after the
+        last reading.
+        """
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -235,8 +241,8 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Return whether to send the engine a test request for one token: it is idle or stalled, and there has been no
-        movement for `CANARY_SECONDS`.
+        """Return whether to send the engine a test request for one token (a canary): the engine is idle or stalled, and
+        there has been no movement for `CANARY_SECONDS`.
         """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
@@ -300,8 +306,8 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, although
-        its state can no longer be observed; after a while it gets requests as a trial.
+        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, because
+        its state can no longer be observed. After a while the engine gets requests as a trial.
         """
         if self._stalled_at is None:
             return Life.IDLE

@@ -1,5 +1,5 @@
-"""Effects of a change of a pool's instances on the hash ring: the share of the keys that changes owner, and how many
-bound sessions move with these keys. For display and planning, not for routing.
+"""Effects of a change of a pool's instances on the hash ring: the share of the keys that get another owner, and the
+number of bound sessions that move with these keys. For display and planning, not for routing.
 """
 
 from collections import defaultdict
@@ -13,8 +13,8 @@ Moves = Mapping[tuple[str, str], float]
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
-    """Return the keys that change owner between two tables, as shares of all keys, averaged over the two rings as in
-    `rings.key_shares`.
+    """Return the keys that change owner between two tables, as shares of all keys. The shares are averaged over the two
+    rings, as in `rings.key_shares`.
 
     Empty when the ring of one of the tables has no instances.
     """
@@ -26,10 +26,10 @@ def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]
 
 
 def moves_between(before: HashRing, after: HashRing) -> Moves:
-    """Return the part of the circle that each instance loses to each other instance; both rings have the same number of
-    positions.
+    """Return the part of the circle (0-1) that each instance loses to each other instance. Both rings have the same
+    number of positions.
 
-    Between two neighbouring anchors of either ring the owner does not change, so each such arc is compared once.
+    Between two neighbouring anchors of either ring the owner does not change, so each such arc is compared only once.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     ends = sorted({*before.positions, *after.positions})
@@ -45,8 +45,8 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
     """Return the expected number of bound sessions that move with the keys whose owner changes.
 
-    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: if a tenth
-    of its keys moves, so does a tenth of its `bound` sessions.
+    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys. If a tenth
+    of the instance's keys moves, a tenth of its `bound` sessions is assumed to move.
     """
     lost: defaultdict[str, float] = defaultdict(float)
     for (source, _), share in moves.items():
@@ -55,8 +55,8 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """Return the largest relative excess of an instance's share of the keys over its share of the anchors: 0.1 = a
-    tenth more; None on an empty ring.
+    """Return the largest relative amount by which an instance's share of the keys exceeds its share of the anchors: 0.1
+    = a tenth more. None on an empty ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}
     total = sum(anchors.values())

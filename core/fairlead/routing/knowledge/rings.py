@@ -1,9 +1,9 @@
 """Consistent hashing: a ring of instance anchors, and the independent rings (usually two) that give each key its
 candidates.
 
-A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first.
-Positions are xxh3-64 hashes, so every process of every version maps a key to the same position. Adding an instance
-moves only the keys that it takes over; removing one moves only the keys that it had.
+A key belongs to the first anchor at or after its position, clockwise. A key behind the last anchor belongs to the first
+anchor of the ring. Positions are xxh3-64 hashes, so every process of every version maps a key to the same position. If
+an instance is added, only the keys that it takes over move. If an instance is removed, only its own keys move.
 """
 
 from bisect import bisect_left
@@ -32,9 +32,9 @@ Key = tuple[int, int]
 
 
 class HashRing:
-    """Anchors of instances on a circle of `size` positions, given as (position, instance).
+    """A ring of instance anchors on a circle of `size` positions. Each anchor is a pair (position, instance).
 
-    If two anchors share a position, it belongs to the instance with the smaller id.
+    If two anchors share a position, the position belongs to the instance with the smaller id.
     """
 
     def __init__(self, points: Iterable[tuple[int, str]], size: int = FULL_CIRCLE, salt: int = FIRST_SALT) -> None:
@@ -61,8 +61,8 @@ class HashRing:
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
         """Return the ring for the given (instance, number of points) pairs; each instance occurs once.
 
-        The ranks of one instance share its points. So a key belongs to the same instance however many of its ranks are
-        known, and changes its rank only if that rank leaves or a new rank takes the key over.
+        The ranks of one instance share its points. So the owner of a key does not depend on the number of ranks that
+        are known. A key changes its rank only if that rank leaves or a new rank takes the key over.
         """
         ring = HashRing((), salt=salt)
         counts = {target: count for target, count in sorted(anchors) if count > 0}
@@ -140,18 +140,16 @@ def _positions_of(instance: str, count: int, salt: int) -> Sequence[int]:
 
 @lru_cache(maxsize=1024)
 def _shared_out(instance: str, count: int, salt: int, targets: Sequence[str]) -> Sequence[str]:
-    """Return, for each of the instance's anchors in the order of `_positions_of`, the target to which the anchor
-    belongs.
-    """
+    """Return the target that owns each of the instance's anchors, in the order of `_positions_of`."""
     return [chosen_rank(str(position), targets) for position in _positions_of(instance, count, salt)]
 
 
 class CandidateRings:
     """Up to four rings with independent hash functions. A key's candidates are its owners on the rings, all different.
 
-    If a ring names an instance that an earlier ring has already named, `distinct` takes the next unnamed instance
-    clockwise on that ring. Candidates are then stable: a new instance displaces at most one of them. `paper` takes the
-    next instance by index (DualMap Eq. 5), which is not stable.
+    If a ring names an instance that an earlier ring has already named, the rule `distinct` takes the next unnamed
+    instance clockwise on that ring. Candidates are then stable: a new instance displaces at most one of them. The rule
+    `paper` takes the next instance by index (DualMap Eq. 5); its candidates are not stable.
     """
 
     def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
@@ -196,8 +194,8 @@ class CandidateRings:
 
 
 class DualRing(CandidateRings):
-    """Two rings, as in DualMap: a faster `CandidateRings` for exactly two rings, because every request under the policy
-    `dualmap` uses it.
+    """Two rings, as in DualMap. This class is a faster `CandidateRings` for exactly two rings, because every request
+    under the policy `dualmap` uses it.
     """
 
     def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:

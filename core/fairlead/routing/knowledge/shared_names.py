@@ -1,8 +1,9 @@
-"""Decides which session names belong to a single conversation, judged by how the names are used.
+"""Decides which session names belong to a single conversation, from the requests that use the names.
 
-A client may send anything as a session's name: a user, its own name, a constant. Requests with such a name are not one
-conversation, and one instance cannot serve them all. So a name counts as a session's name only while it is used like
-one: by a few concurrent requests, as agents make them, and by one conversation with few side requests.
+A client may send anything as a session's name: a user, the client's own name, a constant. Requests with such a name are
+not one conversation, and one instance cannot serve them all. So a name counts as a session's name only while few
+requests use it at the same time, as an agent's parallel calls do, and while these requests belong to one conversation
+and its few side requests.
 
 A name is *shared* if it has more than `AT_ONCE` requests in flight, or if overlapping requests have more than
 `BEGINNINGS` different beginnings or belong to more than `CONVERSATIONS` continuing conversations. It is assumed to be
@@ -16,26 +17,26 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 AT_ONCE = 4
-"""Maximum number of requests in flight with a name that still counts as one session's: an agent makes parallel
-calls.
+"""Maximum number of requests in flight with which a name still counts as the name of one session. An agent makes
+parallel calls.
 """
 BEGINNINGS = 4
-"""Maximum number of different beginnings among overlapping requests with one name, if the name is to count as one
-session's. A conversation has side requests for titles, summaries and checks.
+"""Maximum number of different beginnings among overlapping requests with which a name still counts as the name of one
+session. A conversation has side requests for titles, summaries and checks.
 """
 CONVERSATIONS = 2
-"""Maximum number of beginnings that may recur among the requests of one session, as a conversation's beginning recurs
-in each turn: an agent and one sub-agent.
+"""Maximum number of beginnings that may recur in overlapping requests with one name, such as the beginnings of an agent
+and of one sub-agent. The beginning of a conversation recurs in each of its turns.
 """
 MOST_BEGINNINGS = 16
 """Maximum number of beginnings remembered per name; the newest are kept."""
 MOST_REMEMBERED = 20_000
-"""Maximum number of names that are remembered without a request in flight, because they seemed shared."""
+"""Maximum number of names without a request in flight that are remembered because they seemed shared."""
 
 
 class Hold(NamedTuple):
-    """A request's use of a session name, until the request ends. `counts` says whether the request counts towards
-    `AT_ONCE`.
+    """A request's use of a session name, until the request ends. `beginning` is the hash of the conversation's
+    beginning. `counts` says whether the request counts towards `AT_ONCE`.
     """
 
     name: str
@@ -59,7 +60,7 @@ class _Use:
     """Number of blocks of the longest prompt that is in flight with this name."""
     last_block: int = 0
     longest: int = 0
-    """The hash of how the conversation begins to which the longest prompt in flight belongs."""
+    """The hash of the conversation's beginning, for the conversation that the longest prompt in flight belongs to."""
     beginnings: dict[int, _Beginning] = field(default_factory=dict)
     shared_until: float = 0.0
     seen_at: float = 0.0
@@ -81,8 +82,8 @@ class SharedNames:
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
         """Record that a request with this name arrives. Return the `Hold`, which marks the name as in use until the
-        request ends. The request belongs to the conversation with the hash `beginning` (0 = unknown), and its prompt
-        has these chained blocks.
+        request ends. `beginning` is the hash of the beginning of the request's conversation (0 = unknown), and `blocks`
+        are the chained blocks of its prompt.
         """
         use = self._used.get(name)
         if use is None:
@@ -114,7 +115,9 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Record another router's report that the name is shared, as of `found_at` by that router's clock."""
+        """Record another router's report that the name is shared. `found_at` is the time at which that router found
+        this, by its own clock.
+        """
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:
@@ -155,8 +158,8 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Return whether the prompt extends the longest prompt in flight with this name, as the next turn of a conversation
-    does.
+    """Return whether the prompt extends the longest prompt in flight with this name. The next turn of a conversation
+    extends the turn before in this way.
     """
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:

@@ -1,12 +1,14 @@
-"""Bytes per token, estimated for each kind of prompt from the token counts that engines report. Routers see bytes and
-engines count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five
-bytes, and routers cannot read the text that a chat template adds for tools, images or a stored conversation. So each
-kind of prompt (`prompt_kind`) has its own estimate. One more estimate, for plain text of all URL paths together, is the
-pool's figure. A kind with too few counts uses the figure for text and, until that figure is known, the declared one.
+"""Bytes per token, estimated for each kind of prompt from the token counts that engines report.
+
+Routers see bytes and engines count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of
+text has two to five bytes, and routers cannot read the text that a chat template adds for tools, images or a stored
+conversation. So each kind of prompt (`prompt_kind`) has its own estimate. One more estimate, over the plain text of all
+URL paths together, is the pool's figure. A kind with too few counts uses the pool's figure or, until that figure is
+known, the declared figure.
 
 An estimate is the weighted median of a kind's last prompts, so that outliers do not move it. It stays within `LEAST`
 and `MOST`. Prompts older than `MEMORY_SECONDS` no longer count; without enough recent prompts the estimate is unknown
-again. The pool's figure changes in steps, because everything counted in tokens restarts with each change.
+again. The pool's figure changes in steps, because all figures that are counted in tokens restart with each change.
 """
 
 from collections import deque
@@ -19,7 +21,7 @@ from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, Figure, Source, s
 from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 100
-"""Number of prompts of a kind from which its estimate is computed; further ones replace the oldest."""
+"""Number of prompts of a kind from which its estimate is computed. Beyond it, a new prompt replaces the oldest."""
 MEMORY_SECONDS = 3600.0
 """Seconds for which a prompt counts."""
 FORGET_SECONDS = 60.0
@@ -31,12 +33,14 @@ ESTIMATED_EVERY = 20
 """Number of prompts after which an estimate is computed again."""
 
 STEP = 0.05
-"""Relative difference between the new estimate and the pool's figure in use from which the figure is changed."""
+"""Minimum relative difference between a new estimate and the pool's figure in use. With a smaller difference, the
+figure is not changed.
+"""
 
 LEAST, MOST = 0.5, 16.0
-"""Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and foreign scripts the fewest,
-English the most), and more for runs of blanks; a byte never needs two tokens, but a template adds some. A declared
-figure outside this range extends it.
+"""Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and non-Latin scripts the fewest,
+English the most), and more for runs of blanks. A byte never needs two tokens, but a template adds some tokens. A
+declared figure outside this range extends the range.
 """
 
 MOST_KINDS = 64
@@ -47,16 +51,16 @@ ERRORS_KEPT = 500
 _RATIO, _WEIGHT = itemgetter(1), itemgetter(2)
 
 GIVEN_IDS = "token-ids"
-"""The kind of prompts that clients send as token ids. Each id counts as `ID_BYTES` bytes, so bytes per token are
-known.
+"""The kind of prompts that clients send as token ids. Each id counts as `ID_BYTES` bytes, so the bytes per token need
+no estimate.
 """
 ID_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
-    """The conversion of a kind of prompt to tokens: by its own estimate (`learned`), by the figure for `text`, or by
-    the `declared` figure.
+    """How the length of a kind of prompt is converted to tokens: by the kind's own estimate (`learned`), by the figure
+    for `text`, or by the `declared` figure.
     """
 
     kind: str
@@ -66,12 +70,12 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSizeReport:
-    """The conversion of plain text to tokens: `bytes_per_token` is the figure in use, `learnt` the estimate from the
-    last prompts.
+    """How the length of plain text is converted to tokens. `bytes_per_token` is the figure in use, `learnt` the
+    estimate from the last prompts.
 
-    `error` is the mean absolute error of the router's token counts against the engine's, over the last prompts;
-    `declared_error` is the error that the declared figure would have had for the same prompts. Both are shares (0.1 =
-    10 %), None before any prompt.
+    `error` is the mean absolute error of the router's token counts, compared with the engine's counts, over the last
+    prompts. `declared_error` is the error that the declared figure would have had for the same prompts. Both are shares
+    (0.1 = 10 %), None before any prompt.
     """
 
     bytes_per_token: float
@@ -84,15 +88,17 @@ class TokenSizeReport:
 
 
 class _Estimate:
-    """The weighted median of the last prompts' bytes per token. A prompt's weight is the square root of its length:
-    long prompts count more, because a template adds a good part of short prompts, but no prompt outweighs all others.
+    """The weighted median of the last prompts' bytes per token. A prompt's weight is the square root of its length.
+    Long prompts count more than short ones, because a template adds a large part of a short prompt. With the square
+    root, no prompt outweighs all others.
     """
 
     __slots__ = ("_last", "observed", "samples", "value")
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
-        """For each remembered prompt: when it was observed (seconds), its bytes per token, and its weight."""
+        """For each remembered prompt: the time at which it was observed (seconds), its bytes per token, and its weight.
+        """
         self.samples = 0
         self.observed: float | None = None
         """The weighted median of the remembered prompts' bytes per token; None without prompts."""
@@ -104,8 +110,8 @@ class _Estimate:
         return bool(self._last)
 
     def observe(self, sample: tuple[float, float, float]) -> bool:
-        """Add a prompt: when it was observed, its bytes per token, and its weight. Return whether an estimate
-        exists.
+        """Add a prompt: the time at which it was observed, its bytes per token, and its weight. Return whether an
+        estimate exists.
         """
         self._last.append(sample)
         self.samples += 1
@@ -201,8 +207,8 @@ class TokenSizes:
         return self._text.observe(sample) and self._step()
 
     def recall(self, figure: Figure, now: float) -> bool:
-        """Use this figure from before a restart until enough prompts were observed; if it is unknown, use the declared
-        figure. Return whether `bytes_per_token` changed.
+        """Use this figure from before a restart until enough prompts were observed. If the figure is unknown, use the
+        declared figure. Return whether `bytes_per_token` changed.
         """
         self._recalled, self._recalled_at = figure, now - (figure.age_seconds or 0.0)
         return self._text.value is None and self._fall_back(now)
@@ -227,8 +233,8 @@ class TokenSizes:
         return True
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
-        """Return the engine facts with the tokens per routing block computed from its bytes and the present bytes per
-        token.
+        """Return the engine facts with their tokens per routing block: the block's bytes divided by the present bytes
+        per token.
         """
         if self.bytes_per_token == self.declared:
             return engine

@@ -1,5 +1,5 @@
-"""The placements of prompts by other routers, from their reports. A report has only a sketch of each prompt, not all
-its blocks.
+"""The placements of prompts by other routers, from their reports. A report contains only some of a prompt's blocks (a
+sketch).
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from fairlead.targets import instance_of
 
 class ToldPrompts:
     """Prefixes of other routers' prompts that each instance holds, limited to the size of its KV cache; the oldest are
-    dropped first. Only some depths of a prompt are reported, so a hit is never overestimated, and is underestimated by
+    dropped first. Only some depths of a prompt are reported. So a hit is never overestimated; it is underestimated by
     less than half.
     """
 
@@ -21,7 +21,7 @@ class ToldPrompts:
         """Each instance's prompts, keyed by their last block, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
-        """Block → instance → how many of the instance's prompts have this block in their report."""
+        """Block → instance → number of the instance's prompts whose report contains this block."""
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -50,7 +50,9 @@ class ToldPrompts:
             self._evict(prompt.instance)
 
     def match(self, blocks: Sequence[int]) -> Mapping[str, int]:
-        """Return the number of leading blocks held, for every instance that was reported to hold the first block."""
+        """Return, for every instance that was reported to hold the first block, the number of leading blocks that it
+        holds.
+        """
         holders = self._holders
         if not blocks or told_block(blocks[0]) not in holders:
             return {}

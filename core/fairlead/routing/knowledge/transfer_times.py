@@ -4,10 +4,10 @@ is tried for a while.
     measured for the pair > measured for other pairs > declared > assumed
 
 A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was
-observed, a transfer is assumed to take half as long as computing the tokens. So a transfer is first tried for long
-prompts. Its time is limited, so a first attempt costs little and gives a measurement. The first transfer between two
-engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router has stopped
-waiting for it.
+observed, a transfer is assumed to take half as long as computing the tokens. So the first transfer is tried with a long
+prompt. The time that a request waits for a transfer is limited, so a first attempt costs little and gives a
+measurement. The first transfer between two engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy
+machine). It continues after the router has stopped waiting for it.
 """
 
 from collections import defaultdict, deque
@@ -43,8 +43,8 @@ class _Pair:
     transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
     rests_until: float = 0.0
     late_until: float = 0.0
-    """Until when (Unix seconds) the pair rests after a late transfer: until then, only transfers for which no client
-    waits are tried.
+    """Time (Unix seconds) until which the pair rests after a transfer that took too long. Until then, a transfer is
+    tried only if no client waits for it.
     """
     failures: int = 0
     seen_at: float = 0.0
@@ -75,8 +75,8 @@ class TransferTimes:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any transfer was observed. Measured transfers shared their links with other transfers, as later ones
-        will.
+        """Whether any transfer was observed. A measured time already includes the effect of other transfers on the same
+        links.
         """
         return self._common is not None
 
@@ -91,15 +91,16 @@ class TransferTimes:
         return speed, ASSUMED_LATENCY_SECONDS
 
     def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
-        """Return whether a transfer between the pair may be tried. It may not if the pair failed recently or, while a
-        client waits (`waits`), if a transfer of the pair was late recently.
+        """Return whether a transfer between the pair may be tried. False if the pair failed recently. Also False if a
+        transfer of the pair took too long recently and a client waits for this one (`waits`).
         """
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Record an attempt to transfer. `sending_seconds` is the time of the attempt without the time for computing
-        the other tokens of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
+        """Record an attempt to transfer. `sending_seconds` is the time of the attempt without the time to compute the
+        other tokens of the prompt. An attempt is ignored if its source named no blocks, because `contracts.handovers`
+        records such attempts.
         """
         if transfer.fate is CacheFate.UNNAMED:
             return

@@ -32,7 +32,7 @@ from fairlead.targets import instance_of
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates and their vectors are cached until a circuit or the
+    """A `PoolView` over the scheduler's own objects. Candidates and their vectors are cached until a circuit or the
     table changes.
     """
 
@@ -74,39 +74,39 @@ class LiveView:
         self.transfer_times = transfer_times
         self.load_times = load_times
         self.is_tiered = False
-        """See `PoolView.is_tiered`. It is updated whenever hits are looked up; a prediction always follows a
-        look-up.
+        """See `PoolView.is_tiered`. The value is updated whenever hits are looked up; a look-up precedes each
+        prediction.
         """
         self.stored: PrefixIndex | None = None
-        """The prefixes that are in the store which all engines read, because this router knows that they were computed;
+        """The prefixes in the store that all engines read. This router knows them because their prompts were computed.
         None without such a store. If KV events report the store's blocks, the events are used instead.
         """
         self.kept: KeptContexts | None = None
-        """The contexts in caches; None unless the policy weighs them."""
+        """The contexts of sessions in the caches; None unless the policy counts their eviction as a cost."""
         self.offered = OfferedPrefills()
         self.routers = 1
-        """Number of live routers that send to these instances. A router that does not report its requests in flight is
-        assumed to have as many as this router; `told_routers` counts the routers that report them.
+        """Number of live routers that send to these instances. `told_routers` of them report their requests in flight.
+        Each other router is assumed to have as many requests in flight as this router.
         """
         self.told_routers = 0
         """Number of other routers that report their requests in flight. For these routers, the reported requests are
         counted (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """The prompts that other routers report to have placed, and where."""
+        """The prompts that other routers reported, with the instances where they placed them."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None
         self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
-        """A function that returns a query for the waiting work that a request would overtake; None in a pool with
+        """A function that returns a query for the waiting work that would be sent after a request; None in a pool with
         neither priority classes nor fairness.
         """
         self.table = table
         self.now = 0.0
 
     def within(self, instances: Collection[str]) -> "LiveView":
-        """Return the same view, with only these instances as candidates."""
+        """Return a view of the same pool in which only these instances can be candidates."""
         view = LiveView(
             self.table,
             self._loads,
@@ -131,8 +131,8 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """Divide the instances among the routers in `names`, which exchange load reports; `names` includes `router`,
-        and is empty when no other router is known.
+        """Divide the instances among the routers in `names`, so that each router prefers its own part. These routers
+        exchange load reports. `names` includes `router`; it is empty when no other router is known.
         """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
@@ -140,8 +140,8 @@ class LiveView:
 
     @property
     def assumed_routers(self) -> int:
-        """Number of routers, including this router, that are assumed to have as many requests in flight as this router:
-        all routers that do not report their requests.
+        """Number of routers that are assumed to have as many requests in flight as this router: this router, and all
+        routers that do not report their requests.
         """
         return max(1, self.routers - self.told_routers)
 
@@ -163,7 +163,7 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str, *, shared: bool = True) -> int:
-        """See `PoolView.hit_tokens`; without `shared`, blocks that only the shared store holds do not count."""
+        """See `PoolView.hit_tokens`. If `shared` is False, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return max(self.hit_tokens(request, instance, shared=False), self._shared_tokens(request))
         if not (request.blocks or self.caches.heard):
@@ -194,7 +194,7 @@ class LiveView:
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
     def _shared_tokens(self, request: RoutingRequest) -> int:
-        """Return the number of leading prompt tokens that are in the store which all engines read."""
+        """Return the number of leading prompt tokens that are in the store that all engines read."""
         told = self.caches.shared_tokens(request)
         if told is not None:
             return told
@@ -205,7 +205,9 @@ class LiveView:
         return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
 
     def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
-        """Return the tokens of the prompt that the instance would have to load, for each tier outside its GPU."""
+        """Return, for each cache tier outside the GPU, the tokens of the prompt that the instance would have to load
+        from it.
+        """
         host, disk, remote = self.caches.slow_tokens(request, instance)
         if self.stored is not None:
             remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
@@ -285,9 +287,9 @@ class LiveView:
         return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Return seconds to add to the cost of each of `candidates()`, so that the choices of routers that decide
-        separately fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the largest
-        number of the prompt's tokens that an instance is known to hold.
+        """Return seconds to add to the cost of each of `candidates()`. They keep routers that decide separately from
+        choosing the same instances (`knowledge.parts`). None while one router decides for all. `most_held` is the
+        largest number of the prompt's tokens that an instance is known to hold.
         """
         if self.routers == 1:
             return None
@@ -336,7 +338,7 @@ class LiveView:
         return self._vectors
 
     def hit_vector(self, request: RoutingRequest, *, shared: bool = True) -> IntVector:
-        """See `PoolView.hit_vector`; without `shared`, blocks that only the shared store holds do not count."""
+        """See `PoolView.hit_vector`. If `shared` is False, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
         self.is_tiered = self.caches.index.is_tiered
@@ -413,7 +415,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """Make all accepting instances of `within` candidates if no instance of `within` is a candidate."""
+        """If no instance of `within` is a candidate, make all accepting instances of `within` candidates."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -436,7 +438,7 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """Let instances get requests in spite of their open circuits, if the circuits of all suitable instances are open.
+    """Make instances candidates in spite of their open circuits, if the circuits of all suitable instances are open.
     Decode instances can replace prefill instances; prefill instances cannot replace decode instances.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)

@@ -1,10 +1,10 @@
-"""The prefill speed and the decode steps of a pool's instances, measured on answers that arrive in one piece.
+"""The prefill speed and the decode step time of a pool's instances, measured on answers that arrive in one piece.
 
-If an answer is not streamed, its first token cannot be observed, but its whole duration can. That duration is the time
-for all prompt tokens that the instance computed in the meantime, plus one decode step for each token after the first,
-at the load of that time. It is linear in the time per prompt token and the time per step. So least squares over many
-answers, each scaled by its duration, separates the two, unless all answers have the same proportion of prompt to
-output. In that case the fit's error is large, and the figures stay unknown.
+If an answer is not streamed, its first token cannot be observed, but its whole duration can. The duration has two
+parts: the time for all prompt tokens that the instance computed in the meantime, and one decode step for each token
+after the first, at the load of that time. So it is linear in the time per prompt token and the time per step. Least
+squares over many answers, each scaled by its duration, separates the two times, unless all answers have the same
+proportion of prompt to output. In that case the fit's error is large, and the figures stay unknown.
 """
 
 from math import inf, isfinite
@@ -15,9 +15,9 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_ANSWERS = 400
-"""Number of answers from which the figures are computed; further ones replace the oldest."""
+"""Number of answers from which the figures are computed. Beyond it, a new answer replaces the oldest."""
 ENOUGH_ANSWERS = 16
-"""Minimum number of answers from which a speed counts as measured."""
+"""Minimum number of answers for a speed to count as measured."""
 AGAIN_SHARE = 0.1
 """The figures are computed again when this share of the kept answers is new."""
 AGAIN_SECONDS = 0.5
@@ -25,21 +25,21 @@ AGAIN_SECONDS = 0.5
 second, computing the figures whenever a tenth is new would take more than a tenth of the router's CPU time.
 """
 KEPT_SECONDS = 2.0
-"""Minimum seconds over which the kept answers are spread. If thousands arrive per second, most are skipped, because a
-few hundred measure as well.
+"""Minimum seconds over which the kept answers are spread. If thousands of answers arrive per second, most are skipped,
+because a few hundred give the same accuracy.
 """
 AGAIN_TIMES = 4
 """The figures are computed again once all kept answers were replaced this many times, even before `AGAIN_SECONDS` have
 passed.
 """
 NEAR_SHARE = 0.9
-"""Share of the answers that the second fit uses: those nearest to the first fit."""
+"""Share of the answers that the second fit uses. It uses the answers nearest to the first fit."""
 TOO_FAST = 2.0
-"""Factor by which an answer must be faster than nearly all others to be ignored. Its prompt was probably cached without
-the router's knowledge. The fit scales answers by their duration, so such an answer would outweigh the others.
+"""An answer that is this many times faster than nearly all others is ignored, because its prompt was probably cached
+without the router's knowledge. The fit scales answers by their duration, so such an answer would outweigh the others.
 """
 LARGEST_ERROR = 0.25
-"""Largest relative standard error with which a speed counts as measured."""
+"""Largest relative standard error of a speed that still counts as measured."""
 LEAST_SECONDS = 0.01
 """Minimum seconds of an answer; a shorter answer is ignored."""
 MOST_SECONDS = 3600.0
@@ -47,16 +47,16 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Maximum tokens of an answer; an answer for which the engine reports more is ignored."""
 LEAST_ERROR = 0.05
-"""The least error assumed for an answer, as a share of its duration. Without it, answers that are all alike would seem
-to determine the speed exactly, although any split of their time into prompt and steps fits them.
+"""The least error assumed for an answer, as a share of its duration. If all answers are alike, any split of their time
+into prompt and steps fits them. Without an assumed error, such answers would seem to determine the speed exactly.
 """
 ERRORS_P90 = 1.28
 """Number of standard errors between the median of a normal distribution and its 90th percentile."""
 
 
 class WholeAnswers:
-    """The durations of the last answers that were not streamed. `tokens_per_second` is None while they do not determine
-    a speed.
+    """The durations of the last answers that were not streamed. `tokens_per_second` is None while the durations do not
+    determine a speed.
     """
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class WholeAnswers:
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> bool:
-        """Add an answer of `output_tokens` that took `seconds`. Meanwhile its instance computed `prompt_tokens` of
-        prompts, and decoded on average with `context_tokens` and `requests`. Impossible values are ignored. Return
-        whether the figures were computed again.
+        """Add an answer of `output_tokens` that took `seconds`. In this time its instance computed `prompt_tokens`
+        prompt tokens, and on average decoded `requests` requests with `context_tokens` context tokens. Impossible
+        values are ignored. Return whether the figures were computed again.
         """
         steps = output_tokens - 1
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
@@ -97,7 +97,7 @@ class WholeAnswers:
         return True
 
     def is_crowded(self, now: float) -> bool:
-        """Return whether an answer may be skipped, because with it the kept answers would span less than
+        """Return whether an answer may be skipped, because otherwise the kept answers would be spread over less than
         `KEPT_SECONDS`.
         """
         return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < KEPT_SECONDS / KEPT_ANSWERS
@@ -120,8 +120,8 @@ class WholeAnswers:
         return self
 
     def figure(self, now: float) -> Figure:
-        """Return the prefill speed in tokens per second, with a spread computed from the standard error and the age of
-        the newest answer.
+        """Return the prefill speed in tokens per second, with its spread (computed from the standard error) and with
+        the age of the newest answer.
         """
         speed = self.tokens_per_second
         if speed is None:
@@ -161,8 +161,8 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return the coefficients with which each row's sum of products is closest to 1, and their standard errors, which
-    are large if columns are similar. A column of zeros has no effect.
+    """Return the coefficients with which each row's sum of products is closest to 1, and their standard errors. The
+    standard errors are large if columns are similar. A column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)

@@ -1,5 +1,5 @@
 """Cache affinity: one ring and the adaptive key, without regard to load. Prompts with the same prefix are sent to the
-same instance, at the price of hotspots.
+same instance. The disadvantage is hotspots.
 """
 
 from itertools import islice

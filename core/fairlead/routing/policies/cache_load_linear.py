@@ -1,5 +1,5 @@
-"""Cache and load, linear: a weighted sum of the share of the prompt that an instance holds and of the instance's
-idleness.
+"""Cache and load, linear: the score is a weighted sum of the share of the prompt that an instance holds and of the
+instance's idleness.
 """
 
 from dataclasses import dataclass

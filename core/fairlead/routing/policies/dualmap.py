@@ -1,7 +1,8 @@
 """DualMap: two candidates per prefix from a dual hash ring. The candidate with the longer cached prefix is chosen
-unless it is predicted to miss the SLO. If both are, queued requests migrate within the pair.
+unless it is predicted to miss the SLO. If both candidates are predicted to miss the SLO, queued requests migrate within
+the pair.
 
-The number of candidates is a parameter, so that the paper's choice of two can be compared with other numbers; the same
+The number of candidates is a parameter, so that the paper's choice of two can be compared with other numbers. The same
 rules apply to more than two.
 """
 
@@ -35,8 +36,8 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""The least gain (seconds) with which the published behaviour is reproduced: requests follow their keys even if their
-sessions lose time.
+"""The least gain (seconds) for presets that reproduce the published behaviour. It is so low that requests follow their
+keys even if their sessions lose time.
 """
 
 
@@ -51,8 +52,8 @@ class DualMapParameters(KeyParameters):
         enum=("dualmap", *PRESETS),
     )
     slo_fraction: float | None = number(
-        "An instance is overloaded when its pending and this request's uncached tokens take longer than this part of the TTFT SLO; "
-        "default 1.0, with dualmap-code 0.5.",
+        "An instance is overloaded when its pending tokens and this request's uncached tokens take longer than this part of the TTFT SLO; "
+        "default: 1.0 (dualmap-code: 0.5).",
         None,
         minimum=0.01,
         maximum=100.0,
@@ -61,21 +62,21 @@ class DualMapParameters(KeyParameters):
         "Number of candidates per key, each from a ring of its own; with 1 there is neither choice nor migration.", 2, minimum=1, maximum=4
     )
     second_choice: str = text(
-        "Which candidate to take if a ring names an instance that was already named: `distinct` the next "
-        "other instance clockwise, `paper` the next by index.",
+        "Which candidate to take if a ring names an instance that was already named: `distinct`: the next "
+        "other instance clockwise; `paper`: the next instance by index.",
         "distinct",
         enum=("distinct", "paper"),
     )
     rebalance: bool = truth("Migrate queued requests within their pair when both candidates are overloaded.", True)
     sweep: bool | None = truth(
         "Also check all queues four times a second, not only the candidates' queues when both are overloaded; "
-        "default true, with dualmap-paper false.",
+        "default: true (dualmap-paper: false).",
         None,
     )
     bottleneck_seconds: float | None = number(
         "When rebalancing, an instance that has work but no first token for longer than this counts as held "
-        "up by decodes; default never, with "
-        "dualmap-paper 3.0.",
+        "up by decodes; default: never "
+        "(dualmap-paper: 3.0).",
         None,
         minimum=0.1,
     )
@@ -83,7 +84,7 @@ class DualMapParameters(KeyParameters):
 
     @property
     def overload_fraction(self) -> float:
-        """The value of the parameter `slo_fraction` or, without it, the preset's value."""
+        """The value of the parameter `slo_fraction`; if it is not set, the preset's value."""
         if self.slo_fraction is not None:
             return self.slo_fraction
         return 0.5 if self.preset == "dualmap-code" else 1.0
@@ -95,13 +96,13 @@ class DualMapParameters(KeyParameters):
 
     @property
     def sweeps(self) -> bool:
-        """The value of the parameter `sweep` or, without it, the preset's value."""
+        """The value of the parameter `sweep`; if it is not set, the preset's value."""
         return self.preset != "dualmap-paper" if self.sweep is None else self.sweep
 
     @property
     def held_up_seconds(self) -> float:
-        """The value of the parameter `bottleneck_seconds` or, without it, the preset's value; infinite = prefills never
-        count as delayed by decodes.
+        """The value of the parameter `bottleneck_seconds`; if it is not set, the preset's value. Infinite = prefills
+        never count as delayed by decodes.
         """
         if self.bottleneck_seconds is not None:
             return self.bottleneck_seconds
@@ -166,8 +167,8 @@ class DualMap:
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
         """Return whether another prefill may be sent to an instance that has prefills in flight.
 
-        Under the rules of the published code, only while the tokens stay within the threshold and the instance's last
-        first token is recent.
+        Under the rules of the published code, this requires that the tokens stay within the threshold and that the
+        instance's last first token is recent.
         """
         if not self._parameters.is_coded:
             return True
@@ -179,7 +180,7 @@ class DualMap:
         return self._rings.candidates(self._hotness.key(request.blocks, request.first_bytes_hash))
 
     def _threshold_tokens(self, view: PoolView) -> float:
-        """Uncached tokens above which an instance is overloaded; infinite until its speed has been observed."""
+        """Number of uncached tokens above which an instance is overloaded; infinite until a speed has been observed."""
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
@@ -248,8 +249,8 @@ class DualMap:
         )
 
     def _choose_of_many(self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView) -> Decision:
-        """Choose among any number of candidates by the rules of `_choose_of_two`: the largest hit, then the least
-        loaded; if the chosen candidate is overloaded, the smallest virtual load.
+        """Return the choice among any number of candidates, by the same rules as `_choose_of_two`. The largest hit
+        wins, then the least load. If that candidate is overloaded, the smallest virtual load wins.
         """
         speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
@@ -304,7 +305,7 @@ class DualMap:
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
         """Return the fallbacks: the other instance of the pair and, in small pools, the least loaded other instances.
-        In a large pool those are looked up only when they are needed, which is rare.
+        In a large pool the least loaded instances are looked up only when they are needed, which is rare.
         """
         if len(view.candidates()) > FALLBACKS * 4:
             return (other,)

@@ -1,5 +1,5 @@
-"""Dynamo: the cached share of the prompt minus the load, both normalised, as NVIDIA Dynamo's first KV router scored
-workers.
+"""Dynamo: the score of an instance is the cached share of the prompt minus the load, both normalised. NVIDIA Dynamo's
+first KV router scored workers in this way.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Dynamo:
 
 def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:
     """Return, per instance, `match_weight` x cached share of the prompt - `load_weight` x tokens / largest number of
-    tokens.
+    tokens of an instance.
     """
     scores: FloatVector = match_weight * token_share(hits, prompt_tokens) + load_weight * (idleness(tokens) - 1)
     return scores

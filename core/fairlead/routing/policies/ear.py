@@ -1,8 +1,8 @@
-"""EAR: a session stays on its host, the instance with its KV cache. The session migrates only from a hot host to a
-cooler instance with room, and not again during a cooldown.
+"""EAR: a session stays on its host, the instance with its KV cache. The session migrates only if its host is hot, and
+only to a cooler instance with room. It does not migrate again during a cooldown.
 
 If engines can fetch KV blocks from each other, the new host fetches the context of a session that migrates. The session
-migrates when its next request is sent, if the new host still has room for it then; otherwise the request is sent to the
+migrates when its next request is sent, if the new host still has room for it then. Otherwise the request is sent to the
 old host.
 """
 
@@ -66,7 +66,7 @@ class Ear:
         self._parameters = parameters
         self._seen: Sequence[InstanceLoad] = ()
         self._placed: Counter[str] = Counter()
-        """Number of new sessions placed on each instance after instances last joined or left."""
+        """Number of new sessions placed on each instance since the last time that an instance joined or left."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         session = session_of(request)
@@ -139,8 +139,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """Return the number of new sessions per instance, counted after instances last joined or left. If earlier
-        sessions counted too, an instance that joins with no sessions would get every new session.
+        """Return the number of new sessions per instance since the last time that an instance joined or left. If
+        earlier sessions counted too, an instance that joins with no sessions would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -215,8 +215,8 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """Return the cost, in tokens of prefill, of the context tokens that the new host lacks (`lacking`) but the old
-        host has; and whether the new host fetches them.
+        """Return the cost, in tokens of prefill, of the context tokens that the old host has and the new host lacks
+        (`lacking`). Also return whether the new host fetches these tokens.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -228,8 +228,8 @@ class Ear:
     def _fetched_ttft_seconds(
         self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
     ) -> float | None:
-        """Return the predicted TTFT in seconds on the new host if it fetches the context from the old host; None if it
-        would compute the context again.
+        """Return the predicted TTFT in seconds on the new host if it fetches the context from the old host; None if the
+        new host would compute the context again.
         """
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
@@ -247,15 +247,15 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """Return the name under which a request is bound: its session, or a name made from its prefix; None if all of its
-    possible names are shared by several conversations.
+    """Return the name under which a request is bound: its session, or a name made from its prefix. None if several
+    conversations share all possible names of the request.
     """
     return request.session or (None if request.named is not None else prefix_session(request))
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt
-    if it is shorter, for its tenant.
+    """Return the binding name for a request without a session: a hash of its first two blocks (of the whole prompt if
+    it is shorter than a block), combined with the request's owner.
     """
     known = request.blocks[:2]
     return session_identity(f"prefix:{known[-1] if known else request.first_bytes_hash:016x}", request.owner)

@@ -36,8 +36,8 @@ TERMS = {
     "cold_score": "longest without a new prompt × weight",
     "session_score": "home of the session × weight",
 }
-"""The terms of all scorers, in words. A decision records the values for the scorers in its configuration file, and 0
-for all others.
+"""The terms of all scorers, in words. A decision records the scores of the scorers in its configuration file, and 0 for
+all others.
 """
 
 
@@ -58,8 +58,8 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them: from the file or
-        from the parameter `speculative_seconds`, whichever is longer.
+        """Seconds for which a prompt's blocks are assumed to be cached before KV events confirm them: the larger of the
+        file's value and the parameter `speculative_seconds`.
         """
         return max(self.speculative_seconds, read_endpoint_picker_config(self.document, CONFIG).expected_seconds)
 
@@ -72,7 +72,7 @@ class EndpointPickerParameters(HomeParameters):
 
 
 class EndpointPicker:
-    """The policy `endpoint-picker`. It binds sessions to instances if a plugin of its configuration file uses these
+    """The policy `endpoint-picker`. It binds sessions to instances if a plugin of its configuration file needs these
     bindings.
     """
 

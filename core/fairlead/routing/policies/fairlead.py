@@ -1,17 +1,19 @@
-"""Fairlead's own policy. Its choice considers all instances, and its prefix affinity grows with the pool's load. Its
-queues serve requests within the TTFT target as long as this is possible.
+"""Fairlead's own policy. It compares all instances, and its prefix affinity grows with the pool's load. Its queues
+serve requests within the TTFT target as long as this is possible.
 
 The instance with the least `wait + rest + affinity x prefill` gets the request. The wait leaves out late requests,
-which are served last. Wait and rest are both longer on instances with many decodes, because the queue reserves time for
+which are served last. Wait and rest are longer on instances with many decodes, because the queue reserves time for
 decodes between prefills (see `queues.deadline`). The affinity is the value of a second of cached prefill relative to a
-second of waiting: 1 / (1 - load). A second of work at load 0.5 delays the requests behind it by another second in
-total, at 0.75 by three. A full KV cache counts as a short additional wait; otherwise a short prefix that all sessions
-share would draw all new sessions to the instance that computed it first. Instances that are predicted to miss the TTFT
-target rank last, unless all other instances cost more by a whole TTFT target. With `keep_weight`, contexts that a
-request would evict count as prefill too, weighted by the likelihood of their sessions' next turns. Prefills and waits
-are scaled by the instance's observed pace relative to the other instances; the delay that a prefill causes to other
-requests uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the
-model's error is smaller.
+second of waiting: 1 / (1 - load). At load 0.5, a second of work delays the requests behind it by one more second in
+total; at load 0.75, by three.
+
+A full KV cache counts as a short additional wait. Otherwise a short prefix that all sessions share would draw all new
+sessions to the instance that computed it first. Instances that are predicted to miss the TTFT target rank last, unless
+every instance that meets the target costs more than the cheapest instance by a whole TTFT target. With `keep_weight`,
+contexts that a request would evict count as prefill too, weighted by the likelihood of their sessions' next turns.
+Prefills and waits are scaled by the instance's observed pace relative to the other instances. The delay that a prefill
+causes to other requests uses the pool's mean pace. With `learned_ttft`, a model's prediction replaces `wait + rest +
+prefill` while the model's error is smaller.
 """
 
 from collections.abc import Sequence
@@ -60,11 +62,11 @@ from fairlead.schemas.shapes import number, text, truth
 class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = text("Like the parameter of every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
+    queue_discipline: str = text("Like the parameter of the same name for every policy; default: `deadline`.", "deadline", enum=DISCIPLINES)
     in_flight_seconds: float = number(
         (
-            "Like the parameter of every policy, but only for requests that can still be in time: short prefills "
-            "that are sent one by one leave gaps between them."
+            "Like the parameter of the same name for every policy, but only for requests that can still be in time. Short prefills "
+            "that are sent one by one would leave gaps between them."
         ),
         0.07,
         minimum=0.0,
@@ -90,8 +92,8 @@ class FairleadParameters(HomeParameters):
     )
     keep_weight: float = number(
         (
-            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again, times the "
-            "likelihood of its session's next turn by the pauses seen in this pool, counts this many times as prefill; "
+            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again is multiplied by "
+            "the likelihood of its session's next turn, estimated from the pauses in this pool, and by this weight, and counts as prefill; "
             "0 = contexts are not followed."
         ),
         0.0,
@@ -99,7 +101,7 @@ class FairleadParameters(HomeParameters):
         maximum=100.0,
     )
     learned_ttft: bool = truth(
-        "Learn TTFTs online as `lodestar` does, and use them instead of the formula's while their error on the same requests is smaller.",
+        "Learn TTFTs online as `lodestar` does, and use them instead of the TTFTs by the formula while their error on the same requests is smaller.",
         False,
     )
 
@@ -109,9 +111,10 @@ class FairleadParameters(HomeParameters):
 
 
 IN_TIME = 0.9
-"""Share of the TTFT target within which a predicted TTFT counts as in time. Slower instances rank after all instances
-that are in time, unless the latter cost more by a whole target. In that case, a first token in time would cost other
-requests more than it gains, for example because the session, with all its next turns, would leave its cache.
+"""Share of the TTFT target within which a predicted TTFT counts as in time. Instances that are in time rank before all
+others, unless every one of them costs more than the cheapest instance by a whole target. In that case, a first token in
+time would cost other requests more than it gains. For example, the session, with all its next turns, would leave its
+cache.
 """
 
 STALE_SAMPLES = 10_000
@@ -121,8 +124,8 @@ TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
-    """The policy `fairlead`; with a `model`, it uses the model's predictions while their error is smaller. Bindings
-    record where a session's KV cache is, which helps routers that have not served the session.
+    """The policy `fairlead`. With a `model`, it uses the model's predictions while their error is smaller than the
+    formula's. Bindings record where a session's KV cache is, for routers that have not served the session.
     """
 
     name = "fairlead"
@@ -267,8 +270,8 @@ class Fairlead:
         )
 
     def _kept_seconds(self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float) -> FloatVector | None:
-        """Return, per instance, the cost in seconds of the contexts that the request would evict; None if the contexts
-        are not known.
+        """Return, per instance, the cost in seconds of the contexts that the request would evict; None if the cached
+        contexts are not known.
         """
         kept = view.kept_tokens()
         if kept is None:
@@ -308,7 +311,9 @@ class Fairlead:
 
 
 def _errors(model: LearntTtfts) -> dict[str, float]:
-    """Return the prediction errors, which a decision records to explain whether the model is used."""
+    """Return the prediction errors of the model and of the formula. A decision records them to explain whether the
+    model is used.
+    """
     if model.judged is None:
         return {}
     learned, formula = model.judged
@@ -344,7 +349,7 @@ def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
     return replace(
         rule,
         code=LEARNED + rule.code,
-        because=f"the trained model, which errs less than the router's own formula, predicted the TTFTs, and {rule.because}",
+        because=f"the trained model, whose error is smaller than that of the router's own formula, predicted the TTFTs, and {rule.because}",
         given=(*rule.given, _LESS_WRONG),
     )
 

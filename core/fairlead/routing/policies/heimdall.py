@@ -1,5 +1,5 @@
-"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a picker of
-the highest sum.
+"""Heimdall: weighted scorers (short queue, free KV cache, precise prefix) over the exact prefix index, and a picker
+that chooses the highest sum.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class HeimdallParameters(QueueParameters):
 
     preset: str = text(
         (
-            "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` "
-            "spread between the matching instances."
+            "How matched prefixes score. `heimdall-abs`: the matched share of the prompt's blocks; `heimdall-minmax`: the match "
+            "on a scale from the smallest to the largest match of an instance."
         ),
         "heimdall-abs",
         enum=HEIMDALL_PRESETS,
@@ -38,7 +38,10 @@ class HeimdallParameters(QueueParameters):
     kv_weight: float = number("Weight of a free KV cache.", 2.0, minimum=0.0, maximum=1000.0)
     prefix_weight: float = number("Weight of the matched prefix.", 3.0, minimum=0.0, maximum=1000.0)
     max_endpoints: int = whole(
-        "Number of instances picked: the best one, and those on which a failed request is retried, in order.", 4, minimum=1, maximum=16
+        "Number of instances picked: the best one, and the instances on which a failed request is retried, in order.",
+        4,
+        minimum=1,
+        maximum=16,
     )
 
 

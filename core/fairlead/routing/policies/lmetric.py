@@ -1,4 +1,6 @@
-"""LMetric: the product of prefill work and batch size, so that both long prompts and large batches count."""
+"""LMetric: chooses the instance with the smallest product of prefill work and batch size, so that both long prompts and
+large batches count.
+"""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.catalogues import PolicyEntry

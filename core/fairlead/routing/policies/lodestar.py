@@ -1,12 +1,12 @@
-"""Lodestar: chooses the instance with the shortest TTFT that a trained model predicts, including the delay for later
+"""Lodestar: chooses the instance with the shortest TTFT predicted by a trained model, including the delay for later
 requests. Outside the model's training data it falls back on a heuristic.
 
-The model is a small network over features of each instance and the request (`instance_features`), trained outside the
-policy on the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946),
-Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break has no effect, because it
-compares with a bound above the best value. Second, the policy considers later requests: the published policy minimises
-the TTFT of each request alone, and so close to saturation it reuses so little of the caches that all requests wait
-longer.
+The model is a small network over features of each instance and the request (`instance_features`). It is trained outside
+the policy on the results of this router's own requests (`fairlead.predictors`). The policy follows Lodestar (arXiv
+2606.00946), Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break has no effect,
+because it compares with a bound above the best value. Second, the policy considers later requests. The published policy
+minimises the TTFT of each request alone; close to saturation it therefore reuses so little of the caches that all
+requests wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -121,8 +121,8 @@ class LodestarParameters(PrefixCacheLoadParameters):
     replay_samples: int = whole("Number of older samples also used for training, chosen by `selection`.", 5000, maximum=100_000)
     selection: str = text(
         (
-            "Which older samples are kept: `corrected` those that the model mispredicts and that differ from the "
-            "rest, `published` those that differ from the rest, `fifo` none."
+            "Older samples that are kept. `corrected`: samples that the model mispredicts and that differ from the "
+            "rest; `published`: samples that differ from the rest; `fifo`: none."
         ),
         Selection.CORRECTED.value,
         enum=tuple(one.value for one in Selection),
@@ -213,7 +213,8 @@ class Lodestar(LearnsTtfts):
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
         """Return the costs of a request. The delay that the prefill causes to other requests is computed with the
-        pool's speed even on a slow instance: the prefill takes longer there, but correspondingly fewer requests wait.
+        pool's speed even on a slow instance: the prefill takes longer there, but fewer requests wait there, in the same
+        proportion.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
         others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
@@ -304,10 +305,10 @@ class _Costs(NamedTuple):
 
 WHY = {
     HeuristicReason.COLD_START: "no model has been trained yet",
-    HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
+    HeuristicReason.STALE_MODEL: "too many samples have come without a newer model",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
     HeuristicReason.NOT_FINITE: "the model's answer was not a number",
-    HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
+    HeuristicReason.LOSING: "the model's error was more than twice the error of the router's own formula on the same requests",
     HeuristicReason.SHADOW: "the model only observes (mode Shadow)",
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
@@ -315,7 +316,7 @@ MOST_CACHED = ("hit_tokens", "pending_tokens")
 EXPECTED = "the TTFT that the model expected there, plus the wait that its prefill causes others, was the lowest"
 NEAR = (
     "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
-    "of the prompt among the instances as close as that"
+    "of the prompt among the instances close to the lowest"
 )
 FILTERED = "memory is short, so prompts with the same beginning are kept together; within the prefix group's instances "
 
@@ -334,9 +335,9 @@ ENTRY = PolicyEntry(
             Term(name="eligible", words="counted as equal to the lowest", unit=Unit.SCORE, better=Better.HIGHER),
         ),
         limits=(
-            Limit(name="near_best_seconds", words="cost that is as good as the least", unit=Unit.SECONDS),
+            Limit(name="near_best_seconds", words="cost that counts as equal to the lowest", unit=Unit.SECONDS),
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
-            Limit(name="outside", words="score of what might not be chosen", unit=Unit.SCORE),
+            Limit(name="outside", words="score of instances that might not be chosen", unit=Unit.SCORE),
             *HEURISTIC.terms.limits,
         ),
         rules=(

@@ -1,5 +1,5 @@
-"""Min TTFT: chooses the instance with the lowest predicted TTFT, from the part of the prompt that it holds and its
-pending work.
+"""Min TTFT: chooses the instance with the lowest predicted TTFT. The prediction uses the part of the prompt that the
+instance holds and the instance's pending work.
 """
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision

@@ -1,9 +1,9 @@
-"""Mooncake's Conductor, Algorithm 1: chooses the shortest predicted TTFT over all instances. An instance may fetch a
+"""Mooncake's Conductor, Algorithm 1: chooses the instance with the shortest predicted TTFT. An instance may fetch a
 prefix from another instance that holds much more of the prompt.
 
-If an instance's own match is shorter than the best match by the factor theta or more, its TTFT is predicted as if it
-fetched the best match from the instance that holds it; choosing such an instance replicates a hot prefix. This policy
-refuses no requests; the pool's early rejection mode does.
+The best match is the longest match that an instance holds. If it is at least theta times as long as an instance's own
+match, this instance's TTFT is predicted as if it fetched the best match. Choosing such an instance replicates a hot
+prefix. This policy refuses no requests; the pool's early rejection mode does.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ THETAS = {
     "mooncake-theta4": 4.0,
     "mooncake-cache-aware": inf,
 }
-"""Theta of each preset. `mooncake-cache-aware` never fetches: it is the paper's ablation."""
+"""Theta of each preset. `mooncake-cache-aware`, the variant of the paper's ablation study, never fetches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +40,15 @@ class MooncakeParameters(QueueParameters):
 
     preset: str = text("Preset for theta if theta is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
     theta: float | None = number(
-        "Instances whose own match is shorter than the best by this factor or more may fetch the best; default by preset.",
+        "An instance may fetch the best match if that is at least this many times as long as its own; default: the preset's value.",
         None,
         minimum=1.01,
         maximum=1e6,
     )
     transfer_rule: str = text(
         (
-            "TTFT of an instance that may fetch by theta: `threshold` always includes the fetch (Algorithm 1), `shorter` is "
-            "the shorter of fetching and computing."
+            "Predicted TTFT of an instance that may fetch. `threshold`: always with the fetch (Algorithm 1); `shorter`: "
+            "with the fetch or without it, whichever is shorter."
         ),
         "threshold",
         enum=("threshold", "shorter"),
@@ -56,14 +56,14 @@ class MooncakeParameters(QueueParameters):
 
     @property
     def balancing_threshold(self) -> float:
-        """The value of the parameter `theta` or, without it, the preset's value."""
+        """The value of the parameter `theta`; if it is not set, the preset's value."""
         return THETAS[self.preset] if self.theta is None else self.theta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """The predicted TTFT on each instance, and whether it includes fetching the best match from `source` (an index;
-    None = no instance fetches).
+    """The predicted TTFT on each instance, and for each instance whether its TTFT includes fetching the best match from
+    `source` (an index; None = no instance fetches).
     """
 
     ttft_seconds: FloatVector

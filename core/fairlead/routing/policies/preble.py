@@ -1,9 +1,9 @@
-"""Preble: if a cached prefix is most of the prompt, chooses an instance that holds it; otherwise chooses the instance
-with the lowest sum of recent work, evictions and the prefill of this prompt.
+"""Preble: if an instance holds most of the prompt, chooses such an instance. Otherwise chooses the instance with the
+lowest sum of recent work, evictions and the prefill of this prompt.
 
-An instance's work is its work of the last minutes. Prefixes are nodes of a tree; each has the prefill time that it cost
-and the instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy
-instance. The blocks of each instance come from the view.
+An instance's work is its work of the last minutes. Prefixes are nodes of a tree; each node has its prefill time and the
+instances that computed it. From time to time, nodes of the busiest instance are assigned to the least busy instance.
+The blocks that each instance holds come from the view.
 """
 
 from collections import OrderedDict, deque
@@ -26,7 +26,7 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Maximum number of nodes moved in one rebalancing step; the request that triggers the step waits for it."""
+"""Maximum number of nodes moved during one request. The request waits for these moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class Preble:
         self._held: dict[str, int] = {}
         self._since_rebalance = 0
         self._moves_left = 0
-        """Number of moves that the present rebalancing may still make. It ends after as many moves as there are nodes,
-        even if the load is not balanced.
+        """Number of moves that the present rebalancing may still make. The rebalancing ends after as many moves as
+        there are nodes, even if the load is not balanced then.
         """
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
@@ -145,8 +145,8 @@ class Preble:
         }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
-        """Return the prefill time in seconds of the nodes that an LRU cache would evict for this many tokens, each
-        weighted by its share of recent requests.
+        """Return the prefill time in seconds of the nodes that an LRU cache would evict to make room for this many
+        tokens. Each node is weighted by its share of recent requests.
         """
         excess = self._held.get(instance, 0) + tokens - capacity
         if excess <= 0 or not self._window:
@@ -185,7 +185,7 @@ class Preble:
             self._held[instance] -= cached.popitem(last=False)[1]
 
     def _forget(self, now: float) -> None:
-        """Drop requests that are older than the time window."""
+        """Drop the requests that are older than the time window."""
         while self._window and now - self._window[0][0] > self._parameters.window_seconds:
             _, key, missed = self._window.popleft()
             node = self._nodes[key]
@@ -197,8 +197,8 @@ class Preble:
             self._charge(node)
 
     def _charge(self, node: Node) -> None:
-        """Charge each of the node's instances with its share of the prefill time of the node's misses; this replaces
-        the earlier charge.
+        """Charge each of the node's instances with an equal share of the prefill time of the node's misses. The new
+        charge replaces the earlier charge.
         """
         for instance, microseconds in node.charged.items():
             self._work[instance] = self._work.get(instance, 0) - microseconds
@@ -209,7 +209,7 @@ class Preble:
 
     def _rebalance(self, view: PoolView, now: float) -> None:
         """Assign the smallest important nodes of the busiest instance to the least busy instance, a few with each
-        request. If a hot instance has only one such node, the node is replicated.
+        request. If the busiest instance has only one such node and endangers the TTFT target, the node is replicated.
         """
         loads = view.candidates()
         self._since_rebalance += 1
@@ -260,8 +260,8 @@ class Preble:
         return found
 
     def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
-        """Return the two smallest nodes of the heap that the least busy instance does not have yet, or the only such
-        node. The nodes stay in the heap.
+        """Return the two smallest nodes of the heap that the least busy instance does not have yet; a single node or
+        none if there are no more. The nodes stay in the heap.
         """
         looked_at: list[tuple[int, int]] = []
         found: list[Node] = []

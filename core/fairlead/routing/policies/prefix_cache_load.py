@@ -1,5 +1,5 @@
-"""Prefix cache and load aware: chooses the longest match unless that instance has too many requests, and the instance
-with the fewest requests when the pool is out of balance.
+"""Prefix cache and load aware: chooses the longest match unless its instance has too many requests; if the pool is out
+of balance, chooses the instance with the fewest requests.
 
 The policy has two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a
 threshold, the instance with the fewest requests gets the request. Otherwise the longest match wins among instances with
@@ -87,8 +87,8 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Return the largest number of requests with which an instance does not count as crowded: mean + `deviations` x
-    standard deviation. The standard deviation of a single instance is 0.
+    """Return the largest number of requests that an instance may have without counting as crowded: mean + `deviations`
+    x standard deviation. The standard deviation of a single instance is 0.
     """
     count = len(requests)
     mean = float(requests.sum()) / count
@@ -98,7 +98,7 @@ def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> f
 
 ENTRY = PolicyEntry(
     name=PrefixCacheLoad.name,
-    intent="The longest match that is not crowded; the fewest requests when the pool is out of balance.",
+    intent="The longest match on an instance that is not crowded; the fewest requests when the pool is out of balance.",
     build=PrefixCacheLoad,
     parameters=PrefixCacheLoadParameters,
     terms=PolicyTerms(

@@ -30,7 +30,8 @@ class PrefixCacheThresholdParameters(QueueParameters):
 class PrefixCacheThreshold:
     """The policy `prefix-cache-threshold`.
 
-    Equal matches go to the fewest requests, then to the lowest id; ties for the fewest requests are broken at random.
+    Among equal matches, the instance with the fewest requests wins, then the lowest id. Ties for the fewest requests in
+    the pool are broken at random.
     """
 
     name = "prefix-cache-threshold"

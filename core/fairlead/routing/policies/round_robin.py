@@ -18,7 +18,7 @@ _ROUND_ROBIN: Final = DecisionReason.ROUND_ROBIN
 class RoundRobin:
     """The policy `round-robin`: it goes through the candidates in order of id.
 
-    It remembers the id chosen last, so that joining and leaving instances do not restart the round.
+    It remembers the id chosen last, so that it does not start from the beginning when instances join or leave.
     """
 
     name = "round-robin"

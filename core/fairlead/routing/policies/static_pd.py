@@ -1,5 +1,5 @@
-"""Static prefill and decode pools: prefills on the instance with the fewest pending tokens, decodes on the instance
-with the fewest context tokens.
+"""Static prefill and decode pools: a request prefills on the instance with the fewest pending tokens, and decodes on
+the instance with the fewest context tokens.
 """
 
 from dataclasses import dataclass

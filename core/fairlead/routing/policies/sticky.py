@@ -1,4 +1,4 @@
-"""Sticky: a session stays on the instance to which it was first hashed, as long as that instance serves."""
+"""Sticky: a session stays on the instance that its hash selected first, as long as this instance serves."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -63,8 +63,8 @@ class Sticky:
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes.cause_to_leave`. Never called with a home that takes requests, because a session does not
-        leave such a home.
+        """See `KeepsHomes.cause_to_leave`. Under this policy the method is never called with a home that takes
+        requests, because a session does not leave such a home.
         """
         assert home.instance is not None
         return MoveCause(trigger=reason_to_leave(home.instance, view, now))

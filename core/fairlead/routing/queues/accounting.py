@@ -3,8 +3,8 @@
 A tracked request is in one stage. The stage decides which counters of the instance include its tokens. Every change of
 stage is a method in this module that removes the request from the old counters and adds it to the new ones. No other
 code writes the counters of an `InstanceLoad`. A request that prefills on one instance and decodes on another counts on
-both from the time it is queued: on the first for its prefill, on the second as *incoming*. Once its prompt is computed,
-it counts only on the instance where it decodes.
+both from the time it is queued: on the prefill instance for its prefill, on the decode instance as *incoming*. Once its
+prompt is computed, the request counts only on the decode instance.
 """
 
 from collections.abc import Callable
@@ -38,15 +38,15 @@ HELD: Final = Stage.HELD
 QUEUED: Final = Stage.QUEUED
 PREFILLING: Final = Stage.PREFILLING
 DECODING: Final = Stage.DECODING
-"""The stages under plain names: Python 3.11 takes three times as long to look up a member of an enum, and each request
-needs a dozen such look-ups.
+"""The stages as plain names, because Python 3.11 takes three times as long to look up a member of an enum, and each
+request needs a dozen such look-ups.
 """
 
 
 @dataclass(slots=True)
 class Suspicion:
-    """A failure of a request on an instance, `seconds` after the request was sent there. `counted` is True if it counts
-    as a failure of the instance.
+    """A failure of a request on an instance, `seconds` after the request was sent there. Whether the instance or the
+    request is at fault is not known at first. `counted` is True if the failure counts against the instance.
     """
 
     instance: str
@@ -56,20 +56,20 @@ class Suspicion:
     """Whether the request was the probe of the instance's circuit."""
     counted: bool = False
     excused: bool = False
-    """Whether this failure is excused, because another instance, which serves other requests, failed this request in
-    the same way.
+    """Whether this failure is excused: another instance, which serves other requests, failed this request in the same
+    way.
     """
     is_in_doubt: bool = False
-    """Whether the instance had failed another request before and has served none since, so that nothing shows whether
-    it serves others.
+    """Whether the instance had failed another request before this one and has served no request since. It is then
+    unknown whether the instance serves any requests.
     """
 
 
 @dataclass(slots=True)
 class TrackedRequest:
     """An accepted request. `instance` is "" while the request is held; `miss_tokens` are the uncached tokens that are
-    counted for it on that instance. Its fields may be given by position, because Python looks up each default of a
-    keyword-only field again for each request.
+    counted for the request on that instance. Its fields may be passed by position, because Python looks up the default
+    of each keyword-only field again for each request.
     """
 
     request: RoutingRequest
@@ -83,24 +83,28 @@ class TrackedRequest:
     instances.
     """
     holds: tuple[Hold, ...] = ()
-    """The request's uses of session names, which last until it ends."""
+    """The request's uses of session names. They last until the request ends."""
     decision_id: str = ""
     decided_at: float = 0.0
     """Time of the request's present decision (Unix seconds)."""
     is_elsewhere: bool = False
     """Whether another router made the request's decision and therefore records the request."""
     is_offered: bool = False
-    """Whether the request is counted in the load offered to the pool."""
+    """Whether the request is counted in the load that arrives for the pool."""
     keeps: KeptFor | None = None
-    """The reason why the decision is certain to be kept; None if this is decided only when the request ends."""
+    """The reason why the decision is certain to be kept. None: the end of the request determines whether the decision
+    is kept.
+    """
     moved: bool = False
-    """Whether the request was moved to another instance, or its session was bound to another instance with it."""
+    """Whether the request was moved to another instance, or its session was bound to another instance together with the
+    request.
+    """
     attempts: tuple[Attempt, ...] = ()
-    """The failed attempts: which instances have failed the request, and how."""
+    """The failed attempts, each with its instance and the kind of failure."""
     continuations: tuple[Continuation, ...] = ()
     """The continuations of the request's answer on other instances."""
     carried_tokens: int = 0
-    """Number of tokens of the answer so far that a new instance must compute, after the prompt, to continue the
+    """Number of tokens of the broken-off answer that a new instance must compute, after the prompt, to continue the
     answer.
     """
     resuming_since: float | None = None
@@ -119,20 +123,22 @@ class TrackedRequest:
     prefill_microseconds: int = 0
     """Predicted time of loading and prefill on the request's instance, without waiting."""
     answer_microseconds: int = 0
-    """Expected work of the answer, as time of an instance; 0 unless tenants take turns."""
+    """Expected work of the answer, in microseconds of an instance's time; 0 unless tenants take turns."""
     continues: bool = False
-    """Whether the request continues a task in progress; always False unless the pool sends such turns first."""
+    """Whether the request continues a task in progress; always False unless the pool sends turns of tasks in progress
+    first.
+    """
     kept_as: str | None = None
-    """The name of the session whose context the request extends; None unless the policy weighs the contexts in caches
-    (`knowledge.kept_contexts`).
+    """The name of the session whose context the request extends; None unless the policy counts the eviction of cached
+    contexts as a cost (`knowledge.kept_contexts`).
     """
     late: bool = False
     """Whether the request is queued and would miss its TTFT target even if sent at once."""
     decode: str | None = None
     """The instance on which the request will decode, if `instance` only prefills; None otherwise."""
     expected: tuple[Source, str] | None = None
-    """The instance that is assumed to hold the request's blocks once they are computed, and the id of that
-    assumption.
+    """The instance that is assumed to hold the request's blocks once they are computed, and the id of this assumption;
+    see `scheduling.expecting`.
     """
     transfer_from: str | None = None
     transfer_tokens: int = 0
@@ -148,72 +154,73 @@ class TrackedRequest:
     queued_seconds: float | None = None
     """Seconds from arrival until the request was first sent. Time lost at engines that failed is not included."""
     by_proxy: bool = False
-    """Whether a proxy forwarded the request to its present instance at an unknown time; `dispatched_at` is then when it
-    was sent to the previous instance.
+    """Whether a proxy forwarded the request to its present instance at an unknown time. `dispatched_at` is then the
+    time at which the request was sent to the previous instance.
     """
     prefilled_at: float | None = None
-    """Time at which a prefill instance had computed the prompt for a separate decode instance; None without a separate
-    decode instance.
+    """Time at which the prefill instance had computed the prompt, if another instance decodes; None if one instance
+    does both.
     """
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when its running
-    answer was last measured; None unless the request is used for measuring.
+    """The totals of the instance's decodes and prefills when this request began to decode, or when its running answer
+    was last measured. None unless the request is used for measuring decode steps.
     """
     tokens_before: int = 1
     """Output tokens that had arrived when `decode_began` was set."""
     answer_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when the request was sent; None unless its first token
-    cannot be observed.
+    """The totals of the instance's decodes and prefills when the request was sent; None if its first token can be
+    observed.
     """
     generated_tokens: int = 0
     """Number of output tokens that are known to have arrived."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
-    """Instances, chosen for the prefill or the decode, that refused the connection or were passed over at the last
-    moment.
+    """Instances, chosen for the prefill or the decode, that could not be reached; a retry does not choose them again.
     """
     suspicions: tuple[Suspicion, ...] = ()
-    """Failures of the request on instances that had received it. `scheduling.circuits` decides whether the instance or
+    """Failures of the request on instances to which it was sent. `scheduling.circuits` decides whether the instance or
     the request was at fault.
     """
     is_at_fault: bool = False
-    """Whether the request failed in the same way on two instances against which no failure counts."""
+    """Whether the request failed in the same way on two instances against which no other failure counts."""
     move: PendingMove | None = None
-    """The move of its session that takes effect when the request is sent."""
+    """The move of the request's session that takes effect when the request is sent; None if there is no such move."""
     left: str = ""
-    """The instance that the request had to leave; "" again once another instance is chosen."""
+    """The instance that the request had to leave; "" after another instance has been chosen, and if the request left
+    none.
+    """
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations that this request carries out; the request's outcome is recorded as their outcome
-    too.
+    """Ids of the session migrations that this request carries out. The request's outcome is also recorded as the
+    outcome of these migrations.
     """
     reroutes: list[str] = field(default_factory=list)
     """Ids of the request's re-routes."""
 
     @property
     def decodes_on(self) -> str:
-        """The instance on which the request decodes: `decode` or, without it, the instance that prefills the
+        """The instance on which the request decodes: `decode` or, if `decode` is None, the instance that prefills the
         request.
         """
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
-        """Return whether the prefill ran long enough to have been computed as predicted; a shorter time means that the
-        prompt was found in a cache.
+        """Return whether the prefill took at least half of its predicted time. A shorter prefill means that the prompt
+        was found in a cache.
         """
         return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the request is expected to fail on other instances too. A lost engine is not sufficient evidence,
-        because the engine may have failed for another reason, such as its node.
+        """Whether the request is expected to fail on other instances too. The loss of an engine is not sufficient
+        evidence, because the engine may have been lost for another reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def fails_everywhere(self) -> bool:
-        """Whether the request would fail again if its client sent it again: it is hopeless, and no instance that failed
-        it is in doubt. While all instances fail everything, it is False.
+        """Whether the request would fail again if its client sent it again: the request is hopeless, and no instance
+        that failed it is in doubt (`Suspicion.is_in_doubt`). So it is False while all instances fail all requests.
         """
         return self.is_hopeless and not any(one.is_in_doubt for one in self.suspicions)
 
@@ -226,12 +233,12 @@ class TrackedRequest:
 
     @property
     def work_microseconds(self) -> int:
-        """Work of the request that is counted against the tenant's fair share, in microseconds."""
+        """Work of the request that is counted against its tenant's fair share, in microseconds."""
         return self.prefill_microseconds + self.answer_microseconds
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
-    """Return 0 seconds as a prefill estimate, for callers that only count requests and tokens."""
+    """Return 0 seconds as the estimate of a prefill. For callers that count only requests and tokens."""
     return 0.0
 
 
@@ -245,7 +252,9 @@ class Accounting:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
         self.changed: set[str] = set()
-        """Instances whose counters changed. The view caches counters; when it reads them again, it empties this set."""
+        """Instances whose counters changed. The view, which caches the counters, reads them again and then empties this
+        set.
+        """
         self.prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
         """Predicted microseconds of pending prefills, summed over all instances."""
@@ -279,7 +288,7 @@ class Accounting:
             self._expect(tracked, decode)
 
     def dispatch(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """QUEUED → PREFILLING at the request's instance, with the present estimate of its hit."""
+        """QUEUED → PREFILLING at the request's instance. The request's cache hit is estimated again."""
         assert tracked.stage is QUEUED
         load = self.loads[tracked.instance]
         self.estimate_again(tracked, hit_tokens, now)
@@ -297,8 +306,8 @@ class Accounting:
             self.loads[tracked.transfer_from].transfers_out += 1
 
     def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Predict a queued request's prefill again from its present cache hit, and decide again whether the request can
-        meet its TTFT target.
+        """Predict the prefill of a queued request again, using the request's present cache hit. Also decide again
+        whether the request can meet its TTFT target.
         """
         assert tracked.stage is QUEUED
         if tracked.late:
@@ -310,7 +319,7 @@ class Accounting:
             self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def predict_again(self, tracked: TrackedRequest, now: float) -> None:
-        """Predict a prefill in progress again with the present speed."""
+        """Predict a prefill in progress again, using the present speed."""
         assert tracked.stage is PREFILLING
         microseconds = tracked.prefill_microseconds
         self._estimate(tracked, tracked.hit_tokens)
@@ -326,28 +335,30 @@ class Accounting:
             self._count_late(tracked, tracked.prefill_microseconds)
 
     def forget_late(self, tracked: TrackedRequest) -> None:
-        """Remove the late mark of a request, so that it is decided again whether it can meet its TTFT target."""
+        """Remove the mark of a request as late. Whether the request can meet its TTFT target is then decided again."""
         if tracked.late:
             tracked.late = False
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """Record that a request will decode on another instance than planned. The request's prompt must not be computed
-        yet.
+        """Record that a request will decode on another instance than planned. Call this only before the request's
+        prompt is computed.
         """
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
     def transferred(self, tracked: TrackedRequest) -> None:
-        """Record that the KV blocks that the request fetches have arrived, or that they are no longer fetched."""
+        """Record that a request no longer fetches KV blocks, because they have arrived or because the transfer was
+        given up.
+        """
         source = tracked.transfer_from
         if source is not None and tracked.stage is PREFILLING:
             self.loads[source].transfers_out -= 1
         tracked.transfer_from = None
 
     def not_fetched(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Record that the KV blocks for a prefill in progress did not arrive, so that its instance computes all of the
-        prompt but `hit_tokens`.
+        """Record that the KV blocks for a prefill in progress did not arrive, so that its instance computes the whole
+        prompt except `hit_tokens` tokens.
         """
         assert tracked.stage is PREFILLING
         load, tokens, microseconds = self.loads[tracked.instance], tracked.miss_tokens, tracked.prefill_microseconds

@@ -1,10 +1,11 @@
-"""The waiting work of each tenant at each instance, kept as matrices: a row per instance, an entry per tenant that
-waits there.
+"""The waiting work of each tenant at each instance, kept as matrices with a row per instance and an entry per tenant
+that waits there.
 
-The matrices give, for all instances at once, the work that is sent after a given point of the tenants' turns; a change
-writes one entry. A tenant's waiting work is assumed to be spread evenly over the interval from its present served work
-to its served work after all waiting work. With 64 instances, 64 requests each and 100 tenants, a query takes about 40
-microseconds.
+A tenant's *served work* is its work that was already sent; the tenant with the least served work is served next. The
+matrices give, for all instances at once, the waiting work that would raise the served work of its tenants above a given
+point. A change writes one entry. A tenant's waiting work is assumed to be spread evenly between its present served work
+and its served work after all its waiting work. With 64 instances, 64 requests each and 100 tenants, a query takes about
+40 microseconds.
 """
 
 from dataclasses import dataclass
@@ -23,8 +24,13 @@ number.
 """
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
-"""Indexes of the matrices: a tenant's served work including all that waits, its waiting work, and its weight per
-microsecond. Each of them exists twice: for the work that can still be in time, and for all work.
+"""Indexes of the matrices. Each matrix has one value per tenant and instance:
+
+- `_END`: the tenant's served work after all its waiting work
+- `_WORK`: its waiting work
+- `_RATE`: predicted prefill time per unit of waiting work
+- `_REQUEST_RATE`: number of requests per unit of waiting work
+- `_ABLE_END`, `_ABLE_WORK`, `_ABLE_RATE`: the same values for the work that can still be in time
 """
 
 
@@ -44,16 +50,16 @@ class Waiting:
 
 
 class Tenant:
-    """A tenant in a queue: its served work and its waiting work. `late` is the waiting work that can no longer meet its
-    target. `entry` is the tenant's index in the row of its instance.
+    """A tenant in a queue: its served work and its waiting work. `able` is the waiting work that can still meet its
+    TTFT target, `late` the waiting work that cannot. `entry` is the tenant's index in the row of its instance.
     """
 
     __slots__ = ("able", "able_end", "end", "entry", "late", "served")
 
     def __init__(self, served: int) -> None:
         self.served = self.able_end = self.end = served
-        """The tenant's served work: at present; after all waiting work that can be in time; and after all waiting
-        work.
+        """Three values of the tenant's served work: `served` is the present value, `able_end` the value after all
+        waiting work that can be in time, and `end` the value after all waiting work.
         """
         self.able = Waiting()
         self.late = Waiting()
@@ -81,7 +87,7 @@ class Tenant:
 
 
 class Backlogs:
-    """The tenants of many queues, one row per queue. All values are microseconds, except numbers of requests."""
+    """The tenants of many queues, one row per queue. All values are in microseconds, except numbers of requests."""
 
     def __init__(self) -> None:
         self._figures = np.zeros((7, FIRST_ROWS, FIRST_ENTRIES))
@@ -90,8 +96,8 @@ class Backlogs:
         """Indexes of rows that are not in use."""
 
     def take_row(self) -> int:
-        """Return the index of an unused row. One spare row always exists, for queries that are not about an
-        instance.
+        """Return the index of an unused row. There is always one further row, which stays empty; queries use it for
+        instances without a row.
         """
         if self._free:
             return self._free.pop()
@@ -101,7 +107,7 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Return a row to the unused rows. No request waits in this row, and none will be added."""
+        """Make a row available for another queue. No request may wait in the row."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
@@ -119,7 +125,9 @@ class Backlogs:
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:
-        """Remove a tenant without waiting requests. The last tenant of the row gets its index."""
+        """Remove a tenant that has no waiting requests. The last tenant of the row gets the index of the removed
+        tenant.
+        """
         row_tenants, entry = self._tenants[row], tenant.entry
         last = row_tenants.pop()
         if last is not tenant:
@@ -129,23 +137,23 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Return, for each row from `first` on, the work that can be in time and would be sent after the row's point of
-        served work.
+        """Return, for each row from `first` on, the microseconds of the waiting work that can be in time and that lies
+        beyond the row's entry of `points`, a served work.
         """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Return, for each row from `first` on, all waiting work, late or not, that would be sent after the row's point
-        of served work.
+        """Return, for each row from `first` on, the microseconds of all waiting work, late or not, that lies beyond the
+        row's entry of `points`, a served work.
         """
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def requests_beyond(self, point: float, row: int) -> int:
-        """Return the number of requests of a row that would be sent after the point of served work."""
+        """Return the number of waiting requests of a row that lie beyond `point`, a served work."""
         ends, works, _, rates = self._figures[_END:, row, : len(self._tenants[row])]
         return int(float((np.minimum(np.maximum(ends - point, 0.0), works) * rates).sum()) + ROUNDING)
 

@@ -1,13 +1,14 @@
 """Priority classes in the queue of an instance: one queue of the pool's discipline for each priority.
 
-Priority is strict: while a request of a higher class waits, no request of a lower class is sent, even if the request of
-the higher class is delayed for the instance's decodes or is already late. So a lower class gets only the time that the
-higher classes leave, and in an overloaded pool that may be no time; its requests then wait until the queue's time limit
-and are refused. In the `deadline` discipline late requests wait for spare time; the time of lower classes counts as
-spare.
+Priority is strict: while a request of a higher class waits, no request of a lower class is sent. This holds even if the
+request of the higher class is delayed for the instance's decodes or is already late. So a lower class gets only the
+time that the higher classes leave, and in an overloaded pool that may be no time. Its requests then wait until the
+queue's time limit and are refused. In the `deadline` discipline late requests wait for spare time; the time of lower
+classes counts as spare.
 
-Its danger is the count of overtaken requests, which policies and early rejection use for predictions: a request that
-stays counted makes its instance look free (`discrepancies` in the tests counts again).
+The danger is the count of overtaken requests, which policies and early rejection use for predictions. A request of a
+higher class overtakes all requests of lower classes. So a request that stays counted after it has left makes its
+instance look free (`discrepancies` in the tests counts again).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,8 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY, Queue
 
 Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""A function that makes the empty queue of one rank. It gets the rank, a function that returns whether requests of
-lower priority wait, and a callback for late requests.
+"""A function that makes the empty queue of one rank (0 = the highest priority). It gets the rank, a function that
+returns whether requests of lower priority wait, and a callback for late requests.
 """
 
 
@@ -36,8 +37,8 @@ class _Band:
 
 
 class ClassQueues:
-    """The requests that wait for one instance, by priority. Taking a request costs as much as from a single queue of
-    the highest class.
+    """The requests that wait for one instance, by priority. Taking a request costs as much as taking it from the queue
+    of the highest class that waits.
     """
 
     def __init__(self, classes: PriorityClasses, build: Build) -> None:
@@ -75,12 +76,14 @@ class ClassQueues:
         return [tracked for band in tuple(self._bands.values()) for tracked in band.queue.find_late(now)]
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request of the highest priority that waits; None if it must not be sent now."""
+        """Remove and return the next request of the highest priority that waits; None if this request must not be sent
+        now.
+        """
         band = self._highest()
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`, but never a request that is already late."""
+        """Remove and return the next request, as `take` does, but never a request that is already late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
@@ -90,7 +93,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take_any(now))
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """Return the requests in about the order in which they would be sent if no more arrived."""
+        """Return the requests in about the order in which they would be sent if no more requests arrived."""
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:

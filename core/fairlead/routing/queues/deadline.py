@@ -1,5 +1,5 @@
-"""The `deadline` discipline of a queue: it sends as many requests as possible in time to meet the TTFT target, and the
-rest without delaying those.
+"""The `deadline` discipline of a queue: it sends as many requests as possible in time to meet the TTFT target, and
+sends the other requests without delaying the requests that can be in time.
 
              add
               │
@@ -7,37 +7,39 @@ rest without delaying those.
     ┌───────────────────┐   even if sent at once    ┌────────┐
     │ able: planned     │ ────────────────────────► │  late  │
     │   or left out,    │        find_late          └────────┘
-    │   at each look    │                                │  the shortest, while late ones may go and nothing
-    └───────────────────┘                                │  planned waits, or from the time kept for late ones
-              │  of the planned, the shortest            │
+    │   in each plan    │                                │  the shortest: while late requests may be sent and no
+    └───────────────────┘                                │  planned request waits, or in the time reserved for them
+              │  the shortest planned request            │
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
 
-The plan is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
-leaving out the longest prefill whenever a request would be late). For example, with a target of 5 s and prefills of 1,
-2 and 4 s that arrived together, the requests of 1 and 2 s are planned and the request of 4 s is left out; it is late as
-soon as 4 s no longer fit before its deadline. `late_requests` decides when late requests may be sent.
+The plan is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: take requests in
+order of deadline, and leave out the longest prefill whenever a request would be late). For example, with a target of 5
+s and prefills of 1, 2 and 4 s that arrived together, the requests of 1 and 2 s are planned and the request of 4 s is
+left out. The left-out request becomes late as soon as 4 s no longer fit before its deadline. `late_requests` decides
+when late requests may be sent.
 
 Between two prefills the engine rests from prefilling for as long as the running decodes need to keep the TPOT target
-(`contracts.rests`). A short prefill may start before its rest, which is then owed: so short prefills are sent together,
-and their rests are taken together. While the pool has time for all prefills and decodes, no request becomes late
-because of a rest: a rest leaves a quarter of the target for the requests after it. For example, with a target of 2 s a
-prefill of 0.8 s starts at most 0.6 s after its request arrived. Rests are kept in an overloaded pool, and where the
-share of answers that miss TPOT is larger than the share of late first tokens (`late_requests`): there, a prefill in
-place of a rest makes more answers miss their TPOT than it brings first tokens in time.
+(`contracts.rests`). A short prefill may start before its rest; the rest must then be taken later. So short prefills are
+sent together, and their rests are taken together. While the pool has time for all prefills and decodes, no request
+becomes late because of a rest: a rest leaves a quarter of the target for the requests after it. For example, with a
+target of 2 s a prefill of 0.8 s starts at most 0.6 s after its request arrived. Rests are kept in an overloaded pool,
+and also where the share of answers that miss TPOT is larger than the share of late first tokens (`late_requests`). In
+such pools, a prefill in place of a rest costs more answers their TPOT than it brings first tokens in time.
 
-If tenants share the pool fairly (`turns`), the tenants that are behind are planned first. Each tenant may have as much
-of the time until the last deadline as makes the served work of all tenants equal, and requests planned within that
-share stay planned when the remaining requests are planned around them. Their rests give way to deadlines even in a full
-pool, because other tenants filled it. So a tenant that sends much gets the time that other tenants leave, and all of
-that time. A late request is sent, at any load, once all tenants with requests that can be in time have been served as
-much as its tenant would have been with this request and its credit; so no request waits forever.
+If tenants share the pool fairly (`turns`), the tenants with the least served work are planned first. A tenant's share
+is the part of the time until the last deadline that makes the served work of all tenants equal. Requests planned within
+this share stay planned when the remaining requests are planned around them. Their rests give way to deadlines even in a
+full pool, because other tenants filled it. So a tenant with many requests gets all the time that other tenants leave,
+but no more. A late request is sent, at any load, once every other tenant with requests that can be in time has at least
+this much served work: the served work of the late request's tenant, plus the request, plus the credit. So no request
+waits forever.
 
 Turns that continue a task in progress (`TrackedRequest.continues`) are left out of the plan only after all first turns
-are. Once late, they are sent before first turns, and before everything else once they have waited for about the target,
-even while decodes are owed a rest: if such a turn were refused by its time limit, its whole task would be lost. First
-turns get `new_task_share` of the time that this takes. While requests of several tenants wait, the tenants' turns
-decide instead of these rules.
+of tasks have been left out. Once late, such turns are sent before first turns. Once they have waited for about the
+target, they are sent before everything else, even while decodes are owed a rest: if such a turn were refused by its
+time limit, its whole task would be lost. First turns get the share `new_task_share` of the time that this takes. While
+requests of several tenants wait, the tenants' turns decide instead of these rules.
 
 The danger is in the estimates: if they are too short, time is spent on requests that are late after all. Estimates are
 scaled by the pace observed on the instance.
@@ -59,16 +61,17 @@ from fairlead.routing.queues.queueing import NOBODY
 from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
-"""Seconds added to every predicted prefill, because it begins only when the engine's present decode step ends."""
+"""Seconds added to every predicted prefill, because a prefill begins only when the engine's present decode step ends.
+"""
 SHORT_SECONDS = 0.15
-"""Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start
-until the rests that still have to be taken add up to the rest of one prefill of this length. Separate rests would leave
-gaps between short prefills.
+"""Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start as
+long as the rests still to be taken do not exceed the rest of one prefill of this length. With a rest after each, short
+prefills would leave gaps between them.
 """
 MARGIN = 0.02
 """Share of the TTFT target that is kept as a margin."""
 PATIENCE = 0.9
-"""Share of the TTFT target after which a late turn of a task in progress that still waits is sent before everything
+"""Share of the TTFT target. A late turn of a task in progress that has waited for this long is sent before everything
 else.
 """
 
@@ -87,9 +90,9 @@ class DeadlineRules:
     """The facts and rules of the pool that a queue needs.
 
     While `late_may_go` is true, late requests get all free time. They always get at least the share `late_share` (0-1)
-    of all time. `found_late` is called for each request found to be late. `decode_share` is the share of an instance's
-    time that its decodes need. While the pool `has_time` for all prefills and decodes, rests give way to deadlines.
-    `speed` is the prefill speed in tokens per second.
+    of all time. `found_late` is called for each request that becomes late. `decode_share` is the share of an instance's
+    time that its decodes need. While `has_time` is true, the pool has time for all prefills and decodes, and rests give
+    way to deadlines. `speed` is the prefill speed in tokens per second.
     """
 
     late_share: float
@@ -99,14 +102,16 @@ class DeadlineRules:
     decode_share: Callable[[InstanceLoad], float]
     speed: Callable[[], float]
     new_task_share: float = 0.1
-    """The share (0-1) that first turns get of the time taken by late turns of tasks in progress."""
+    """Late turns of tasks in progress take time from first turns of tasks. First turns get back at least this share
+    (0-1) of that time.
+    """
 
 
 class DeadlineQueue:
     """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as requests
     of one tenant.
 
-    Taking a request is O(n log n) in the number of requests that are not late.
+    Taking a request is O(n log n), where n is the number of requests that are not late.
     """
 
     def __init__(self, load: InstanceLoad, target_seconds: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
@@ -124,8 +129,8 @@ class DeadlineQueue:
         self._owed_beginnings = 0.0
         """Seconds that first turns of tasks may take from late turns of tasks in progress."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
-        """Heap of (time at which the request becomes late, by the pace when it was added; arrival number; request), for
-        the requests in `_able` and some that have left the queue.
+        """Heap of (time at which the request becomes late, by the pace at the time it was added; arrival number;
+        request). It has the requests in `_able`, and some requests that have left the queue.
         """
         self._added = 0
         self._pace_then = load.prefill_pace
@@ -159,8 +164,8 @@ class DeadlineQueue:
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
         """Mark and return the requests that would miss the TTFT target even if they were sent at once.
 
-        Costs nothing until the first request can be late, and then O(log n) for each late request, unless the pace has
-        changed.
+        The call costs nothing while no request can be late yet, and O(log n) for each late request. If the pace has
+        changed, it costs O(n).
         """
         starts, pace = self._latest_starts, self._load.prefill_pace
         if pace <= self._pace_then and not (starts and now > starts[0][0]):
@@ -210,8 +215,8 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def _take_alone(self, now: float) -> TrackedRequest | None:
-        """Remove and return the queue's only request, if it can be sent at once and meet the target, as in any pool
-        that is not overloaded; otherwise return None and change nothing.
+        """Remove and return the queue's only request, if it can be sent at once and meet the target. This is the usual
+        case in a pool that is not overloaded. Otherwise return None and change nothing.
         """
         (tracked,) = self._able.values()
         load = self._load
@@ -228,8 +233,8 @@ class DeadlineQueue:
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether this queue object can be reused once it is empty; not if tenants take turns, because their turns end
-        with the queue.
+        """Whether this queue object can be reused once it is empty. False if tenants take turns, because their turns
+        end with the queue.
         """
         return self._turns is None
 
@@ -243,16 +248,17 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request, as `take` does. The request must still be able to meet its deadline, and
-        must be allowed to be sent right behind the prefills in flight. None if there is no such request.
+        """Remove and return the next request, as `take` does, but only a request that can still meet its deadline and
+        that may be sent right behind the prefills in flight. None if there is no such request.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return a request for an idle instance, when `take` has returned None: no decode needs a rest
-        there, and that requests are late is only an estimate.
+        """Remove and return a request for an idle instance, after `take` has returned None; None if no request waits.
+        Nothing decodes on an idle instance, so no rest is needed, and late requests may be late only by a wrong
+        estimate.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
@@ -262,14 +268,14 @@ class DeadlineQueue:
         return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """Return the requests in about the order in which they would be sent if no more arrived: planned requests by
-        deadline, then requests left out of the plan, then late requests.
+        """Return the requests in about the order in which they would be sent if no more requests arrived: planned
+        requests by deadline, then requests left out of the plan, then late requests.
         """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return an empty result: all requests in this queue have the same priority."""
+        """Return an empty result, because all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
@@ -279,8 +285,8 @@ class DeadlineQueue:
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
-        """Return the shortest late request or, if tenants take turns, the shortest of the tenant with the least served
-        work.
+        """Return the shortest late request; None if there is none. If tenants take turns, only requests of the tenants
+        with the least served work are compared.
         """
         if self._first_late is None and self._late.requests:
             turns = self._turns
@@ -288,8 +294,9 @@ class DeadlineQueue:
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """Return the late request to send before all planned requests: a late turn of a task in progress, or a first
-        turn whose reserved share of the time is due. None if no such request is to be sent now.
+        """Return the request to send before all planned requests: the late turn of a task in progress (`late`), or a
+        first turn of a task if the time reserved for first turns suffices for it. None if the plan need not be
+        interrupted now.
         """
         if self._turns is not None and self._turns.are_shared:
             return None
@@ -334,8 +341,8 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """Return the earliest start (Unix seconds) of a prefill of this many seconds with which the running decodes
-        stay within their TPOT target.
+        """Return the earliest time (Unix seconds) at which a prefill of this many seconds may start so that the running
+        decodes stay within their TPOT target; minus infinity if it may start now.
         """
         rest = self._rest_seconds(seconds)
         if not rest:
@@ -348,14 +355,14 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """Return the seconds of rest that a prefill of this many seconds requires. The engine's step in progress is not
-        counted, because requests decode in this step.
+        """Return the seconds of rest that a prefill of this many seconds requires. The engine's step in progress, which
+        `seconds` includes, requires no rest, because requests decode in this step.
         """
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
         """Return two lists: the largest set of requests that can all be in time, in order of deadline, and the requests
-        left out. If tenants take turns, each tenant's fair part is planned first.
+        left out. If tenants take turns, the requests within each tenant's fair share are planned first.
         """
         if not self._able:
             return [], []
@@ -407,20 +414,19 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""Weight of a prefill of usual length: `PACE_WEIGHT` in the instance's present pace, `LASTING_PACE_WEIGHT` in its
-lasting pace.
+"""Weight of a prefill of usual length in the instance's lasting pace; `PACE_WEIGHT` is its weight in the present pace.
 """
 FASTEST, SLOWEST = 0.001, 1000.0
 """The smallest and the largest possible pace."""
 MOST_TIMES = 4.0
-"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. So a single outlier has little
-effect, while many similar prefills can bring the pace to any value (to 10 within nine prefills).
+"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. A single outlier then has
+little effect. Many similar prefills can still bring the pace to any value (to 10 within nine prefills).
 """
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""Relative weight of a prefill that is slower than predicted, if several routers send to the instance; a prefill that
-is faster has the weight 1.
+"""Weight of a prefill that is slower than predicted, relative to a prefill that is faster, if several routers send to
+the instance.
 """
 
 
@@ -432,7 +438,8 @@ def next_pace(
 
     A prefill counts in proportion to its length, because a large part of a short prefill is the wait for the engine's
     step. A prefill of usual length has the weight `weight`, multiplied by `rising` if it took longer than the pace
-    predicts. Its time is limited to four times the prediction by the pace, and to ten minutes.
+    predicts. `seconds` is limited to at most four times, and at least a quarter of, the time predicted by the pace.
+    `predicted_seconds` is limited to ten minutes.
     """
     expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

@@ -1,9 +1,10 @@
 """Late binding: the requests that wait in the router for one instance, and the order in which they are sent.
 
-A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends in order of
-arrival in the queue. `longest_hit` sends the request with the most cached tokens first; but requests that have waited
-longer than the age bound are sent before all others, oldest first. `slack` sends first the request that must start
-soonest to meet the TTFT target; requests that can no longer meet it are sent last, oldest first.
+A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends requests in
+order of their arrival in the queue. `longest_hit` sends the request with the most cached tokens first; but requests
+that have waited longer than the age bound are sent before all others, oldest first. `slack` sends the request first
+that must start soonest to meet the TTFT target. Under `slack`, requests that can no longer meet the target are sent
+last, oldest first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +17,13 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""A heap is rebuilt when its entries of requests that have left exceed the number of waiting requests plus this
-number.
+"""Number added to the number of waiting requests. When a heap has more entries of requests that have left than this
+sum, the heap is rebuilt.
 """
 
 Standing = tuple[int, float, int]
-"""A sort key, lowest first, to compare the first requests of several queues: whether the rank is ignored or used, the
-rank, the arrival number.
+"""A sort key, lowest first, to compare the first requests of several queues: the kind of order (0 = by arrival, 1 = by
+rank, 2 = late), the rank, and the arrival number.
 """
 
 
@@ -84,8 +85,8 @@ class InstanceQueue:
         return tracked
 
     def first(self, now: float) -> tuple[Standing, TrackedRequest]:
-        """Return the sort key and the request to send next; the key compares it with the first requests of other
-        queues. The queue must not be empty.
+        """Return the sort key of the request to send next, and the request. The key compares the request with the first
+        requests of other queues. The queue must not be empty.
         """
         place, oldest = next(iter(self._entries.values()))
         if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
@@ -108,15 +109,17 @@ class InstanceQueue:
             heappop(self._late)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Return an empty sequence, because these disciplines treat late requests like any others."""
+        """Return an empty sequence, because these disciplines do not mark requests as late."""
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`: this discipline has no deadlines."""
+        """Remove and return the next request, as `take` does, because this discipline has no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`: this discipline holds nothing back."""
+        """Remove and return the next request, as `take` does, because `take` always returns a request under this
+        discipline.
+        """
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
@@ -140,22 +143,22 @@ class InstanceQueue:
         return [tracked for _, tracked in (*first, *rest)]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return an empty result: all requests in this queue have the same priority."""
+        """Return an empty result, because all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Return an empty result: requests of one priority may be sent in any order."""
+        """Return an empty result, because requests of one priority may be sent in any order."""
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:
-        """Return whether the request still waits under this arrival number. It may have left the queue and returned
-        under another number.
+        """Return whether the request still waits under this arrival number. False if the request has left the queue, or
+        has left and returned under another number.
         """
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:
-        """Return the request's key in the heap, lowest first: the negated number of cached tokens, or the latest time
-        to start its prefill.
+        """Return the request's key in the heap, lowest first. Under `longest_hit` it is the negated number of cached
+        tokens, under `slack` the latest time at which the prefill must start.
         """
         if self._discipline == "longest_hit":
             return -tracked.hit_tokens

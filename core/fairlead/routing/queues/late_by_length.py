@@ -9,9 +9,9 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
-    """Return a sort key. The shortest request comes first; of equally short requests, the earliest arrival. Turns of
-    tasks in progress come before all other requests, oldest first, so that they are sent before their time limit
-    refuses them.
+    """Return a sort key. Turns of tasks in progress come first, oldest first, so that they are sent before their time
+    limit refuses them. All other requests follow, the shortest first; of equally short requests, the earliest arrival
+    comes first.
     """
     if tracked.continues:
         return (False, tracked.request.arrived_at, 0.0)
@@ -19,7 +19,9 @@ def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
 
 
 class LateByLength:
-    """The late requests of a queue. Adding one and finding a tenant's shortest are O(log n); removing one is O(1)."""
+    """The late requests of a queue. Adding a request and finding a tenant's shortest request are O(log n); removing a
+    request is O(1).
+    """
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
@@ -36,7 +38,7 @@ class LateByLength:
 
     @property
     def has_had_any(self) -> bool:
-        """Whether the heaps still hold entries, possibly of requests that have left."""
+        """Whether the heaps hold entries, possibly of requests that have left."""
         return bool(self._heaps)
 
     def add(self, tracked: TrackedRequest) -> None:
@@ -52,7 +54,9 @@ class LateByLength:
         return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
-        """Return the shortest late request of these tenants (None = all tenants); None if there is none."""
+        """Return the shortest late request of these tenants (None = of all tenants); None if these tenants have no late
+        request.
+        """
         if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]

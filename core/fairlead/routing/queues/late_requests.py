@@ -1,14 +1,14 @@
 """Late requests of a pool: requests that wait in a queue of the `deadline` discipline and can no longer be in time. All
 queues of the pool share one object of this module.
 
-Sending a late request keeps an instance busy for seconds, most often with a long prompt. In a pool with spare time this
-does not harm other requests, and not sending the late request would be a hidden refusal. In an overloaded pool, each
+A late request keeps an instance busy for seconds, because it usually has a long prompt. In a pool with spare time this
+does not harm other requests, and never sending the late request would be a hidden refusal. In an overloaded pool, each
 late request makes other requests miss their deadline. So late requests are sent while the pool's load is low, or while
 few other requests wait.
 
-If several routers decide separately, each infers the pool's load and waits from its own requests, and all may find the
-same instance free at the same time. So a pool whose load seems low may have no time to spare. Late first tokens,
-however, are a certain sign of overload: while there are many, late requests are not sent.
+If several routers decide separately, each router estimates the pool's load and waits from its own requests, and all may
+find the same instance free at the same time. So a pool whose load seems low may have no time to spare. A high share of
+late first tokens, however, is a certain sign of overload. While the share is high, late requests are not sent.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -18,8 +18,8 @@ from fairlead.tables import RoutingTable
 WEIGHT = 0.02
 """Weight of one request in the smoothed shares of late first tokens and of late answers."""
 MORE = 0.02
-"""Rests are kept for decodes if the share of late answers exceeds the share of late first tokens by at least this
-much.
+"""Minimum difference between the share of late answers and the share of late first tokens from which rests for decodes
+are always kept.
 """
 LATE_AMONG_OTHERS = 0.05
 """Share (0-1) of late first tokens above which a router assumes that the pool has no time to spare. It applies only
@@ -40,13 +40,13 @@ class LateRequests:
 
     @property
     def spare_answers(self) -> bool:
-        """Whether a larger share of answers misses the TPOT target than of first tokens is late: taking time from
-        decodes for prefills would then gain nothing.
+        """Whether the share of answers that miss the TPOT target is clearly larger than the share of late first tokens.
+        If so, no time is taken from decodes for prefills.
         """
         return self._answers > self._first_tokens + MORE
 
     def saw_first_token(self, *, late: bool) -> None:
-        """Record whether the first token of a request that was not late when it was sent missed the TTFT target."""
+        """Record whether a first token missed the TTFT target. The request must not have been late when it was sent."""
         self._first_tokens += WEIGHT * (late - self._first_tokens)
 
     def saw_answer(self, *, late: bool) -> None:
@@ -54,9 +54,9 @@ class LateRequests:
         self._answers += WEIGHT * (late - self._answers)
 
     def found(self, tracked: TrackedRequest, *, refuse: bool) -> None:
-        """Record a request that became late in its queue or was late on arrival. `refuse` says whether it may be
-        refused because of its lateness. A request for which no client waits is not recorded as late; it is only sent
-        later.
+        """Record a request that became late in its queue or was late on arrival. `refuse` says whether the request may
+        be refused because it is late. If no client waits for the request, it is never refused and does not count in the
+        share of late first tokens.
         """
         if not tracked.late and not tracked.request.warms:
             self.saw_first_token(late=True)
@@ -65,9 +65,9 @@ class LateRequests:
             self.to_refuse.append(tracked)
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
-        """Return whether late requests may be sent whenever an instance is free: the pool's `load` leaves time for
-        them, the waits in all its `routers` are short, or the pool queues no requests. With several routers, the result
-        is True only while few first tokens are late.
+        """Return whether late requests may be sent whenever an instance is free. True if the pool's `load` leaves time
+        for them, if the waits in all `routers` together are short, or if the pool queues no requests. With several
+        routers, it is False while many first tokens are late, unless the pool queues no requests.
         """
         if not table.routing.prefills_in_flight:
             return True

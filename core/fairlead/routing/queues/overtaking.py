@@ -11,8 +11,8 @@ from fairlead.routing.queues.turns import Tenants
 
 
 class OvertakenInQueues:
-    """An `Overtaking` query for a request whose priority has this rank. With `tenants`, tenants of one priority take
-    turns; `lower` says whether requests of lower priority may wait.
+    """An `Overtaking` query for a request whose priority has this rank (0 = the highest). If `tenants` is given,
+    tenants of one priority take turns. `lower` says whether requests of lower priority may wait.
     """
 
     def __init__(self, request: RoutingRequest, queues: Mapping[str, Queue], tenants: Tenants | None, rank: int, *, lower: bool) -> None:

@@ -1,8 +1,8 @@
-"""Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which is sent
-first.
+"""Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which of them is
+sent first.
 
-Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever a request would be
-late; this leaves out as few requests as possible. Sidney's extension keeps certain requests in any case (Operations
+Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest request whenever one would be
+late. So as few requests as possible are left out. Sidney's extension keeps certain requests in any case (Operations
 Research 23, 1975).
 """
 
@@ -25,9 +25,9 @@ class Planned:
 
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
-    """Return the indexes of requests that must be left out so that all others are in time if the first prefill begins
-    at `at`. Requests are in order of deadline. The requests with the indexes `kept` are never left out; each of them
-    must be able to be in time alone.
+    """Return the indexes of the requests that must be left out so that all others are in time if the first prefill
+    begins at `at`. `requests` are in order of deadline. The requests with the indexes `kept` are never left out; all of
+    them together must be able to be in time.
     """
     first_out: list[tuple[bool, float, int]] = []
     out: set[int] = set()
@@ -45,8 +45,8 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
 
 
 def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
-    """Return the shortest requests of each tenant whose total work is within the tenant's budget, in order of
-    deadline.
+    """Return the requests that fit into their tenant's budget of work, in order of deadline. A tenant's turns of tasks
+    in progress are taken first, then its shortest requests.
     """
     left = dict(budgets)
     chosen: set[int] = set()
@@ -59,7 +59,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
 
 
 def slack(planned: Sequence[Planned], at: float) -> float:
-    """Return the number of seconds for which all planned requests could wait and still be in time."""
+    """Return the number of seconds for which all planned requests could wait so that all of them are still in time."""
     least = inf
     for one in planned:
         at += one.seconds
@@ -68,8 +68,8 @@ def slack(planned: Sequence[Planned], at: float) -> float:
 
 
 def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
-    """Return the shortest request that can be sent first without making another one late. At least the request with the
-    earliest deadline can.
+    """Return the shortest request that can be sent first without making another request late. If no shorter request
+    can, it is the request with the earliest deadline.
     """
     best = planned[0]
     room = inf
@@ -82,8 +82,9 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Distribute `work` to the tenants, the least served first, so that their served work becomes equal. Return the
-    served work that those tenants then have. `tenants` are in order of served work.
+    """Return the served work that the least served tenants have after `work` is distributed to them so that their
+    served work becomes equal. `tenants` are pairs of served work and waiting work, in order of served work; no tenant
+    gets more than its waiting work.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -29,18 +29,18 @@ class Queue(Protocol):
         """Remove and return the request to send next; None if no request should be sent now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`, but never a request that is already late."""
+        """Remove and return the next request, as `take` does, but never a request that is already late."""
 
     def take_any(self, now: float) -> TrackedRequest | None:
         """Remove and return a request for an idle instance; None only if no request waits."""
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """Return the requests in about the order in which they would be sent if no more arrived."""
+        """Return the requests in about the order in which they would be sent if no more requests arrived."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return those requests of `overtaken_by` that have a lower priority than this request."""
+        """Return the requests in this queue that have a lower priority than this request."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """Return the requests waiting in this queue that would be sent after this request if it arrived now, as far as
-        the discipline determines that.
+        the discipline determines their order.
         """

@@ -1,9 +1,9 @@
 """Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, with requests taken in turn.
 
-The next request comes from the tenant with the least served work; between tenants with equal work, the discipline
-decides as if there were one queue. So the served work of tenants that always have requests waiting never differs by
-more than the largest request. The `deadline` discipline plans requests of all tenants together and takes turns in its
-plan (`deadline.DeadlineQueue`).
+The next request comes from the tenant with the least served work. Between tenants with equal served work, the
+discipline decides as if there were one queue. So the served work of tenants that always have requests waiting never
+differs by more than the largest request. The `deadline` discipline does not use this class: it plans the requests of
+all tenants together and takes turns within its plan (`deadline.DeadlineQueue`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ class TenantQueues:
             self._take_out(tracked)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Return an empty sequence, because these disciplines treat late requests like any others."""
+        """Return an empty sequence, because these disciplines do not mark requests as late."""
         return ()
 
     def take(self, now: float) -> TrackedRequest | None:
@@ -63,16 +63,18 @@ class TenantQueues:
         return tracked
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`: these disciplines have no deadlines."""
+        """Remove and return the next request, as `take` does, because these disciplines have no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request like `take`: these disciplines hold nothing back."""
+        """Remove and return the next request, as `take` does, because `take` always returns a request under these
+        disciplines.
+        """
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """Return the requests in the order in which they would be sent if all were sent now, except that the order of
-        tenants with equal served work may differ.
+        """Return the requests in the order in which they would be sent if all were sent now. Only the order of tenants
+        with equal served work may differ.
         """
         orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}
         heads = [(self._turns.served(tenant), place, tenant, next(order)) for place, (tenant, order) in enumerate(orders.items())]
@@ -89,7 +91,7 @@ class TenantQueues:
         return found
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Return an empty result: all requests in this queue have the same priority."""
+        """Return an empty result, because all requests in this queue have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:

@@ -1,16 +1,17 @@
-"""Turns: records the share of an instance's time that each tenant has used, and decides from it which tenant is served
-next.
+"""Turns of tenants: records the share of an instance's time that each tenant has used, and decides from it which tenant
+is served next.
 
-Fair queueing by served work, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines,
-the virtual token counter (Sheng et al., OSDI 2024, §3.2). Work is the predicted time of prefills plus the expected
-share of answers in the engine's decode steps, in microseconds; cached tokens cost almost nothing. A tenant's *served*
-work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work among the
-tenants that wait. A tenant without waiting requests saves up to a `credit`: when it waits again, it resumes at its old
-served work, but at most `credit` below the virtual time. So a tenant with few requests is served before tenants with
-many, even if its requests arrive one by one, and a tenant that was absent for hours is not preferred for long.
+The rule is fair queueing by served work, as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and,
+for engines, the virtual token counter (Sheng et al., OSDI 2024, §3.2). Work is the predicted time of prefills plus the
+expected share of answers in the engine's decode steps, in microseconds; cached tokens cost almost nothing. A tenant's
+*served* work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work
+among the tenants that wait. While a tenant has no waiting requests, the virtual time moves ahead of the tenant's served
+work. This lead is its credit. When the tenant waits again, it keeps its old served work, but its credit is limited to a
+maximum. So a tenant with few requests is served before tenants with many, even if its requests arrive one by one, and a
+tenant that was absent for hours is not preferred for long.
 
-The danger is the memory for tenants that no longer wait: tenants ahead of the virtual time are remembered, at most
-`MOST_AWAY` of them.
+The danger is the memory for tenants that no longer wait. Only tenants whose credit is below the maximum are remembered,
+at most `MOST_AWAY` of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,18 +25,18 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""Credit that a tenant without waiting requests can save, as work in multiples of the TTFT target; docs/priorities.md
-says how the value was chosen.
+"""Maximum credit of a tenant without waiting requests, as work in multiples of the TTFT target. docs/priorities.md says
+how the value was chosen.
 """
 MOST_AWAY = 1024
-"""Maximum number of tenants without a waiting request that are remembered per instance; beyond it, the tenant that
+"""Maximum number of tenants without a waiting request that are remembered per instance. Beyond it, the tenant that
 stopped waiting first is forgotten.
 """
 
 
 class Tenants:
-    """The tenants of a pool: how many requests of each wait at any instance, and their turns at each instance, which
-    are kept when the instance's queue is dropped.
+    """The tenants of a pool. For each tenant, the class counts the requests that wait at any instance. It also keeps
+    the turns of the tenants at each instance, even after the instance's queue is dropped.
     """
 
     def __init__(self, credit_seconds: float = 0.0) -> None:
@@ -44,13 +45,11 @@ class Tenants:
         self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
-        """Return the turns, at this instance, of the tenants that have waiting requests with the priority of this
-        rank.
-        """
+        """Return the turns of the tenants at this instance, among the requests with the priority of this rank."""
         return self.of_rank(rank).turns(instance)
 
     def of_rank(self, rank: int) -> "RankTurns":
-        """Return the turns, at all instances, of the tenants that have requests with the priority of this rank."""
+        """Return the turns of the tenants at all instances, among the requests with the priority of this rank."""
         found = self._ranks.get(rank)
         if found is None:
             found = self._ranks[rank] = RankTurns(self, self._credit)
@@ -70,12 +69,12 @@ class Tenants:
             del self._requests[tenant]
 
     def are_others(self, tenant: str) -> bool:
-        """Return whether requests of another tenant than this one wait."""
+        """Return whether requests of other tenants wait."""
         return len(self._requests) > (tenant in self._requests)
 
 
 class RankTurns:
-    """The tenants' turns for the requests of one priority, at all instances."""
+    """The tenants' turns among the requests of one priority, at all instances."""
 
     def __init__(self, everywhere: Tenants, credit: int) -> None:
         self._everywhere = everywhere
@@ -83,9 +82,9 @@ class RankTurns:
         self._backlogs = Backlogs()
         self._by_instance: dict[str, Turns] = {}
         self._by_row: list[Turns] = []
-        """The turns of each row of the backlogs, including unused rows, where no tenant waits."""
+        """The turns of each row of the backlogs. In unused rows no tenant waits."""
         self._asked: Sequence[str] = ()
-        """The instances of the last query; the rows of these instances are cached."""
+        """The instances of the last query. Their rows are cached."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
 
     def turns(self, instance: str) -> "Turns":
@@ -105,9 +104,8 @@ class RankTurns:
             self._asked = ()
 
     def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """Return, for each instance, the waiting work in microseconds that `Turns.overtaken_by` would count for this
-        tenant; only work that can be in time is counted. If `instances` is the same object as in the last call, the
-        cost is O(1), apart from vector operations over tenants and instances.
+        """Return, for each instance, the microseconds of the waiting work that can be in time and that would be sent
+        after a new request of this tenant. The rows of `instances` are cached as long as the same object is passed.
         """
         able, everything = self._points(tenant)
         found = self._backlogs.able_beyond(np.array(able))
@@ -130,7 +128,9 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """Return the tenant's `Turns.points` for each row, and for one spare row in which no tenant ever waits."""
+        """Return the tenant's `Turns.points` for each row. The last entry is for a spare row in which no tenant ever
+        waits.
+        """
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -150,8 +150,8 @@ class RankTurns:
 
 
 class Turns:
-    """The turns of the tenants at one instance, kept from one queue of the instance to the next. Every operation is
-    O(1) except comparisons of tenants, which are linear in the number of waiting tenants.
+    """The turns of the tenants at one instance. They are kept when a queue of the instance is dropped and another one
+    is made. Every operation is O(1) except comparisons of tenants, which are linear in the number of waiting tenants.
     """
 
     def __init__(self, everywhere: Tenants, backlogs: Backlogs, credit: int = 0) -> None:
@@ -163,14 +163,14 @@ class Turns:
         self.waiting: dict[str, Tenant] = {}
         """The waiting tenants. Read only."""
         self.away: dict[str, int] = {}
-        """Served work of tenants that are ahead of the virtual time and have no waiting requests, ordered by when they
-        stopped waiting. Read only.
+        """Served work of the tenants that have no waiting requests and whose served work exceeds `least_standing`,
+        ordered by the time at which they stopped waiting. Read only.
         """
         self.least_standing = 0
-        """The least served work with which a tenant may begin to wait."""
+        """The least served work with which a tenant may begin to wait: the virtual time minus the maximum credit."""
         self._virtual_time: int | None = None
         """The virtual time in microseconds; None before the first request. The first tenant gets no credit, because no
-        other tenant is ahead of it.
+        other tenant has been served before it.
         """
 
     @property
@@ -231,14 +231,15 @@ class Turns:
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
-        """Return whether the request's tenant, with this request, would have no more served work than the least served
-        tenant with late requests.
+        """Return whether the served work of the request's tenant would not exceed the virtual time even with this
+        request.
         """
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Return whether it is the turn of this late request. It is if every other tenant with requests that can be in
-        time has at least this much served work: the work of this request's tenant, plus the request, plus the credit.
+        """Return whether this late request is to be sent next. Let x be the served work of its tenant, plus the work of
+        the request, plus the credit. The request is sent if every other tenant with requests that can be in time has a
+        served work of at least x. False if there is no such tenant.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]
@@ -246,8 +247,8 @@ class Turns:
 
     def budgets(self, part: float) -> dict[str, float]:
         """Return the work in microseconds that each tenant may send if there is room for the share `part` of all work
-        that can be in time: the room is given to the least served tenants first, and no room stays unused (water
-        filling). A tenant's budget can exceed its waiting work.
+        that can be in time. The room is given to the least served tenants first, until it is used up (water filling). A
+        tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
@@ -258,8 +259,8 @@ class Turns:
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """Return the waiting work of other tenants that would be sent after a new request of this tenant: work that
-        brings the served work of its tenant above this tenant's.
+        """Return the waiting work of other tenants that would be sent after a new request of this tenant. This is the
+        work that brings the served work of its own tenant above the served work of this tenant.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -267,8 +268,9 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Return the served work at which a new request of this tenant would be sent: first if it is queued behind the
-        tenant's requests that can be in time, second if it is queued behind all of the tenant's requests.
+        """Return two values of served work at which a new request of this tenant would be sent. The first applies if
+        only the tenant's requests that can be in time are sent before it, the second if all of the tenant's waiting
+        requests are.
         """
         own = self.waiting.get(name)
         if own is None:

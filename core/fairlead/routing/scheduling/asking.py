@@ -1,7 +1,7 @@
 """Asking: another router, the decider, chooses the instances for this router's requests (see `contracts.sharing`).
 
-This router still counts the requests that it has sent, so that it can decide alone as soon as no other router decides
-for it.
+This router still counts the requests that it has sent. So it can decide alone as soon as no other router decides for
+it.
 """
 
 from fairlead.instances import Role
@@ -40,7 +40,7 @@ class Asking:
         return len(self._asked)
 
     def begin(self, decider: Decider, now: float) -> None:
-        """Let `decider` decide from now on, also about the requests that wait in this router."""
+        """Let `decider` decide from now on. It also decides about the requests that wait in this router."""
         state = self._state
         self.decider = decider
         state.is_front = True
@@ -56,7 +56,9 @@ class Asking:
             self._ask(tracked, now)
 
     def end(self, now: float) -> None:
-        """Decide alone from now on, also about the requests that the decider has neither dispatched nor refused."""
+        """Decide alone from now on. This router then also decides about the requests that the decider has neither
+        dispatched nor refused.
+        """
         state = self._state
         self.decider = None
         state.is_front = False
@@ -78,8 +80,8 @@ class Asking:
         self._ask(tracked, now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """Carry out the decider's dispatch or refusal of a request; the result is empty if the request has ended or
-        been decided otherwise in the meantime.
+        """Carry out the decider's dispatch or refusal of a request. The result is empty if the request has ended, or if
+        this router has decided about it in the meantime.
         """
         request_id = verdict.request.id
         tracked = self._asked.pop(request_id, None) or self._state.requests.get(request_id)
@@ -102,7 +104,9 @@ class Asking:
         self._asked.pop(request_id, None)
 
     def give_up(self, request_id: str, now: float) -> None:
-        """Refuse a request that the decider has neither dispatched nor refused, because its time is over."""
+        """Refuse a request that the decider has neither dispatched nor refused, because the caller no longer lets it
+        wait.
+        """
         tracked = self._asked.pop(request_id, None)
         if tracked is not None:
             waited = now - tracked.submitted_at

@@ -1,9 +1,10 @@
-"""Canaries: a canary gets whole sessions, and a session stays with the revision that served it first.
+"""Canaries: a canary, the instances of a new revision, gets whole sessions. A session stays with the revision that
+served it first.
 
 A bound session stays among the instances with the revision of its present instance. A session that is not bound is
-placed on the canary if the hash of its name is below the canary's share. So all routers decide alike, and a growing
-share adds sessions to the canary without removing any. Requests are recorded, for the judgement of the canary, when
-they end.
+placed on the canary if the hash of its name is below the canary's share. So all routers make the same choice, and a
+growing share adds sessions to the canary without removing any. Requests are recorded when they end, so that the canary
+can be judged.
 """
 
 from dataclasses import replace
@@ -42,8 +43,9 @@ class Canary:
     def choose(
         self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
     ) -> Decision | None:
-        """Return the policy's choice among the instances with the session's revision; None if no such instance accepts
-        requests. `home` is the load of the session's instance; None if the session is not bound.
+        """Return the policy's choice among the instances with the revision that the session must use; None if none of
+        these instances accepts requests. `home` is the load of the session's instance; None if the session is not
+        bound.
         """
         ours = home.entry.id if home is not None and home.entry.accepting else None
         is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share
@@ -61,8 +63,8 @@ def canary_of(table: RoutingTable) -> Canary | None:
 
 
 def name_of(request: RoutingRequest) -> str:
-    """Return the key of the request's session: its name, or the beginning of the conversation if the session has no
-    name.
+    """Return the key of the request's session: its name. If the session has no name, the key is made from the beginning
+    of the conversation.
     """
     return request.session or f"{request.beginning or request.first_bytes_hash:x}"
 
@@ -91,8 +93,8 @@ class CanarySamples:
         cached_tokens: int | None = None,
         failed: bool = False,
     ) -> None:
-        """Record a request that ended at `instance` while `decoding` other requests decoded there, or that failed for
-        good.
+        """Record a request that ended at `instance`, or that failed for good. `decoding` is the number of other
+        requests that decoded on the instance.
         """
         if not instance or tracked.dispatched_at is None:
             return

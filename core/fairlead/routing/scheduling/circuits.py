@@ -1,17 +1,18 @@
-"""Circuits: an instance that fails is not chosen for a while, and requests waiting for it are placed elsewhere.
+"""Circuits: an instance that fails is not chosen for a while, and requests waiting for it are placed on other
+instances.
 
 The cause of a failure is the instance or the request. If an engine refused the connection, the request cannot be the
 cause. Any other failure is a *suspicion* until the outcome of the request on another instance is known:
 
-- another instance serves the request, or has worked on it for longer than the first instance did before its failure:
-the failure counts against the first instance;
-- another instance fails the request in the same way: the request is at fault, and no failure counts. Unless the
-  connection was lost, the request is not tried again;
-- no other instance had the request: the failure counts, unless it was a refusal (4xx);
-- the client leaves before any of that is known: the failure does not count.
+- another instance serves the request, or works on it for clearly longer than the first instance did before its
+  failure: the failure counts against the first instance
+- another instance fails the request in the same way: the request is at fault, and no failure counts. The request
+  is not tried again, unless the failure was a lost connection
+- no other instance had the request: the failure counts, unless it was a refusal (4xx)
+- the client leaves before any of these cases occurs: the failure does not count
 
-Several failures in a row open a circuit. A response that begins, continues or ends between failures ends the row. While
-the engine responds, each request still running there increases the number of failures that is needed, so that failures
+Several failures in a row open a circuit. A response that begins, continues or ends between two failures ends the row.
+While the engine responds, each request still running there increases the number of failures that is needed. So failures
 never outweigh the requests that an open circuit would affect.
 
 The data-parallel ranks of an instance share its server and its circuit. Another rank of the instance does not count as
@@ -35,8 +36,8 @@ HEARD_SECONDS = 5.0
 second.
 """
 PROOF_SECONDS = 1.0
-"""A failed request must run on another instance for this many seconds, and for twice as long as it took to fail, before
-the failure counts.
+"""Minimum seconds for which a failed request must run on another instance before the failure counts against the first
+instance. It must also run there for twice as long as it took to fail.
 """
 
 
@@ -47,20 +48,20 @@ class Circuits:
         self._state = state
         self._waiting = waiting
         self._open_cases: dict[str, TrackedRequest] = {}
-        """Requests in flight, by id, that an instance failed and for which it is not yet decided whether the failure
-        counts.
-        """
+        """Requests that an instance failed, by id, for which it is not yet decided whether the failure counts."""
         self._counted: Counter[str] = Counter()
-        """Number of counted failures, by instance, whose requests have not ended."""
+        """Number of failures per instance that are counted but may still be excused, because their requests have not
+        ended.
+        """
 
     # ── what speaks against an instance ──
 
     def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Record a failure of the instance, with the request on which it failed, if any. A refusal of a request that is
-        no longer in flight does not count: no other instance can contradict it.
+        """Record a failure of the instance, with the request on which it failed, if there is one. A refusal (4xx) of a
+        request that is no longer in flight does not count, because no other instance can contradict it.
 
-        When the circuit opens, the requests queued for the instance are placed elsewhere; the next outcomes contain
-        their dispatches.
+        When the circuit opens, the requests queued for the instance are placed on other instances. The next outcomes
+        contain their dispatches.
         """
         state = self._state
         load = next(iter(state.loads_of(instance)), None)
@@ -82,7 +83,7 @@ class Circuits:
             self._count(load, now, beside=self._beside(load, now))
 
     def _hangs_alone(self, target: str) -> bool:
-        """Return whether the target is a rank that makes no progress, while other ranks of its instance may work."""
+        """Return whether the target is a rank that makes no progress. Other ranks of its instance may still work."""
         load = self._state.loads.get(target)
         return load is not None and load.is_stalled and rank_of(target) is not None
 
@@ -106,19 +107,19 @@ class Circuits:
             self._excuse(found)
 
     def _is_witness(self, instance: str) -> bool:
-        """Return whether the instance has no certain failure counted against it. If such an instance fails a request in
-        the same way as another did, the request is at fault.
+        """Return whether all failures counted against the instance may still be excused. If such an instance fails a
+        request in the same way as another instance did, the request is at fault.
         """
         circuit = self._state.circuits.get(instance)
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Return the differences between the counts that `_is_witness` uses and a new count, in words; empty unless
+        """Compare the counts that `_is_witness` uses with a new count. Return the differences in words; empty unless
         there is a bug.
         """
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
-        return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
+        return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted again {dict(fresh)}",)
 
     def _excuse(self, one: Suspicion) -> None:
         one.excused = True
@@ -131,7 +132,7 @@ class Circuits:
             self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
-        """Drop the undecided failures of a request: no later outcome can excuse them any more."""
+        """Drop these failures from the failures that a later outcome can excuse."""
         for one in suspicions:
             if one.counted:
                 one.counted = False
@@ -156,8 +157,8 @@ class Circuits:
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or that it makes
-        progress again. A stall is observed directly, so a single stall is enough to avoid the instance.
+        """Record whether the engine, or this rank of the engine, is stalled: it has work but makes no progress. A stall
+        is observed directly, so a single stall is enough to avoid the instance.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -185,8 +186,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Decide about each request that an instance failed, by the time that has passed: the request has run on
-        another instance for long enough, or has ended without a response.
+        """Decide about the requests that an instance failed and for which enough time has passed: the request has run
+        on another instance for long enough, or has ended without a response.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked
@@ -199,16 +200,16 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Record that the client disconnected. Clients may disconnect after one instance failed and before another
-        could serve or fail the request; such failures must not all count against the instance.
+        """Record that the client disconnected. Many clients may disconnect after one instance failed and before another
+        instance could serve or fail their requests. These failures must not all count against the first instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """Forget the request's undecided failures: the request's outcome no longer counts for or against an instance.
-        Failures that are already counted are kept.
+        """Forget the request's undecided failures. The request's outcome then no longer affects any instance. Failures
+        that are already counted are kept.
         """
         self._close(tracked.suspicions)
         tracked.suspicions = ()

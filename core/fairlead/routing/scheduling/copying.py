@@ -1,11 +1,12 @@
-"""Copying: a prefix that many sessions share is copied to an instance that lacks it, before a session is sent there.
+"""Copying: a prefix that many sessions share is copied to an instance that lacks it, before a session is sent to this
+instance.
 
 A copy saves one computation of the prefix if a session that begins with it is sent to the target soon. The likelihood
-of that follows from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`, spread over the
+of this is computed from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`, spread over the
 instances. The cost is the predicted time to transfer a kept prompt that begins with the prefix. The copy is made if the
 saving exceeds the cost by `LEAST_GAIN_SECONDS`. Copies are made one at a time, for at most the share of the time in
-`spec.routing.handOverBudget`. (In Mooncake, section 6.2, hot prefixes are copied as a side effect of requests; the
-copies in this module are made ahead of requests.)
+`spec.routing.handOverBudget`. (In Mooncake, section 6.2, hot prefixes are copied as a side effect of requests. This
+module copies them ahead of requests.)
 """
 
 from bisect import bisect_left
@@ -32,8 +33,8 @@ FEWEST_SESSIONS = 2
 MOST_TURNS = 256
 """Maximum number of sessions whose prompts are compared per decision; the newest sessions are used."""
 MOST_PREFIXES = 8
-"""Maximum number of prefixes whose holders are looked up per decision; the prefixes with the largest tokens × sessions
-are used.
+"""Maximum number of prefixes whose holders are looked up per decision. The prefixes with the largest product of tokens
+and sessions are used.
 """
 MOST_PLACES = 16
 """Maximum number of sources, and of targets, that are compared for a prefix; the least busy are taken. So the time for
@@ -60,11 +61,13 @@ class Copying:
         self._under_way: PrefixCopy | None = None
         self._rests_until = 0.0
         self._copied: dict[tuple[str, int], float] = {}
-        """Time of the last copy of a prefix, by target and the prefix's last block; copies that failed are included."""
+        """Time of the last copy of a prefix, by target and by the prefix's last block. Copies that failed are included.
+        """
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """Return the copy to make now, of a prefix of these turns (newest first). None if no copy gains enough, if
-        another copy is in progress, or if several routers decide, because each would make the copy.
+        """Return the copy to make now. It copies a prefix that some of these turns (newest first) share. None if no
+        copy gains enough or another copy is in progress. Also None if several routers decide, because each of them
+        would make the copy.
         """
         state = self._state
         share = state.table.routing.hand_over_budget if state.table.engine.copies_prefixes else 0.0
@@ -81,8 +84,8 @@ class Copying:
         return best
 
     def done(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record that the copy was made or failed, and learn its duration. No further copy is made for as long as the
-        budget requires.
+        """Record that the copy was made or failed, and use its duration to predict later transfers. No further copy is
+        made for as long as the budget requires.
         """
         state, transfer = self._state, replace(transfer, predicted_seconds=copy.cost_seconds)
         self._under_way = None
@@ -149,8 +152,8 @@ def _newest(turns: Iterable[KeptTurn], now: float) -> list[KeptTurn]:
 
 
 def _shared(turns: Sequence[KeptTurn]) -> Iterator[_Shared]:
-    """Yield every prefix at which prompts diverge, with the turns whose prompts begin with it. These are the inner
-    nodes of the prompts' tree, found from the common prefixes of neighbours in sorted order.
+    """Yield every prefix after which the prompts differ, with the turns whose prompts begin with it. These prefixes are
+    the inner nodes of the prompts' tree. They are found from the common prefixes of neighbours in sorted order.
     """
     ordered = sorted(turns, key=lambda turn: turn.request.blocks)
     open_prefixes: list[tuple[int, int]] = []
@@ -174,8 +177,8 @@ def _common(one: RoutingRequest, other: RoutingRequest) -> int:
 
 
 def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
-    """Return the targets that will hold the prefix without a copy, because a request whose prompt begins with the
-    prefix waits or is computed there.
+    """Return the targets that will soon hold the prefix without a copy: a request whose prompt begins with the prefix
+    waits there or is being computed there.
     """
     depth, last = len(begins), begins[-1]
     return {
@@ -188,8 +191,8 @@ def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
 
 
 def _record(copy: PrefixCopy, transfer: CacheTransfer, state: SchedulerState, now: float) -> ReRouteRecord:
-    """Return the record of a copy. It has the predicted saving in seconds and the compared value: the predicted cost
-    plus the least gain.
+    """Return the record of a copy. It has two values in seconds: the predicted saving, and the threshold that the
+    saving exceeded (the predicted cost plus the least gain).
     """
     lacking = max(0, copy.source_tokens - copy.target_tokens)
     return ReRouteRecord(

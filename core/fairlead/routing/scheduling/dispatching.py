@@ -1,5 +1,5 @@
-"""Dispatching: sends queued requests as far as an instance's window and circuit allow, and follows each prefill until
-it ends.
+"""Dispatching: sends queued requests as far as an instance's window (its maximum number of prefills in flight) and
+circuit allow, and follows each prefill until it ends.
 """
 
 from collections.abc import Iterable
@@ -26,8 +26,8 @@ LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks of whether an engine has begun to compute a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""If an engine reports that it has not begun a request, the report is ignored this many seconds after the latest time
-at which the prefill was predicted to end.
+"""Seconds after the latest time at which a prefill was predicted to end. After that, an engine's report that it has not
+begun the prefill is ignored.
 """
 
 
@@ -38,15 +38,16 @@ class Dispatching:
         self._state = state
         self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str, int]] = []
-        """Heap of dispatched requests whose first token the caller cannot observe: (when the prefill should be over,
-        request id, decision id, number of attempts before this one).
+        """Heap of dispatched requests whose first token the caller cannot observe: (time at which the prefill should
+        have ended, request id, decision id, number of attempts so far). A request whose decision or number of attempts
+        has changed was sent again.
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
         """Dispatch the requests that the instance's window and circuit allow, in queue order.
 
-        A session with a pending move moves now, with its request. If the move is impossible by now, the request returns
-        to the queue of the session's present instance.
+        A session with a pending move moves now, with its request. If the move has become impossible, the request
+        returns to the queue of the session's present instance.
         """
         state = self._state
         queue = state.queues.get(instance)
@@ -83,9 +84,9 @@ class Dispatching:
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
-        """Estimate late requests again. A request that counted as late by its cache hit on arrival may be in time by
-        its present hit: other requests with the same prefix, most often the session's previous request, may have been
-        sent before it.
+        """Estimate late requests again. A request may count as late because of its cache hit on arrival, but be in time
+        with its present cache hit. The hit grows when other requests with the same prefix, most often the session's
+        previous request, are sent before it.
         """
         state = self._state
         for tracked in late:
@@ -97,8 +98,8 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Return the number of tokens of a queued prompt that will be cached once the prompts ahead of it are
-        computed.
+        """Return the number of tokens of a queued prompt that will be cached on its instance once the prefills in
+        flight there have ended.
         """
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
@@ -142,8 +143,9 @@ class Dispatching:
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
-        """Move a held request to the stage prefilling according to the `dispatch` of another router, which has better
-        knowledge of the instance's cache. This router must know the instance.
+        """Move a held request to the stage prefilling as the `dispatch` of another router requires. The hits in
+        `dispatch` are used, because the other router knows the instance's cache better. This router must know the
+        instance.
         """
         state = self._state
         tracked.decision_id, tracked.is_elsewhere = dispatch.decision_id, True
@@ -201,10 +203,10 @@ class Dispatching:
                 state.view.stored.insert("", tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Treat a prefill as finished if its first token cannot be observed and its predicted time has passed, unless
-        the engine reports that it has not begun the prefill. While no speed has been measured, the prefill also counts
-        as finished when the engine reports that it has begun: otherwise a wrong declared speed could make requests wait
-        for an idle engine.
+        """Treat prefills as finished if their first token cannot be observed and their predicted time has passed. A
+        prefill continues to count as unfinished while the engine reports that it has not begun. While no speed has been
+        measured, the predicted time need not pass if the engine reports that it has begun the prefill. Otherwise a
+        wrong declared speed could make requests wait for an idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
@@ -223,9 +225,9 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the engine's report about this request is still missing: the engine normally reports how many
-    requests it has not begun, has sent no report after this request was sent, and the predicted time of the prefill has
-    not passed yet.
+    """Return whether the engine's report about this request is still missing. Three conditions must hold: the engine
+    normally reports the number of requests that it has not begun, it has sent no report since this request was sent,
+    and the predicted time of the prefill has not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6
@@ -235,9 +237,9 @@ def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool
 def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
     """Return whether the engine has probably not begun to compute the request.
 
-    Engines begin with the oldest request. The engine's last report says how many requests waited; after that report the
-    engine is assumed to begin one request per prefill time. A report is used for as long as the prediction may be
-    wrong.
+    Engines begin with the oldest request. The engine's last report has the number of requests that waited; after that
+    report the engine is assumed to begin one request per prefill time. The report is used until `LONGEST_DOUBT_SECONDS`
+    after the latest time at which the prefill was predicted to end.
     """
     sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
     if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:

@@ -1,8 +1,8 @@
 """Expecting: the blocks of a prompt count as held by the instance to which the prompt was sent, before the engine's KV
 events report them (llm-d calls this speculative indexing).
 
-Blocks are expected from dispatch until an event reports them, but at most until some seconds after the prefill. They
-are no longer expected if the request was given up or lost before its prompt was computed.
+Blocks are expected from dispatch until an event reports them, but at most until some seconds after the prefill. If the
+request is cancelled or lost before its prompt was computed, its blocks are no longer expected.
 """
 
 from collections import deque
@@ -22,8 +22,8 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """The assumptions about computed blocks, each with its end in seconds of the scheduler's clock, ordered by
-        end.
+        """The assumptions about computed blocks, in the order in which they end. Each has the time of its end, in
+        seconds of the scheduler's clock.
         """
 
     @property

@@ -1,10 +1,10 @@
-"""Fetching: decides whether the KV blocks of a moving session are fetched from its old instance, limits the wait of its
-request for them, and measures the transfer. It applies to pools whose engines transfer blocks on request
-(`spec.engine.kvTransfer`).
+"""Fetching: decides whether the KV blocks of a moving session are fetched from its old instance, limits the time that
+its request waits for the blocks, and measures the transfer. It applies to pools whose engines transfer blocks on
+request (`spec.engine.kvTransfer`).
 
 The instance that holds the blocks also computes the new part of the prompt, because an engine transfers only the blocks
-of a whole prompt. So the cost of a move with a transfer is the computation of the new part on the old home, after its
-other work, plus the transfer. Without a transfer the new instance computes the whole prompt.
+of a whole prompt. So a move with a transfer has two costs: the old home computes the new part after its other work, and
+the blocks are transferred. Without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
@@ -18,19 +18,21 @@ from fairlead.tables import EVERY_MOVE
 from fairlead.targets import instance_of, rank_of
 
 PATIENCE_SECONDS = 10.0
-"""Minimum seconds after which a transfer is abandoned if no client waits for its request."""
+"""Minimum seconds after which a transfer is abandoned, for transfers for which no client waits."""
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Return whether `target` can fetch the request's blocks from `source` before it computes the other tokens.
-    Simulated engines fetch without a request to do so.
+    """Return whether `target` can fetch the request's blocks from `source` before it computes the other tokens. False
+    for a request that was already sent to an engine. For simulated engines, return whether they fetch blocks at all.
     """
     may = state.table.engine.handing_on is None or not tracked.tried
     return may and can_hand_on(state, tracked.request, source, target, now)
 
 
 def can_hand_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
-    """Return whether the blocks of the request's prompt can be transferred from `source` to `target`."""
+    """Return whether the blocks of the request's prompt can be transferred from `source` to `target`. For simulated
+    engines, return whether they transfer blocks at all.
+    """
     if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
     return hands_on(state, request, source, target, now)
@@ -48,8 +50,8 @@ def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target
 
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
-    """Let the request, whose session leaves `home` for `target`, fetch its blocks from `home`, if that is possible and
-    faster than computing them. A request for which no client waits always fetches if possible, so that almost nothing
+    """Let the request, whose session leaves `home` for `target`, fetch its blocks from `home`, if this is possible and
+    faster than computing them. If no client waits for the request, it fetches whenever possible, so that almost nothing
     is computed.
     """
     facts, request = state.table.engine.handing_on, tracked.request
@@ -62,9 +64,10 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 
 def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> float:
-    """Return the seconds by which a move takes longer than the policy assumes; the policy uses one transfer speed for
-    all pairs of instances. The reason may be that `source` is busy, that the pair is slow, or that `source` cannot be
-    asked and `target` computes the prompt. 0 if engines fetch without a request to do so.
+    """Return the seconds by which a move takes longer than the policy assumes, because the policy uses one transfer
+    speed for all pairs of instances. A move takes longer if `source` is busy, if the pair is slow, or if `source`
+    cannot be asked, so that `target` computes the prompt. 0 for simulated engines, which fetch blocks without a request
+    to do so.
     """
     speed = state.view.fetching(request)
     if state.table.engine.handing_on is None or speed is None:
@@ -79,8 +82,8 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
 
 def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
     """Return the number of prompt tokens that need not be computed for a request that is about to be sent. A planned
-    transfer that would take too long by now is dropped. If no client waits, the transfer is tried anyway: it costs
-    little computing, and only an attempt can correct a wrong prediction.
+    transfer is dropped if it would now take too long. It is kept if the pool requires a transfer with every move, or if
+    no client waits: the transfer then costs little computing, and only an attempt can correct a wrong prediction.
     """
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
     if source is None or tracked.request.warms or state.table.engine.handing_on is None:
@@ -94,9 +97,9 @@ def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
 
 
 def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
-    """Return, for a request that is about to be sent, the predicted seconds of the transfer before it, and the seconds
-    after which the transfer is abandoned. None and 0 if engines fetch without a request to do so, or if nothing is
-    fetched.
+    """Return, for a request that is about to be sent, the predicted seconds of the transfer that precedes its prefill,
+    and the seconds after which the transfer is abandoned. None and 0 if nothing is fetched, or if engines fetch without
+    a request to do so.
     """
     source = tracked.transfer_from
     if state.table.engine.handing_on is None or source is None:
@@ -121,7 +124,9 @@ def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfe
 
 
 def learn(state: SchedulerState, source: str, target: str, transfer: CacheTransfer, now: float) -> None:
-    """Learn from a transfer for which no request waited: how long it took, and whether `source` names blocks."""
+    """Record a transfer for which no request waited. Its duration is used to predict later transfers; `source` is
+    recorded as an engine that names blocks, or does not.
+    """
     if transfer.fate in (CacheFate.MOVED, CacheFate.UNNAMED):
         state.handovers.note(instance_of(source), now, named_blocks=transfer.fate is CacheFate.MOVED)
     state.transfers.observe(source, target, transfer, transfer.seconds, now)
@@ -141,7 +146,8 @@ def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> flo
 
 def seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
     """Return the predicted seconds until `target` has the blocks. First, `source` finishes its other prefills and
-    computes the new part of the prompt; then it sends the blocks. Modelled engines send their present blocks at once.
+    computes the new part of the prompt; then it sends the blocks. Simulated engines send the blocks that they hold at
+    once.
     """
     view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)

@@ -1,4 +1,4 @@
-"""Giving way: which held requests are refused to make room for a new request, if tenants take turns."""
+"""Giving way: selects held requests that are refused to make room for a new request, if tenants take turns."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""A function that returns how much of a limit a request takes up."""
+"""A function that returns the part of a limit that a request takes up."""
 
 
 def in_requests(_: RoutingRequest) -> int:
@@ -22,9 +22,9 @@ def in_bytes(request: RoutingRequest) -> int:
 
 
 class GivingWay:
-    """Yields the requests of `held` (oldest first) that may be refused to make room for `request`. Each is the newest
-    request of the tenant that holds the most, as long as this tenant holds more than the tenant of `request` would
-    hold.
+    """Selects the requests of `held` (oldest first) that may be refused to make room for `request`. Each selected
+    request is the newest request of the tenant that holds the most. The tenant must hold more than the tenant of
+    `request` would hold with `request`.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:
@@ -34,8 +34,9 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Return the requests that must be refused to free `lacking`, an amount measured by `size`; None if all
-        requests that may be refused do not free enough. A later call does not return the same requests again.
+        """Return the requests that must be refused to free `lacking`, an amount measured by `size`. None if refusing
+        all allowed requests would not free enough. The returned requests are removed, so a later call does not return
+        them.
         """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)

@@ -1,7 +1,7 @@
 """Guests: requests of other routers for which this router decides (see `contracts.sharing`).
 
-Guests are counted, queued and recorded like this router's own requests. Only the dispatch or refusal is sent to the
-router that received the request, its front.
+Guests are counted, queued and recorded like this router's own requests. The only difference: the dispatch or refusal is
+sent to the router that received the request, its front.
 """
 
 from collections.abc import Iterable
@@ -36,8 +36,8 @@ class Guests:
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """Remove a front for which this router no longer decides. From now on, the front decides about its requests and
-        reports their ends.
+        """Remove a front for which this router no longer decides. From now on, the front decides about its own requests
+        and reports their ends.
         """
         state = self._state
         if front not in self._fronts:
@@ -58,7 +58,7 @@ class Guests:
         return True
 
     def is_of(self, request_id: str, front: Front) -> bool:
-        """Return whether this router knows the request as a request of this front."""
+        """Return whether this router knows the request and decides about it for this front."""
         return self._state.guests.get(request_id) is front
 
     def end(self, request_id: str) -> None:
@@ -88,7 +88,9 @@ class Guests:
         tracked.generated_tokens = word.generated_tokens
 
     def follow(self, word: SentElsewhere, now: float) -> None:
-        """Record that a front has retried a request on another instance without a decision by this router."""
+        """Record that a front has sent a request to another instance without a decision by this router, after an
+        instance failed the request.
+        """
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)

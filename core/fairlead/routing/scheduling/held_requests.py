@@ -35,14 +35,14 @@ class HeldRequests:
         return iter(tuple(self._requests.values()))
 
     def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
-        """Return whether one more request may be held. The limit on the number counts requests of the same or higher
-        priority; the memory limit counts all requests.
+        """Return whether one more request may be held. The limit on the number of requests applies to the requests of
+        the same or higher priority. The memory limit applies to all requests.
         """
         return not any(self._lacking(request, table, classes))
 
     def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
-        """Return the requests of the same class that are refused to make room for this request, if tenants take turns;
-        empty if that would not make enough room.
+        """Return the requests of the same class that must be refused to make room for this request, if tenants take
+        turns. Empty if refusing them would not make enough room.
         """
         requests, body_bytes = self._lacking(request, table, classes)
         held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
@@ -56,7 +56,9 @@ class HeldRequests:
         return [] if others is None else for_memory + others
 
     def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
-        """Return the numbers of requests and of body bytes that must be removed so that this request can be held."""
+        """Return the number of requests and the number of body bytes that must be removed so that this request can be
+        held.
+        """
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
@@ -105,13 +107,13 @@ class HeldRequests:
             yield tracked
 
     def demand(self) -> HeldDemand:
-        """Return the held requests as demand on the pool."""
+        """Return the demand that the held requests put on the pool: their number, prompt tokens and body bytes."""
         return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens, body_bytes=self._body_bytes)
 
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
-    """Return whether some tenant of the request's class holds more than the request's own tenant would with this
-    request, which takes up `size`.
+    """Return whether some tenant of the request's class holds more than the request's own tenant would hold with this
+    request. `size` is what the request takes up.
     """
     own = held[request.priority_class, request.tenant] + size
     return any(has > own for (name, _), has in held.items() if name == request.priority_class)

@@ -1,6 +1,6 @@
 """Holding still: a session's request is sent to the session's present instance although the policy would choose another
-one. This happens while migrations are paused, once after a person moved the session to its home, and when another
-instance would gain too little.
+instance. This happens while migrations are paused, for the first request after a person moved the session, and when the
+session would gain too little by moving.
 """
 
 from dataclasses import replace
@@ -17,10 +17,10 @@ def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
     """Return a decision for the session's home under this `rule`; it replaces the policy's decision for another
-    instance. `ttfts` are the predicted TTFTs of staying and of moving, if they were compared.
+    instance. `ttfts` are the predicted TTFTs of staying and of moving; None if they were not compared.
 
-    The policy's choice is recorded as passed over. If the home's queue is full, the policy's choice gets the request,
-    but the session does not move. If the policy compared the home, the request may still be moved to the policy's
+    The record shows the policy's choice as passed over. If the home's queue is full, the policy's choice gets the
+    request, but the session does not move. If the policy compared the home, the request may still move to the policy's
     choice while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)

@@ -1,7 +1,8 @@
-"""Identifying: which session a request belongs to, judged by its session names and how they are used.
+"""Identifying: determines the session to which a request belongs, from its session names and from other requests that
+use these names.
 
 The first name that belongs to a single session is used. The hash of the conversation's beginning is tried after the
-names that the client gives. If that is shared too, the request belongs to no session.
+names that the client gives. If several conversations share this hash too, the request belongs to no session.
 """
 
 from dataclasses import replace
@@ -15,8 +16,8 @@ from fairlead.session_identities import session_identity
 
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Set the request's session, and mark the session names that the request uses as in use until it ends. A name that
-    several conversations share is no longer bound to an instance.
+    """Set the request's session, and mark the request's session names as in use until the request ends. A name that
+    several conversations share loses its binding to an instance.
     """
     request = tracked.request
     names = _names(request, state)
@@ -40,17 +41,18 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
 
 
 def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
-    """Return whether the request continues a task of which a turn was served: the task of its own session, or of the
-    session that its client names as the parent. A task begins only with a served turn.
+    """Return whether the request continues a task: a turn was served in the request's own session, or in the session
+    that its client names as the parent. A task begins only with a served turn.
     """
     parent = None if request.lineage is None else request.lineage.parent
     return any(name is not None and state.bindings.is_under_way(name) for name in (request.session, parent))
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Return the possible names of the request's session, in the order in which they are tried. Some policies bind
-    requests without a name by the first blocks of the prompt. These blocks count as a name if the beginning of the
-    conversation that follows them is known.
+    """Return the possible names of the request's session, in the order in which they are tried: the names that the
+    client gives, then the hash of the conversation's beginning. Some policies also make a name from the first blocks of
+    the prompt. If the client gives no names and the hash is known, that name is tried before the hash. If the client
+    gives names and the hash is unknown, that name is tried last.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)
@@ -63,7 +65,9 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _inherit(state: SchedulerState, session: str, owner: str, now: float) -> None:
-    """Give a tenant's new session the home that older routers bound to its name alone."""
+    """Bind a tenant's new session to the home that older routers stored under the session's name alone, without the
+    tenant.
+    """
     old = state.bindings.before_tenants(session)
     if old is not None and old.instance is not None:
         change = state.recorder.new_change_id()
@@ -73,7 +77,7 @@ def _inherit(state: SchedulerState, session: str, owner: str, now: float) -> Non
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:
-    """Drop the binding of a name that turned out to be shared by several sessions, and report that."""
+    """Drop the binding of a name that several conversations turned out to share, and report the end of the binding."""
     change = state.bindings.give_up(name, now)
     if change is not None:
         state.recorder.bound(change)

@@ -1,13 +1,15 @@
-"""Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems). It
-is determined at the end of a request whether its decision is kept: always if the request was late, refused, moved,
-failed or retried, and otherwise for a share of requests. The candidates that a policy compared can be noted only while
-it decides, and noting them costs as much as deciding. So they are noted for the sample, for decisions that are certain
-or likely to be kept, and for a limited number of others per second; in a pool with little traffic that is every
-decision. A decision that is kept without its candidates says so.
+"""Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems).
 
-Each recorded decision's weight (1 / `sample_rate`) is the number of requests that it represents: the requests that
-ended after the last take and are kept for the same reason, divided by the number of decisions recorded for that reason.
-So the weights add up to the number of requests, even if more requests are late than may be recorded.
+Whether a decision is kept is determined at the end of its request: always if the request was late, refused, moved,
+failed or retried, and otherwise for a share of requests. The candidates that a policy compared can be noted only while
+it decides, and noting them costs as much as deciding. So candidates are noted for the sample, for decisions that are
+certain or likely to be kept, and for a limited number of other decisions per second. In a pool with little traffic that
+is every decision. A decision that is kept without its candidates says so.
+
+Each recorded decision's weight (1 / `sample_rate`) is the number of requests that it represents. It is computed per
+reason for keeping decisions: the number of requests that ended since the last call of `take`, divided by the number of
+recorded decisions. So the weights add up to the number of requests, even if more requests are late than may be
+recorded.
 """
 
 from collections import Counter
@@ -50,7 +52,7 @@ MOST_NOTED = 10_000
 
 
 class End(NamedTuple):
-    """The end of a request, with its known latencies. `outcome` is None if another router knows the outcome."""
+    """The end of a request, with its known latencies. `outcome` is None if only another router knows the outcome."""
 
     outcome: RequestOutcome | None = None
     rejection: RejectionReason | None = None
@@ -59,8 +61,8 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision with its candidates, before it is certain whether the decision is kept. Most are not kept; the full
-    record is built only for kept decisions.
+    """A decision with its candidates, before it is certain whether the decision is kept. Most noted decisions are not
+    kept; the full record is built only for kept decisions.
     """
 
     request: RoutingRequest
@@ -69,23 +71,23 @@ class Noted(NamedTuple):
     table: RoutingTable
     chosen: str
     others: tuple[str | None, ...]
-    """Instances, other than the candidates, that the request might have been sent to."""
+    """Instances, other than the candidates, to which the request might have been sent."""
     reason: DecisionReason
     weighing: Weighing
     shadows: tuple[ShadowChoice, ...] = ()
 
     @property
     def runner_up(self) -> str | None:
-        """The first other instance among the compared candidates and then the fallbacks; None if there is no other
-        instance.
+        """The first instance, other than the chosen one, among the compared candidates and then the fallbacks; None if
+        there is no such instance.
         """
         compared = (*(one.instance for one in self.weighing.candidates), *self.others)
         return next((one for one in compared if one is not None and one != self.chosen), None)
 
 
 class KeptDecisions:
-    """The decisions of one pool that this router keeps. `limit` is the maximum number of decisions that wait to be
-    taken. If `wanted` is False, no decision is kept.
+    """The decisions of one pool that this router keeps. At most `limit` kept decisions wait for a call of `take`. If
+    `wanted` is False, no decision is kept.
     """
 
     def __init__(self, pool: PoolKey, sample_rate: float, limit: int, *, wanted: bool = True) -> None:
@@ -97,14 +99,16 @@ class KeptDecisions:
         self._kept: list[DecisionRecord] = []
         self._traced: list[TracedRequest] = []
         self._ended: Counter[KeptFor] = Counter()
-        """For each reason to keep decisions, the number of requests that ended after a decision kept for that reason
-        was last taken.
+        """For each reason to keep decisions, the number of requests that ended since `take` last returned a decision
+        kept for this reason.
         """
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
         self._weighs_again_at = 0.0
-        """The time before which that limit has nothing left: nearly every request of a busy pool finds it so."""
+        """Time until which the limit `WEIGHED_PER_MINUTE` is used up. It is stored because nearly every request of a
+        busy pool would query the limit in vain.
+        """
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
@@ -112,13 +116,11 @@ class KeptDecisions:
         self._unkept = 0
 
     def is_sampled(self, decision_id: str) -> bool:
-        """Return whether the decision with this id belongs to the random sample; the result for an id is always the
-        same.
-        """
+        """Return whether the decision with this id belongs to the random sample. The result depends only on the id."""
         return "0" + decision_id[:8] < self._sample_below
 
     def is_certain(self, tracked: TrackedRequest) -> bool:
-        """Return whether the decision will be kept, however its request ends."""
+        """Return whether it is already certain that the decision will be kept."""
         return self._wanted and (tracked.keeps is not None or self.is_sampled(tracked.decision_id))
 
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
@@ -162,7 +164,9 @@ class KeptDecisions:
         self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others, shadows)
 
     def forget(self, request_id: str) -> None:
-        """Forget the noted decision of this request, because the request gets another one or another router decides."""
+        """Forget the noted decision of this request, because the request gets another decision or another router
+        decides.
+        """
         self._noted.pop(request_id, None)
 
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
@@ -192,7 +196,7 @@ class KeptDecisions:
             self._traced.append(_traced(tracked, now))
 
     def take(self) -> tuple[DecisionRecord, ...]:
-        """Return the decisions that were kept after the last take, with their weights."""
+        """Return the decisions that were kept since the last call, with their weights."""
         taken, self._kept = self._kept, []
         counted = Counter(record.kept for record in taken)
         rates = {why: kept / self._ended.pop(why) for why, kept in counted.items()}
@@ -204,8 +208,8 @@ class KeptDecisions:
         return tuple(traced)
 
     def take_unkept(self) -> int:
-        """Return the number of decisions after the last take that should have been kept because of how their requests
-        ended, but exceeded the limit.
+        """Return the number of decisions since the last call that should have been kept because of how their requests
+        ended, but exceeded a limit.
         """
         unkept, self._unkept = self._unkept, 0
         return unkept

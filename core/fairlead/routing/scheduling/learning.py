@@ -17,8 +17,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for observations that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance's pace is reset to 1. The instance may be fast again, and only
-requests can show that.
+"""Seconds without a prefill after which an instance's pace is reset to 1. The instance may have become faster; without
+the reset, it might get no requests that would show this.
 """
 
 MUCH = 1.25
@@ -27,12 +27,13 @@ MUCH = 1.25
 _NO_OTHERS = OthersLoad()
 
 TELLING_TOKENS = 16
-"""Minimum number of tokens over which the time per token is measured, in an answer or in a part of a running answer."""
+"""Minimum number of tokens of an answer, or of a part of a running answer, over which the time per token is measured.
+"""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
-    """Count a prefill that is over, or assumed to be over, in its instance's totals, because it delayed the decodes
-    there.
+    """Add a prefill that has ended, or is assumed to have ended, to the totals of its instance, because the prefill
+    delayed the decodes there.
     """
     history, times = state.loads[tracked.instance].history, state.prefill_times
     history.prefilled_tokens += tracked.miss_tokens
@@ -40,17 +41,17 @@ def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
 
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Measure a prefill: the time until now from its dispatch, or from the end of the previous prefill on its instance
-    if that was later.
+    """Measure a prefill: the time until now from its dispatch or, if that was later, from the end of the previous
+    prefill on its instance.
 
-    Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's times.
-    Prefills whose first token cannot be observed are ignored. So are prefills on an instance that a proxy chose,
-    because the time of that choice is unknown.
+    A prefill measures the pace of its instance. A prefill with a fetched prefix is left out of the pool's times.
+    Prefills whose first token cannot be observed are ignored. Prefills on an instance that a proxy chose are ignored
+    too, because the time of that choice is unknown.
 
-    With several routers, prefills of other routers may lengthen the measured time, but never shorten it. The lasting
-    pace, which distinguishes slow instances from fast ones, therefore uses the shorter prefills; otherwise an instance
-    with much work from other routers would seem slow. Each prefill counts in proportion to its length; otherwise an
-    instance with many cached prefixes, whose prefills are short, would seem fast.
+    With several routers, prefills of other routers may lengthen the measured time, but never shorten it. Therefore
+    short times have more weight in the lasting pace, which distinguishes slow instances from fast ones. Otherwise an
+    instance with much work from other routers would seem slow. Each prefill counts in proportion to its length.
+    Otherwise an instance with many cached prefixes, whose prefills are short, would seem fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
@@ -86,8 +87,8 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 
 
 def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Return whether the request loaded more tokens from cache tiers outside the GPU than it computed. Its time then
-    measures loading instead of prefilling, and is recorded as that.
+    """Return whether the request loaded at least as many tokens from cache tiers outside the GPU as it computed. Its
+    time is then recorded as a time of loading, not of prefilling.
     """
     if sum(tracked.slow_tokens) < max(LEAST_TOKENS, tracked.miss_tokens):
         return False
@@ -101,8 +102,8 @@ def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLo
 
 
 def _shows_prefill(tracked: TrackedRequest) -> bool:
-    """Return whether the first token or the end of the prefill can be observed. With a side-car, the transfer comes
-    before the first token and counts as a part of the prefill.
+    """Return whether the first token or the end of the prefill can be observed. With a side-car, only the first token
+    can be observed; the transfer before it then counts as a part of the prefill.
     """
     return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
@@ -110,11 +111,11 @@ def _shows_prefill(tracked: TrackedRequest) -> bool:
 def learn_whole_answer(
     state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
 ) -> None:
-    """Use an answer whose first token could not be observed to measure the prefill speed and the decode steps
+    """Measure the prefill speed and the decode steps on an answer whose first token could not be observed
     (`WholeAnswers`).
 
     The work of other routers on the instance is taken from their reports. Without reports, it is assumed to equal this
-    router's average work per instance: a separate guess for each answer would be so inaccurate that the fit could not
+    router's average work per instance. A separate guess for each answer would be so inaccurate that the fit could not
     find the effect of that work. For the request's own prompt, the engine's count of cached tokens replaces the
     estimate.
     """
@@ -146,12 +147,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Return the prompt tokens per second that all routers together make an instance of this role compute, if each
-    router sends as many as this router.
+    """Return the prompt tokens per second that `routers` other routers make an instance of this role compute, if each
+    of them sends as many as this router.
 
-    The rate uses this router's mean over all instances. At the end of an answer, this router's rate on the answer's
-    instance is high, because the instance has just worked for it; assuming the same of the other routers gave speeds of
-    1.3 to 1.6 times the truth.
+    The rate uses this router's mean over all instances. This router's rate on the answer's own instance is not typical:
+    at the end of an answer it is high, because the instance has just worked for this router. With that rate for the
+    other routers, measured speeds were 1.3 to 1.6 times the true speed.
     """
     if not routers:
         return 0.0
@@ -163,10 +164,11 @@ def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold
     """Update the predictions of pending prefills after the predicted prefill speed has changed from `before`. If the
     change is large, each prefill is predicted again.
 
-    The product of an instance's pace and a prediction stays the same if the paces were measured against a measured
-    speed (`paces_hold`). Paces relative to a declared or recalled speed had not converged, so they restart; so does the
-    fit of decode steps, which subtracts predicted prefills. With several routers, the measured speed is distorted by
-    the others' prefills and does not show how instances compare, so the lasting pace is not converted.
+    If the paces were measured against a measured speed (`paces_hold`), they are scaled so that the product of an
+    instance's pace and a prediction stays the same. Paces relative to a declared or recalled speed had not converged,
+    so they restart. The fit of decode steps, which subtracts predicted prefills, then restarts too. With several
+    routers, the lasting pace is not scaled: the measured speed is distorted by the other routers' prefills and does not
+    show how instances compare.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
@@ -198,7 +200,9 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
-    """Record the instance's totals at the moment when `tokens` of this request's answer have arrived."""
+    """Record the totals of the instance's decodes and prefills at the moment when `tokens` of this request's answer
+    have arrived.
+    """
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
@@ -208,11 +212,11 @@ def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
     """Measure decode steps on the answer of a request that ended.
 
-    Every answer gives a time per token. While the gate or the queues need it, the fit relates that time to the mean
-    number of requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed
-    part of their predicted times, because they are not part of a decode step. If an engine does both in one step, too
-    much is subtracted, and the predicted load is too low, which refuses too few requests rather than too many. Short
-    answers, answers from several instances, and requests for several answers are left out.
+    Every answer gives a time per token. If the gate or the queues need decode step times, a fit relates that time to
+    the mean number of requests that decoded at the same time. Prefills that delayed the request are subtracted, by
+    their predicted computing times, because they are not part of a decode step. If an engine computes prefill and
+    decode in one step, too much is subtracted. The predicted load is then too low, so that too few requests are refused
+    rather than too many. Short answers, answers from several instances, and requests for several answers are left out.
     """
     if tracked.continuations or tracked.request.answers > 1:
         return
@@ -227,9 +231,9 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Measure decode steps on the new tokens of a running answer, until enough steps were observed.
 
-    The first answers of a pool end late; requests sent before that leave decodes no time, which delays all answers. If
-    several routers share the pool, only whole answers are measured: other routers' work cannot be estimated over the
-    time of a few tokens.
+    A new pool's first answers end late. Until step times are known, requests are sent without leaving time for decodes,
+    which delays all answers. If several routers share the pool, only whole answers are measured, because other routers'
+    work cannot be estimated over the time of a few tokens.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1 or tracked.request.answers > 1:
         return
@@ -239,8 +243,8 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
 
 
 def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> bool:
-    """Measure a decode step if enough tokens have arrived after the answer's last measurement, and return whether that
-    was so.
+    """Measure a decode step if enough tokens have arrived since the answer's last measurement. Return whether it was
+    measured.
     """
     began, tokens = tracked.decode_began, output_tokens - tracked.tokens_before
     if began is None or tokens < TELLING_TOKENS - 1:

@@ -1,8 +1,8 @@
 """Leaving: decides whether a session leaves its home, by the cause and the predicted gain.
 
-A home that cannot take the request is always left. A home that could take the request is left only for an instance that
-the policy chose, for the cause that the policy states, and for at least the policy's least gain: a session that moves
-must compute its cached tokens again, and ties would move it back and forth.
+A home that cannot take the request is always left. A home that could take the request is left only under three
+conditions: the policy chose the other instance, the policy states a cause, and the gain is at least the policy's least
+gain. A session that moves must compute its cached tokens again, and ties would move it back and forth.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 class Leaving:
-    """Decides whether a session leaves its instance: it stays if the move would gain less than the least gain. It also
-    states the causes of moves.
+    """Decides whether a session leaves its instance, and states the causes of moves. The session stays if the gain of
+    the move would be below the policy's least gain.
     """
 
     def __init__(self, state: SchedulerState) -> None:
@@ -41,9 +41,9 @@ class Leaving:
         return None if home is None or home.instance is None else home
 
     def held_back(self, request: RoutingRequest, decision: Decision) -> Decision:
-        """Return a decision for the session's home instead of the policy's choice, if the home takes requests and one
-        of three conditions holds: a person has just moved the session there, migrations are paused, or the gain is too
-        small. Otherwise return the policy's decision.
+        """Return the policy's decision, or a decision for the session's home that replaces it. It is replaced if the
+        home takes requests and one of three conditions holds: a person has just moved the session to its home,
+        migrations are paused, or the gain is too small.
         """
         state, home = self._state, self.home_of(request, decision)
         if home is None or home.instance is None or home.instance == decision.instance:
@@ -101,12 +101,12 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Return whether the policy could have chosen the home: it was one of the candidates."""
+        """Return whether the policy could have chosen the home, because the home is one of the candidates."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:
-        """Return the TTFTs predicted for staying and for moving, from the policy if it predicted both, else from the
-        view.
+        """Return the TTFTs predicted for staying and for moving, in seconds. They come from the policy if it predicted
+        both, else from the view.
         """
         here, there = listed(weighed, left), listed(weighed, instance)
         if here is not None and there is not None:

@@ -59,7 +59,9 @@ class SecondOfLoad:
     prefilling_seconds: float = 0.0
     generated_tokens: int = 0
     prefills_since: float | None = None
-    """Time at which the instance's time for prefills was last added up; None while it does not prefill."""
+    """Time up to which the instance's prefill time has been added to its samples; None while the instance does not
+    prefill.
+    """
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -72,7 +74,7 @@ def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None
 class LoadSeconds:
     """Collects load figures of each instance, second by second.
 
-    A second is finished when an event or a take happens after its end. Nothing is collected unless `kept`.
+    A second is finished at the first event or call of `take` after its end. Nothing is collected unless `kept`.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -83,7 +85,8 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """Time at which the prefill time was last added up, for each instance that prefills but has no current second.
+        """For each instance that prefills but has no current second: the time up to which its prefill time has been
+        added to its samples.
         """
         self._arrivals: dict[int, tuple[int, int, int]] = {}
         """For each second: the number of requests, their prompt tokens, and the sum of the squares of their prompt
@@ -179,15 +182,15 @@ class LoadSeconds:
             self._current(load, now).cancelled += 1
 
     def judged(self, load: InstanceLoad, now: float, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
-        """Compare a request that ended before its answer was complete with the objectives, by the latencies that are
-        known.
+        """Record whether a request that ended before its answer was complete met the objectives, as far as its
+        latencies are known.
         """
         if self._kept:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """Return the current second of the instance with its gauges updated, and add the time spent on prefills after
-        the last update.
+        """Return the current second of the instance. Its gauges are updated, and the time spent on prefills since the
+        last update is added.
         """
         running = self._running.get(load.entry.id)
         if running is None or now >= running.second + 1:
@@ -209,8 +212,8 @@ class LoadSeconds:
         return SecondOfLoad(second, prefills_since=self._prefilling_since.pop(instance, None))
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
-        """Return the finished seconds. For an instance without events after the last take, return the gauges of the
-        last full second.
+        """Return the finished seconds. For an instance without events since the last call, the result has its gauges as
+        of the last full second.
         """
         if not self._wanted:
             return ()

@@ -73,9 +73,9 @@ class Moving:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
-        """Bind the request's session to `instance`, if the policy binds sessions and this session may leave its present
-        home. Return True if the session left another instance; `leave`, called with the id of that instance, returns
-        the reason.
+        """Bind the request's session to `instance`, if the policy binds sessions. A name that several conversations
+        share is not bound. Return True if the session left another instance. `leave` is then called with the id of that
+        instance and returns the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -104,16 +104,16 @@ class Moving:
         return change
 
     def _report_first(self, session: str) -> None:
-        """Report the change that first bound the session, if its report was delayed, because another change of the
-        session follows.
+        """Report the change that first bound the session, if its report was delayed, because a further change of the
+        session follows now.
         """
         first = self._state.bindings.release(session)
         if first is not None:
             self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
-        """Let the request's session move to the instance at which the request waits, but only when the request is sent;
-        see `move_or_go_back`.
+        """Record that the request's session will move to the instance at which the request waits. The session moves
+        only when the request is sent; see `move_or_go_back`.
         """
         home = self._state.bindings.get(session)
         assert home is not None
@@ -123,10 +123,11 @@ class Moving:
         tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
-        """Move the session of a request that is about to be sent; the request has already left its queue.
+        """Move the session of a request that is about to be sent. The request has already left its queue.
 
-        If the instance no longer has room, the session has moved, or migrations were paused in the meantime, the
-        request is instead queued at the session's home, unless that home does not serve. Return False in that case.
+        The move is impossible if the instance no longer has room, or if in the meantime the session has moved or
+        migrations were paused. In this case the request is queued at the session's home and the result is False. But if
+        the home does not serve, the session moves anyway.
         """
         state, session, target = self._state, tracked.session, tracked.instance
         tracked.move = None
@@ -158,8 +159,8 @@ class Moving:
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Return whether a session with this home must stay there, regardless of the policy's choice: migrations are
-        paused, and the home takes requests.
+        """Return whether a session with this home must stay there, regardless of the policy's choice. It must if
+        migrations are paused and the home takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)
@@ -174,16 +175,16 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
-        """Record a use of the session on its instance; if `owner` is given, by another request of this owner. From time
-        to time, the use is reported to the API.
+        """Record a use of the session on its instance. If `owner` is given, the use is a further request of this owner.
+        A report to the API is added if the last report is too old.
         """
         refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
             self._state.recorder.bound(refresh)
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
-        """Call the policy to choose which queued requests of the `overloaded` instances to move, and move them. Nothing
-        moves while migrations are paused, or if the policy raises an error.
+        """Let the policy choose queued requests of the `overloaded` instances, and move them. Nothing moves while
+        migrations are paused, or if the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances

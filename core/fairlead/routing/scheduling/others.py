@@ -1,7 +1,8 @@
-"""Load shares: routers of a pool that each decide alone send each other reports of their requests in flight.
+"""Load shares: if several routers of a pool each decide alone, they send each other reports of their requests in
+flight.
 
-Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
-`KNOWN_SECONDS` is dropped; then, as before the first share, each other router is assumed to have as much work as this
+A newer share replaces the older one. Between two shares, pending prefills are assumed to progress. A share older than
+`KNOWN_SECONDS` is dropped. Then, as before the first share, each other router is assumed to have as much work as this
 router.
 """
 
@@ -13,32 +14,32 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.scheduling.state import SchedulerState
 
 KNOWN_SECONDS = 6.0
-"""Age in seconds after which a received share no longer counts; routers send one a second."""
+"""Age in seconds after which a received share no longer counts. Routers send a share every second."""
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that are deducted from a received share per second of its age, although engines compute
-only one second per second. More is deducted because routers that receive the same reports of short queues would
-otherwise all choose the same instances. Work that remains after a while belongs to an instance that stands still, or
-that has work for more than half a minute.
+"""Seconds of pending prefill that are deducted from a received share per second of its age. Engines compute only one
+second of prefill per second. More is deducted because routers with the same reports of short queues would otherwise all
+choose the same instances. If work remains after a while, the instance has stopped, or has work for more than half a
+minute.
 """
 SETTLING_SECONDS = 3.0
 """Seconds after a change of the decider during which received shares may still include this router's requests."""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
-"""Maximum number of prompts that are repeated in shares. Prompts are repeated, for some seconds, because some shares
+"""Maximum number of prompts that are repeated in shares. Each prompt is repeated for some seconds, because some shares
 are lost.
 """
 SHARE_SECONDS = 10.0
-"""Seconds over which the share of an instance's time that prefills take is smoothed."""
+"""Time constant, in seconds, for smoothing the share of an instance's time that prefills take."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
-"""Plausible maximum of tokens, and of requests, that a router has in flight on one instance; larger counts are
-ignored.
+"""Plausible maximum of tokens, and of requests, that a router has in flight on one instance. Larger counts are reduced
+to the maximum.
 """
 
 
 class Others:
-    """The load share of one pool that this router sends to other routers, and the shares that it received."""
+    """The load shares of one pool: the share that this router sends to other routers, and the shares that it gets."""
 
     def __init__(self, state: SchedulerState, router: str) -> None:
         self._state = state
@@ -49,15 +50,15 @@ class Others:
         self._aged_at = 0.0
         self._placed: deque[tuple[float, PlacedPrompt]] = deque(maxlen=MOST_PROMPTS)
         self._prefilled: dict[str, tuple[float, float, float]] = {}
-        """For each target: when its prefills were last read, the sum of their predicted seconds until then, and the
-        share of the time that they take.
+        """For each target: the time of the last reading of its prefills, the sum of their predicted seconds up to then,
+        and the smoothed share of the target's time that prefills take.
         """
 
     # ── what others are told ──
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """Return the load report to send; None while no other router is known to decide alone, or while another router
-        decides for this router.
+        """Return the load report to send. None if no other router is known, or if another router decides for this
+        router.
         """
         state = self._state
         state.tells_prompts = state.view.routers > 1 and not state.is_front
@@ -95,7 +96,7 @@ class Others:
     # ── what others told ──
 
     def hear(self, share: OthersShare, now: float) -> None:
-        """Use the newest sums over all other routers; they replace the earlier sums."""
+        """Use the newest share, which has the sums over all other routers. It replaces the earlier share."""
         state = self._state
         if state.is_front or now < self._deaf_until or share.age_seconds > KNOWN_SECONDS:
             return
@@ -116,15 +117,15 @@ class Others:
             self._age(now)
 
     def settle(self, now: float) -> None:
-        """Handle a change of the decider: for a while, received shares may count requests that this router now counts
-        itself.
+        """Ignore received shares for a while after a change of the decider, because they may count requests that this
+        router now counts itself.
         """
         self._deaf_until = now + SETTLING_SECONDS
         self.forget()
 
     def forget(self) -> None:
-        """Forget the other routers' load. Where they placed prompts is remembered for as long as caches may hold the
-        prompts.
+        """Forget the other routers' load. The instances where they placed prompts are remembered for as long as caches
+        may hold the prompts.
         """
         state = self._state
         self._share = None
@@ -156,8 +157,8 @@ class Others:
             state.accounting.changed.add(name)
 
     def _by_target(self, rows: tuple[InstanceWork, ...]) -> dict[str, InstanceWork]:
-        """Return the rows by this router's targets. If other routers do not know an instance's ranks, its row is
-        divided among the ranks.
+        """Return the rows, keyed by this router's targets. If the other routers do not know an instance's ranks, its
+        row is divided among the ranks.
         """
         found: dict[str, InstanceWork] = {}
         for told in rows:

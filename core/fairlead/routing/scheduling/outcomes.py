@@ -1,4 +1,4 @@
-"""Outcomes: the only way by which dispatches and refusals leave the scheduler, and by which requests end."""
+"""Outcomes: all dispatches and refusals leave the scheduler through this module, and all requests end in it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,8 +24,8 @@ _UNTOLD = End()
 
 
 class Outcomes:
-    """The dispatches and refusals of a scheduler. Refusals are kept until the next `take`, because some arise in calls
-    that return no outcomes, for example when a circuit opens.
+    """The dispatches and refusals of a scheduler. Refusals are kept until the next call of `take`, because some
+    refusals arise in calls that return no outcomes, for example when a circuit opens.
     """
 
     def __init__(self, state: SchedulerState, dispatching: Dispatching, trying: Trying) -> None:
@@ -36,7 +36,7 @@ class Outcomes:
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
         """Return the dispatches that are now possible from the queues of these instances and of instances with new
-        requests, followed by all refusals that were not returned before.
+        requests. After them, the result has all refusals that were not returned before.
         """
         state = self._state
         if not (state.queues or self._refusals or state.late.to_refuse):
@@ -59,9 +59,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """Yield the outcomes of this router's own requests. Send the outcomes of other routers' requests to those
-        routers.
-        """
+        """Yield the outcomes of this router's own requests. Send the outcomes of each front's requests to the front."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -81,17 +79,17 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served; the next `take` returns the refusal. If the refusal is based on
-        estimates and an idle instance can try the request, the request is sent there instead. With `anyway`, the
-        request is refused in any case; this is for requests whose clients no longer wait.
+        """End a request that will not be served; the next call of `take` returns the refusal. If the refusal is based
+        on estimates and an idle instance can take the request, the request is not refused but queued at this instance.
+        With `anyway`, the request is refused in any case, because its client no longer waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller gets the refusal from this call. Return the refusal
-        with the id of its decision.
+        """End a request that will not be served, and return the refusal with the id of its decision. The caller must
+        pass the refusal on, because `take` does not return it.
         """
         state = self._state
         if not tracked.request.warms:
@@ -101,7 +99,9 @@ class Outcomes:
         return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float, end: End) -> None:
-        """Complete a request's records and forget it. A request without a decision is recorded too."""
+        """Complete a request's records and forget the request. A request about which no decision was made gets a record
+        too.
+        """
         recorder = self._state.recorder
         if not tracked.decision_id and not tracked.is_elsewhere:
             tracked.decision_id, tracked.decided_at = recorder.new_id(), now
@@ -111,7 +111,7 @@ class Outcomes:
         self.let_go(tracked, now, end)
 
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
-        """Forget a request. Without `end`, another router reports how the request and its moves ended."""
+        """Forget a request. If `end` is not given, another router records how the request and its moves ended."""
         state, request_id = self._state, tracked.request.id
         finished = end.outcome is _SERVED
         if state.circuits:
@@ -133,16 +133,16 @@ class Outcomes:
             self._state.sync_circuit(tracked.instance, circuit)
 
     def withdraw(self, request_id: str) -> None:
-        """Drop the refusal of a request if its client disconnected before it received the refusal."""
+        """Drop the refusal of a request whose client disconnected, if the refusal was not returned yet."""
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
-        """Return a refusal that says that no instance accepts requests."""
+        """Return a refusal with the reason that no instance accepts requests."""
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:
-        """Return a refusal for a request that arrives while no instance accepts requests; None if some instance accepts
-        or the request may be held.
+        """Return a refusal for a request that arrives while no instance accepts requests. None if some instance accepts
+        requests or the request may be held.
         """
         state = self._state
         if state.view.candidates() or state.view.decode_candidates():

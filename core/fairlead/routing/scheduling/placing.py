@@ -1,8 +1,8 @@
-"""Placing: the policy chooses an instance for a request, admission may refuse the request, and it joins that instance's
-queue.
+"""Placing: the policy chooses an instance for a request, admission may refuse the request, and otherwise the request
+joins the queue of that instance.
 
-A decision changes accounting, queues and bindings in one step, so the decision of each request in a burst takes the
-earlier requests into account.
+A decision changes accounting, queues and bindings in one step. So in a burst of requests, each decision takes the
+requests before it into account.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ _DECODE_ONLY: Final = DecisionReason.DECODE_ONLY
 
 
 class Placing:
-    """Places held requests in the queues of instances. Refused requests are ended by the caller."""
+    """Places held requests in the queues of instances. The caller ends requests that are refused."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
@@ -43,11 +43,11 @@ class Placing:
         self._leaving = Leaving(state)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
-        """Choose an instance for a held request and queue it there. Return a refusal if the request is refused. If no
-        instance can compute it, it stays held.
+        """Choose an instance for a held request and queue the request there. Return a refusal if the request is
+        refused, else None. If no instance accepts requests, the request stays held.
 
-        A request that is not yet `admitted` may be refused because of its predicted TTFT, unless no client waits for
-        it; any request may be refused because of full queues.
+        If the request is not yet `admitted` and a client waits for it, it may be refused by the pool's gate. Any
+        request may be refused because of full queues.
         """
         state = self._state
         if tracked.request.warms and self._has_home(tracked.request, now):
@@ -93,9 +93,9 @@ class Placing:
 
     def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
         """Return the policy's choice among the instances that will not be drained soon, for a session whose instance
-        left the pool or takes no requests any more; otherwise the session would soon have to move again. Return None
-        for all other requests, if no such instance accepts requests, or if the policy's ring names an instance that
-        will be drained.
+        left the pool or no longer accepts requests. On an instance that is drained soon, the session would have to move
+        again. Return None for all other requests. Also return None if no staying instance accepts requests, or if the
+        policy's ring names an instance that will be drained.
         """
         state = self._state
         home = None if request.session is None else state.bindings.get(request.session)
@@ -120,7 +120,8 @@ class Placing:
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose an instance again for a queued request whose instance may no longer take it. The request moves if
-        another instance is chosen, and is held if no instance accepts requests. Return a refusal if it is refused.
+        another instance is chosen, and is held if no instance accepts requests. Return a refusal if the request is
+        refused, else None.
         """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
@@ -131,7 +132,7 @@ class Placing:
         return refusal
 
     def place_at(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Queue a held or queued request at the instance of this decision, regardless of the policy."""
+        """Queue a held or queued request at the instance of this decision, without calling the policy."""
         waiting_since = tracked.waiting_since if tracked.stage is Stage.QUEUED else now
         if tracked.stage is Stage.QUEUED:
             tracked.left = tracked.instance
@@ -143,7 +144,7 @@ class Placing:
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float, *, by_policy: bool = False) -> None:
         """Queue the request at `instance`: the policy's choice, or another instance if the policy's choice had no room.
         Bind the session, record a move, and record the decision. If the policy chose among all instances (`by_policy`),
-        the shadow policies are called too.
+        the policies that only advise are called too.
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
@@ -195,21 +196,21 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now, shadows)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """Record a new decision about the request; it replaces the fields of the earlier decision."""
+        """Start the record of a new decision about the request. It replaces the earlier decision, if there was one."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
         tracked.decision_id, tracked.decided_at, tracked.is_elsewhere = recorder.new_id(), now, False
 
     def _is_at_risk(self, decision: Decision, instance: str) -> bool:
-        """Return whether the request may be late, by a cheap test: it waits behind other requests, or its predicted
-        TTFT exceeds half of the target.
+        """Return whether the request may be late. The test is cheap: other requests wait for the instance, or the TTFT
+        predicted by the policy exceeds half of the target.
         """
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Record the values that the policy compared for a refused request: the instance that would have got the
-        request, and the reason.
+        """Record the decision about a request that is refused: the values that the policy compared, the instance that
+        would have got the request, and the reason.
         """
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
@@ -230,12 +231,12 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """Return the maximum number of requests in front of this request in the queue that it joins."""
+        """Return the maximum number of requests that may be sent before this request from the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
         """Return the first of these instances whose queue has room: the policy's choice, the session's home, the other
-        member of the pair, the fallbacks; None if no queue has room.
+        member of the pair (without a pair: the fallbacks). None if no queue has room.
         """
         state = self._state
         if not state.loads[decision.instance].waiting:  # no limit is below one
@@ -264,8 +265,8 @@ class Placing:
         return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
-        """Return the policy's compared values. If the policy's choice had no room, they are adapted to `instance`,
-        which gets the request instead.
+        """Return the values that the policy compared. If the policy's choice had no room, `instance` becomes the first
+        candidate, and the policy's choice is recorded as passed over.
         """
         weighed = decision.weigh()
         if instance == decision.instance:

@@ -1,4 +1,4 @@
-"""Keeps exceptions raised by a policy, so that they delay no request; the caller of the next tick gets them."""
+"""Keeps exceptions raised by a policy until the next tick, which raises them. So an exception delays no request."""
 
 
 class PolicyFailures:
@@ -17,8 +17,8 @@ class PolicyFailures:
         self._last = failure
 
     def raise_last(self) -> None:
-        """Raise the kept exception once. It is never raised in two consecutive ticks, because the tick that raises it
-        does nothing else.
+        """Raise the kept exception once. It is never raised in two ticks in a row, because a tick that raises does
+        nothing else.
         """
         failure = None if self._has_raised else self._last
         self._has_raised = failure is not None

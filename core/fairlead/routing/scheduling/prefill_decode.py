@@ -1,5 +1,5 @@
-"""Prefill and decode instances: where a prefilled request decodes, from where its KV blocks are fetched, and which
-decode instances compute a whole request that cannot be divided.
+"""Prefill and decode instances: selects the instance where a prefilled request decodes, the source of its KV blocks,
+and the decode instances that can compute a whole request if it cannot be divided.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,9 +23,9 @@ _PREFILL: Final = Role.PREFILL
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """Return the instance where a request that prefills on its instance will decode: `wanted` if possible, else the
-    best decode instance; None = the prefill instance itself, which also makes the token that nobody reads of a request
-    that only warms its cache.
+    """Return the instance on which the request will decode: `wanted` if possible, else the best decode instance. None =
+    the request decodes on the instance that prefills it. This is so if that instance also takes decodes, or if the
+    request only warms its cache. In the second case, nobody reads the token that the instance generates.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not _PREFILL or tracked.request.warms:
@@ -39,7 +39,7 @@ def decodes_on(
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
     """Return the decode instances, least loaded first, if one of them must compute both the prompt and the answer.
-    Empty if a candidate can prefill the request for another instance, or has the role both.
+    Empty if there are candidates and the request can be divided.
     """
     if view.candidates() and request.divisible:
         return []
@@ -47,8 +47,8 @@ def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]
 
 
 def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveView) -> Decision:
-    """Return a decision for the first instance of `loads` (see `computing_all`). It binds no session, because the
-    policy, which chooses among prefill instances, would have to move the session back.
+    """Return a decision for the first instance of `loads` (see `computing_all`). The decision binds no session.
+    Otherwise the policy, which chooses among prefill instances, would have to move the session back.
     """
 
     def weigh() -> Weighing:
@@ -61,11 +61,11 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Return the number of prompt tokens that need not be computed on `instance`: the tokens held there, or the tokens
-    fetched from `transfer_from` if that source holds more and still serves.
+    """Return the number of prompt tokens that need not be computed on `instance`: the tokens that it holds or, if
+    `transfer_from` holds more and still serves, the tokens that `transfer_from` holds.
 
-    Sets on `tracked` how many tokens are fetched and how many are loaded, and clears `transfer_from` if nothing can be
-    fetched from it.
+    Sets on `tracked` the number of tokens to fetch and the numbers of tokens to load from cache tiers, and clears
+    `transfer_from` if nothing can be fetched from it.
     """
     local = view.hit_tokens(tracked.request, instance)
     if view.caches.index.is_tiered:

@@ -46,7 +46,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record the first token, which also ends the prefill if its end was not recorded before."""
+        """Record the first token. It also ends the prefill, if the end of the prefill was not recorded before."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (PREFILLING, DECODING):
@@ -82,8 +82,8 @@ class Progress:
         self._state.recorder.settle_moves(tracked, _COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Call the policy's `learn` callback, if the decision has one, with the result of the choice. A failure of the
-        policy in this call does not affect the answer.
+        """Call the policy's `learn` callback, if the decision has one, with the result of the choice. If the callback
+        raises an exception, the request continues.
         """
         if tracked.learn is None:
             return
@@ -93,11 +93,11 @@ class Progress:
             self._state.failures.keep(error, tracked.request.id)
 
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
-        """Change the request's stage from prefilling to decoding; return False if the request is refused because of the
-        present decode load.
+        """Change the request's stage from prefilling to decoding. Return False if the request is refused instead
+        because of the present decode load.
 
-        If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
-        turn of a task in progress refused. A router with a decider leaves refusing to the decider.
+        If one instance both prefills and decodes, the request decodes in the same step and is not refused. A turn of a
+        task in progress is not refused either. A router with a decider never refuses here, because the decider decides.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
@@ -111,8 +111,8 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record the number of tokens of the request's answer that have arrived so far, and count the tokens that were
-        not counted before.
+        """Record the number of tokens of the request's answer that have arrived so far, and count the tokens that are
+        new since the last call.
         """
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is DECODING:
@@ -178,8 +178,8 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """Compare a request whose client disconnected with the objectives, by its known latencies: a late request still
-        counts as late.
+        """Record whether a request whose client disconnected met the objectives, as far as its latencies are known. A
+        late request still counts as late.
         """
         state = self._state
         if load is not None:
@@ -236,7 +236,7 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
     """Return the TTFT in seconds of a request whose client disconnected. Without a first token, it is the time that the
-    client waited, if this time exceeds the target. None if the wait was shorter, or if the first token could not have
+    client waited, if this time reached the target. None if the client waited less, or if the first token could not have
     been observed.
     """
     if tracked.first_token_at is not None:

@@ -1,7 +1,7 @@
 """Recording: the records of a scheduler's actions, kept in bounded memory until they are taken for a report.
 
-Bindings and migrations are the audit trail; `kept_decisions` selects the decisions to keep; refusals are counted per
-second. Records that are not taken in time are dropped and counted.
+Bindings and migrations are the audit trail. `kept_decisions` selects the decisions to keep. Refusals are counted per
+second. If too many records wait to be taken, further records are dropped and counted.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one kind (migrations or re-routes) that were not taken yet, and outcomes of moves that were taken before
-    their outcome was known.
+    """Moves of one kind (migrations or re-routes) that were not taken yet. Also the outcomes of moves that were taken
+    before their outcome was known.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Moves(Generic[M]):
         self._outcomes: list[MigrationOutcome] = []
 
     def add(self, record: M, carried: list[str], limit: int) -> bool:
-        """Add a move; return False, without adding it, if there are already `limit`."""
+        """Add a move. If there are already `limit` moves, do not add it and return False."""
         if len(self._records) >= limit:
             return False
         self._records[record.id] = record
@@ -51,7 +51,7 @@ class _Moves(Generic[M]):
         transfer: CacheTransfer | None,
         limit: int,
     ) -> int:
-        """Add the outcome to each of the moves `carried`; for a move that was already taken, keep the outcome
+        """Add the outcome to each of the moves with the ids `carried`. If a move was already taken, its outcome is kept
         separately. Return the number of outcomes that could not be kept.
         """
         lost = 0
@@ -78,8 +78,8 @@ class _Moves(Generic[M]):
 class Recorder:
     """The records of one pool in one router.
 
-    `limit` is the maximum number of each kind that is kept between two takes. Ids are unique as long as no two
-    schedulers have the same router and seed.
+    `limit` is the maximum number of records of each kind that wait for a call of `take`. Ids are unique as long as no
+    two schedulers have the same router and seed.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """Return a new id for a binding change, which is also the id of the migration if the change moves a session.
+        """Return a new id for a binding change. If the change moves a session, the id is also the id of the migration.
 
-        These ids have a separate counter, so that the number of binding changes does not affect which decisions are
-        sampled.
+        These ids have a separate counter, because ids of decisions determine which decisions are sampled. So the number
+        of binding changes does not affect the sample.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
@@ -154,7 +154,7 @@ class Recorder:
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def copied(self, record: ReRouteRecord) -> None:
-        """Record that a prefix was copied, or that the copy failed; the record already has the outcome."""
+        """Record that a prefix was copied, or that the copy failed. The record must already have its outcome."""
         self._dropped += not self._reroutes.add(record, [], self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
@@ -188,8 +188,8 @@ class Recorder:
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, samples: bool, final: bool) -> SchedulerRecords:
-        """Return all records made after the last take; without `samples`, only bindings, moves, refusals and counts of
-        dropped records. Counts of the current second are included only if `final`.
+        """Return all records made since the last call. Without `samples`, return only bindings, moves, refusals and
+        counts of dropped records. Counts of the current second are included only if `final` is True.
         """
         migrations, migration_outcomes = self.take_migrations()
         reroutes, reroute_outcomes = self.take_reroutes()
@@ -211,18 +211,18 @@ class Recorder:
         )
 
     def take_bindings(self) -> tuple[BindingChange, ...]:
-        """Return the binding changes made after the last take, in order."""
+        """Return the binding changes made since the last call, in order."""
         taken, self._bindings = tuple(self._bindings), []
         return taken
 
     def take_migrations(self) -> tuple[tuple[MigrationRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Return the session migrations made after the last take, and the outcomes of migrations that were taken
+        """Return the session migrations made since the last call, and the outcomes of migrations that were returned
         earlier.
         """
         return self._migrations.take()
 
     def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Return the re-routes made after the last take, and the outcomes of re-routes that were taken earlier."""
+        """Return the re-routes made since the last call, and the outcomes of re-routes that were returned earlier."""
         return self._reroutes.take()
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
@@ -232,7 +232,7 @@ class Recorder:
         return tuple(self._rejections.pop(key) for key in ready)
 
     def take_dropped(self) -> int:
-        """Return the number of records that were dropped after the last take."""
+        """Return the number of records that were dropped since the last call."""
         dropped = self._dropped + self.loads.dropped + self.slo.dropped + self.canary.dropped
         self._dropped = self.loads.dropped = self.slo.dropped = self.canary.dropped = 0
         return dropped

@@ -1,9 +1,10 @@
 """Retrying: a request whose instance failed before the first byte of the response is sent to another instance, at once
 and without queueing. A request whose response has begun is also sent to another instance, if its client can get the
-remaining answer from there.
+rest of the answer from there.
 
-If the decode instance failed, the prompt is computed again on the instance that has it cached. The failed instance may
-have fetched the KV blocks, after which the prefill instance frees them, and a second fetch would read arbitrary memory.
+If the decode instance failed, the prompt is computed again on the prefill instance, which has it cached. The KV blocks
+of the first attempt cannot be used: the failed instance may have fetched them, and the prefill instance then frees
+them, so that a second fetch would read arbitrary memory.
 """
 
 from collections.abc import Collection
@@ -32,7 +33,7 @@ from fairlead.targets import instance_of, rank_of
 
 class Retrying:
     """Finds another instance for a request: the next fallback or, without one, the least loaded candidate that was not
-    tried.
+    tried yet.
     """
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
@@ -53,7 +54,7 @@ class Retrying:
         by_proxy: bool = False,
     ) -> Outcome:
         """See `Scheduler.retry`. With `to`, another router or a proxy has already chosen the instance `to`, and
-        `decode` as the instance to decode on; with `by_proxy`, the choice was made some time ago.
+        `decode` as the instance that decodes. With `by_proxy`, a proxy made the choice some time ago.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -86,7 +87,7 @@ class Retrying:
         return self._dispatching.dispatch(tracked, now)
 
     def _bind(self, tracked: TrackedRequest, left: str, source: str, target: str, now: float) -> None:
-        """Bind the request's session to `target`, to which the request is sent, if the session was bound to
+        """Bind the request's session to `target`, to which the request is now sent, if the session was bound to
         `source`.
         """
         state = self._state
@@ -113,7 +114,7 @@ class Retrying:
         decode: str | None = None,
     ) -> Dispatch | None:
         """See `Scheduler.carry_on`. With `to`, the caller has already chosen the instance `to`, and `decode` as the
-        instance to decode on.
+        instance that decodes.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -180,8 +181,8 @@ class Retrying:
         decode: str | None = None,
     ) -> Dispatch | None:
         """See `Scheduler.second_opinion`. With `to`, another router has chosen the instance `to`, and `decode` as the
-        instance to decode on. The session stays bound to its home: an instance that refuses one request may still hold
-        the prefix of the session's other requests.
+        instance that decodes. The session stays bound to its home, because an instance that refuses one request may
+        still hold the prefix of the session's other requests.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -212,8 +213,8 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """Return these targets and all other ranks of their instances. For a rank that hangs, only this rank is
-        returned, because the other ranks of its instance still work.
+        """Return these targets and all other ranks of their instances. If a target is a rank that hangs, its other
+        ranks are not included, because they still work.
         """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
@@ -245,26 +246,28 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """Return whether the request is expected to fail on every instance. A request that fails in the same way on
-        prefill instances may still be served by a decode instance that computes all of it.
+        """Return whether the request is expected to fail on every instance. False if it failed in the same way on
+        prefill instances, because a decode instance that computes all of it may still serve it.
         """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """Return the number of the request's attempts. While every circuit is open, an attempt also counts if the
-        instance could not be reached; otherwise a request would try all lost instances.
+        """Return the number of the request's attempts. An attempt does not count if the instance could not be reached.
+        While every circuit is open, it does count, because otherwise a request would try all lost instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
 
 def _decoding(view: LiveView) -> list[InstanceLoad]:
-    """Return the decode instances that may compute all of a request, if no further prefill instance can take it."""
+    """Return the decode instances that may compute all of a request. Used if no other prefill instance can take the
+    request.
+    """
     return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:
-    """Record that the instance, at any of its ranks, could not be reached."""
+    """Record that the instance could not be reached, whichever of its ranks was tried."""
     if instance_of(instance) not in map(instance_of, tracked.unreachable):
         tracked.unreachable = (*tracked.unreachable, instance)

@@ -4,9 +4,9 @@
                   |                         |           |
                Refusal            moves, timeouts     retry / fail / cancel / decline
 
-Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a call for a
-request that has left, or for an unknown id, does nothing. Each step is a separate module of this package; all work on
-one `SchedulerState`, and all dispatches and refusals leave through `Outcomes`.
+Every accepted request ends in exactly one way: by a refusal, `complete`, `fail`, `cancel` or `decline`. A call for a
+request that has ended, or for an unknown id, does nothing. Each step is a separate module of this package. All steps
+work on one `SchedulerState`, and all dispatches and refusals leave through `Outcomes`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -59,8 +59,8 @@ class PoolScheduler:
     """A `Scheduler` for the pool of `table`, with a policy from `policies`.
 
     `router_id` and `seed` make record ids unique and policies deterministic; every start of a process must use another
-    seed. `sample_rate` (0-1) is the share of decisions that are kept for requests without any problem. Raises
-    UnknownName or InvalidInput when the table's policy or parameters cannot be used.
+    seed. `sample_rate` (0-1) is the share of decisions that are kept although nothing went wrong with their requests.
+    Raises UnknownName or InvalidInput when the table's policy or parameters cannot be used.
     """
 
     def __init__(
@@ -91,7 +91,9 @@ class PoolScheduler:
         )
         self._state = state = SchedulerState(table, policy, parameters, recorder, settings)
         self.caches: EngineCaches = state.caches
-        """The blocks that engines report to hold; the caller adds the engines' events, if the engines send any."""
+        """The blocks that engines report to hold. The caller adds the engines' KV events, if the engines send KV
+        events.
+        """
         self._moving = moving = Moving(state)
         placing = Placing(state, moving)
         self._dispatching = Dispatching(state, moving)
@@ -123,10 +125,10 @@ class PoolScheduler:
         return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Do the work that is due now: end prefills that cannot be observed, place or refuse held requests, send from
-        queues, rebalance the queues and apply their limits.
+        """Do the work that is due now: end prefills that cannot be observed, place or refuse held requests, send
+        requests from queues, rebalance the queues and apply their limits.
 
-        If the policy failed after the last tick, raises its last exception and does nothing else; the next tick
+        If the policy has failed since the last tick, raise its last exception and do nothing else; the next tick
         continues. A request that the policy failed to place was refused.
         """
         state = self._state
@@ -159,8 +161,8 @@ class PoolScheduler:
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """Record that the KV blocks that the request fetches from another instance have arrived or will never arrive,
-        so that the link of that instance is free again.
+        """Record that the transfer of the KV blocks that the request fetches from another instance has ended, so that
+        the link of that instance is free again. The blocks have arrived or will never arrive.
 
         Unknown ids are ignored.
         """
@@ -177,7 +179,7 @@ class PoolScheduler:
         return self._copying.due(turns, now)
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """Record that the copy is over; see `Scheduler.copied`."""
+        """Record the end of the copy; see `Scheduler.copied`."""
         self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
@@ -191,8 +193,9 @@ class PoolScheduler:
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """Retry the request, only before the first byte of its response: return a dispatch to the next fallback or,
-        without one, to the least loaded candidate that was not tried. The request is not queued again.
+        """Retry the request before the first byte of its response. Return a dispatch to the next fallback or, without
+        one, to the least loaded candidate that was not tried yet; see `Scheduler.retry`. The request is not queued
+        again.
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
@@ -233,14 +236,14 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Record that the engine refused the request as invalid: the request counts neither as failed nor as cancelled,
-        and nothing was computed.
+        """Record that the engine refused the request as invalid. The request counts neither as failed nor as cancelled,
+        because nothing was computed.
         """
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Refuse a request that still waits in this scheduler, because its time is over. A dispatched request
-        continues.
+        """Refuse a request that still waits in this scheduler, because the caller no longer lets it wait. A dispatched
+        request continues.
         """
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
@@ -256,8 +259,8 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Record a failure of the instance, with the request on which it failed, if any. When the circuit opens,
-        requests waiting for the instance are placed elsewhere; the next `tick` returns the outcome.
+        """Record a failure of the instance, with the request on which it failed, if there is one. When the circuit
+        opens, requests waiting for the instance are placed on other instances; the next `tick` returns the outcomes.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
@@ -271,9 +274,7 @@ class PoolScheduler:
             load.heard_at = now
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Record that the engine has work but makes no progress, or that it makes progress again; see
-        `Scheduler.instance_stalled`.
-        """
+        """Record whether the engine is stalled: it has work but makes no progress; see `Scheduler.instance_stalled`."""
         load = self._state.loads.get(target)
         if load is not None and load.is_stalled is not stalled:
             self._circuits.stalled(load, now, stalled=stalled)
@@ -320,8 +321,8 @@ class PoolScheduler:
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Return the
-        number of this router's moves that they undo.
+        """Apply the API's bindings of this pool's sessions; see `Scheduler.apply_bindings`. Return the number of this
+        router's moves that they undo.
         """
         state = self._state
         for binding in bindings:
@@ -354,18 +355,20 @@ class PoolScheduler:
             self._state.bindings.recall(change, now)
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Report again the sessions that the API has confirmed but no longer has; see `Scheduler.report_missing`."""
+        """Report again the sessions whose binding the API has confirmed but no longer knows; see
+        `Scheduler.report_missing`.
+        """
         changes, missing = self._state.bindings.missing(sessions, now)
         for change in changes:
             self._state.recorder.bound(change)
         return missing
 
     def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
-        """Return all records made after the last take; see `Scheduler.take_records`."""
+        """Return all records made since the last call; see `Scheduler.take_records`."""
         return self._state.recorder.take(self._state.loads, now, samples=samples, final=final)
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
-        """Keep all decisions of exactly these sessions, each until the given time; see `Scheduler.keep_sessions`."""
+        """Keep all decisions of these sessions, each until the given time; see `Scheduler.keep_sessions`."""
         self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
@@ -386,7 +389,7 @@ class PoolScheduler:
         """Return the decision that the policy would make now, without accepting the request; None if no instance
         accepts requests.
 
-        The call changes the policy's memory as any other choice does.
+        The call changes the policy's memory in the same way as a real choice.
         """
         state = self._state
         state.view.now = now
@@ -416,30 +419,30 @@ class PoolScheduler:
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The current policy, if it learns from finished requests, else None; it changes when the table names another
-        policy.
+        """The current policy if it learns from finished requests, else None. The value changes when the table names
+        another policy.
         """
         return self._state.policy.learns_online
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the current policy binds requests without a session, by how their prompts begin."""
+        """Whether the current policy binds requests without a session, using the beginnings of their prompts."""
         return self._state.policy.binds_beginnings is not None
 
     @property
     def handovers(self) -> Handovers:
-        """The record of each engine's success in transferring KV blocks. The caller records requests whose prefill and
-        decode were divided; `transferred` records fetches.
+        """The record of which engines transfer KV blocks. The caller records each request that prefilled and decoded on
+        different instances; `transferred` records each fetch.
         """
         return self._state.handovers
 
     def load(self, instance: str) -> InstanceLoad | None:
-        """Return the live counters of an instance, None if it is unknown; read only."""
+        """Return the live counters of an instance, for reading only; None if the instance is unknown."""
         return self._state.loads.get(instance)
 
     def loads(self) -> tuple[InstanceLoad, ...]:
-        """Return the live counters of every instance in the table, and of removed instances that still have requests;
-        read only.
+        """Return the live counters, for reading only, of every instance in the table and of removed instances that
+        still have requests.
         """
         return tuple(self._state.loads.values())
 
@@ -473,7 +476,9 @@ class PoolScheduler:
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Return the measured prefill times of one instance, or of all for None, and how well they are predicted."""
+        """Return the measured prefill times of one instance, with the errors of their predictions; of all instances
+        together without an instance (None).
+        """
         return self._state.prefill_times.report(instance)
 
     @property
@@ -484,18 +489,20 @@ class PoolScheduler:
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the prefill speed of an instance, or of all for None, with its source, spread and age."""
+        """Return the prefill speed of an instance, with its source, spread and age; of all instances together without
+        an instance (None).
+        """
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """Return the measured decode times per token of one instance, or of all for None, and how well they are
-        predicted.
+        """Return the measured decode times per token of one instance, with the errors of their predictions; of all
+        instances together without an instance (None).
         """
         return self._state.decode_times.report(instance)
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Return the seconds per output token after the first on an instance, or on any for None, with source and
-        age.
+        """Return the seconds per output token after the first on an instance, with source and age; on all instances
+        together without an instance (None).
         """
         return self._state.decode_times.figure(now, instance)
 

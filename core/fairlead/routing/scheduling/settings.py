@@ -1,4 +1,4 @@
-"""Settings that a process gives to its schedulers, in contrast to the settings in a pool's spec."""
+"""Settings that a process gives to its schedulers. They are independent of the settings in a pool's spec."""
 
 from dataclasses import dataclass, field
 
@@ -8,9 +8,9 @@ from fairlead.routing.knowledge.circuit import CircuitSettings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
     """Settings of a scheduler. While no instance accepts requests, at most `held_limit` requests are held, for up to
-    `no_instances_ttl_seconds`; if an instance is expected to start, the pool's spec sets both limits. The bodies of
-    held requests never exceed `held_bytes`. `attempts` is the maximum number of dispatches of one request. A process
-    that does not need load samples or decisions can turn them off to save time.
+    `no_instances_ttl_seconds`. If an instance is expected to start, the pool's spec sets both limits instead. The
+    bodies of held requests never exceed `held_bytes`. `attempts` is the maximum number of dispatches of one request. A
+    process that does not need load samples or decisions can turn them off to save time.
     """
 
     no_instances_ttl_seconds: float = 5.0

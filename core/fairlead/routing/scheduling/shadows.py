@@ -1,11 +1,11 @@
-"""Shadows: policies that only advise. For a bounded part of the sampled decisions, each shadow chooses an instance for
-the request too, and its choice is recorded with the decision.
+"""Shadows: policies that only advise. For a part of the sampled decisions, limited per minute, each shadow also chooses
+an instance for the request, and its choice is recorded with the decision.
 
-A shadow sees exactly what the deciding policy saw: it is called right after that policy, before the request is counted
-anywhere. So it runs on the router's own thread, and `ASKED_PER_MINUTE` bounds the cost; a copy of all that a policy may
-read would cost more than the choice. The danger is a shadow that changes what the deciding policy sees next. To prevent
-that, a shadow is a separate object with its own dice, it gets the same view, which policies only read, and any
-exception that it raises becomes a failed choice.
+A shadow sees exactly what the deciding policy saw, because it is called right after that policy, before the request is
+counted anywhere. So shadows run on the router's own thread, and `ASKED_PER_MINUTE` limits their cost. (A copy of all
+that a policy may read would cost more than the choice.) The danger is a shadow that changes what the deciding policy
+sees next. Therefore a shadow is a separate object with its own dice. It gets the same view, which policies only read.
+Any exception that it raises becomes a failed choice.
 """
 
 from dataclasses import replace
@@ -24,15 +24,15 @@ ASKED_PER_MINUTE = 30.0
 
 
 class Shadows:
-    """The advising policies of one pool. None in place of a policy means that this router cannot build it."""
+    """The advising policies of one pool. None in place of a policy means that this router cannot call it."""
 
     def __init__(self, policies: dict[str, PolicyInForce | None]) -> None:
         self._policies = policies
         self._limit = RateLimit(ASKED_PER_MINUTE, 0.0)
 
     def take_table(self, table: RoutingTable) -> None:
-        """Pass a new routing table to the shadows. A shadow that raises an exception in that call is not called again
-        until it is rebuilt.
+        """Pass a new routing table to the shadows. If a shadow raises an exception, it is not called again until it is
+        rebuilt.
         """
         for name, policy in self._policies.items():
             if policy is not None and policy.follows_table is not None:
@@ -42,9 +42,7 @@ class Shadows:
                     self._policies[name] = None
 
     def ask(self, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> tuple[ShadowChoice, ...]:
-        """Return the instance that each shadow would have chosen for a request that is sent to `chosen`; empty if the
-        limit per minute is reached.
-        """
+        """Return the choice of each shadow for a request sent to `chosen`; empty if the limit per minute is used up."""
         if self._limit.take_if_any(1, now):
             return ()
         return tuple(_choice(name, policy, request, chosen, view, now) for name, policy in self._policies.items())
@@ -75,8 +73,8 @@ def shadows_of(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> Sha
 
 
 def _built(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> PolicyInForce | None:
-    """Return the policy that the table names; None if this router does not know it or cannot build it, or if the policy
-    learns online.
+    """Return the policy that the table names. None if this router does not know the policy or cannot build it, or if
+    the policy learns online.
     """
     try:
         policy = PolicyInForce.of(policies.build(facts, seed))

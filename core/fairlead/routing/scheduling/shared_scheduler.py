@@ -44,9 +44,9 @@ class SharedScheduler(PoolScheduler):
     """A `PoolScheduler` that can decide for other routers (its fronts), and can let another router (its decider)
     decide. Otherwise it behaves like a `PoolScheduler`.
 
-    The router that decides about a request also reports it: bindings, moves, decisions, and the work of instances. So a
-    front must not report its requests in flight, because its decider's counts include them too. Only arrivals are
-    always reported by the router that receives them.
+    The router that decides about a request also reports the request's bindings, moves and decisions, and the work of
+    instances. So a front must not report its requests in flight, because its decider's counts include them. Arrivals
+    are the exception: they are always reported by the router that receives them.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class SharedScheduler(PoolScheduler):
     # ── as a front ──
 
     def ask(self, decider: Decider, now: float) -> None:
-        """Let another router decide from now on. It is informed of the requests in flight, and decides about all
-        requests that wait.
+        """Let another router decide from now on. That router is informed of the requests in flight, and decides about
+        all requests that wait.
         """
         self._others.settle(now)
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
-        """Decide alone, because the decider is unreachable or about to change; also about requests that it has neither
-        dispatched nor refused.
+        """Decide alone from now on, because the decider is unreachable or about to change. This router then also
+        decides about the requests that the decider has neither dispatched nor refused.
         """
         if self._asking.decider is None:
             return ()
@@ -92,7 +92,7 @@ class SharedScheduler(PoolScheduler):
         return self._asking.hear(verdict, now)
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Outcome, ...]:
-        """Send the request to the decider, or decide about it if there is none; see `Scheduler.submit`."""
+        """Send the request to the decider. If there is no decider, decide about the request; see `Scheduler.submit`."""
         if self._asking.decider is None:
             return super().submit(request, now)
         self._state.view.now = now
@@ -207,8 +207,8 @@ class SharedScheduler(PoolScheduler):
         return super().shut_down(now)
 
     def waiting(self) -> int:
-        """Number of requests that are queued or held in this router, or that its decider has neither dispatched nor
-        refused.
+        """Number of requests that are queued or held in this router, and of requests that its decider has neither
+        dispatched nor refused.
         """
         return super().waiting() + len(self._asking)
 
@@ -241,7 +241,9 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler.know_routers`. The requests of the fronts already count as this router's own."""
+        """See `Scheduler.know_routers`. The number is divided by one plus the number of fronts, because the fronts'
+        requests already count as this router's own.
+        """
         self._live_routers = count
         self._count_routers()
 
@@ -249,8 +251,8 @@ class SharedScheduler(PoolScheduler):
         super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
 
     def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
-        """Handle a front's message. Outcomes for fronts are sent to them; outcomes of this router's own requests are
-        returned.
+        """Handle a front's message. Outcomes of the fronts' requests are sent to the fronts; outcomes of this router's
+        own requests are returned.
         """
         match word:
             case Asked():

@@ -26,9 +26,9 @@ class _Ended:
 
 
 class SloSeconds:
-    """A counter of the outcomes of requests, emptied by `take`. Counts nothing unless `kept`.
+    """A counter of the outcomes of requests, emptied by `take`. It counts nothing unless `kept`.
 
-    `limit` is the maximum number of keys between two takes; `dropped` counts the requests that did not fit.
+    `limit` is the maximum number of keys between two calls of `take`; `dropped` counts the requests that did not fit.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -50,8 +50,8 @@ class SloSeconds:
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """Count a judged request: either it was completed and its first token was observed, or its client disconnected
-        after the first token or after the TTFT target had passed.
+        """Count a request whose latencies are compared with the objectives. Either it was completed and its first token
+        was observed, or its client disconnected after the first token or after the TTFT target had passed.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return

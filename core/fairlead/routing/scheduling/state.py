@@ -1,10 +1,10 @@
 """The state of one pool's scheduler, and the steps that put a request into a queue and remove it again.
 
 Instances in this module are targets (`fairlead.targets`): an instance with several data-parallel ranks has one target
-for each rank. Only circuits, suspicions and tried instances concern the whole instance.
+for each rank. Circuits, suspicions and tried instances are the exceptions: they concern the whole instance.
 
 Every part of the scheduler works on one object of this module and keeps no copy of it. A request is *held* (no instance
-accepts requests), *queued* for an instance, or dispatched; `waiting` are the held and the queued requests.
+accepts requests), *queued* for an instance, or dispatched. `waiting` has the held and the queued requests.
 """
 
 from collections import deque
@@ -54,7 +54,8 @@ from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
-"""Maximum number of routing blocks that a router remembers of the store that all engines read: some 100 MB."""
+"""Maximum number of routing blocks that a router remembers of the store that all engines read. They take about 100 MB.
+"""
 _REUSABLE = (DeadlineQueue, InstanceQueue)
 MOST_PLACED = 512
 """Maximum number of placed prompts that are kept to be reported to other routers with the next share; the newest are
@@ -63,8 +64,8 @@ kept.
 
 
 def staying(table: RoutingTable) -> tuple[str, ...]:
-    """Return the accepting instances that will not be drained soon, if other accepting instances will be; otherwise
-    empty.
+    """Return the accepting instances that will not be drained soon. Empty if no accepting instance will be drained
+    soon, because no distinction is needed then.
     """
     accepting = [entry for entry in table.instances if entry.accepting]
     found = tuple(entry.id for entry in accepting if entry.stays)
@@ -79,7 +80,7 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.staying = staying(table)
-        """The accepting instances that are not about to be drained; empty if no instance, or every instance, is about
+        """The accepting instances that are not about to be drained. Empty if no instance, or every instance, is about
         to be drained.
         """
         self.canary = canary_of(table)
@@ -97,8 +98,8 @@ class SchedulerState:
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
         self.emptied: dict[str, DeadlineQueue | InstanceQueue] = {}
-        """Empty queues of the present discipline, kept for the next requests of their instances, because most requests
-        find their queue empty.
+        """Empty queues of the present discipline, kept for reuse, because most requests arrive when no other request
+        waits for their instance.
         """
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
@@ -106,8 +107,8 @@ class SchedulerState:
         self.guests: dict[str, Front] = {}
         """Requests of other routers for which this router decides, by request id, each with the router that sent it."""
         self.is_front = False
-        """Whether another router decides. That router records decisions and the work of instances; this router then
-        only counts requests.
+        """Whether another router decides for this router. The other router then records decisions and the work of
+        instances, and this router only counts requests.
         """
         self.tells_prompts = False
         """Whether other routers need reports of where prompts are placed; `placed` has the prompts that were not
@@ -115,14 +116,15 @@ class SchedulerState:
         """
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
-        """Instances whose queue got requests after the last dispatch from it."""
+        """Instances whose queue got requests since the last dispatch from it."""
         self.late = LateRequests(self.accounting)
         self.ranked: dict[str, tuple[str, ...]] = {}
-        """For each instance of the table with several targets, those targets."""
+        """The targets of each instance of the table that has several targets."""
         self.circuits: dict[str, Circuit] = {}
         """Circuits by instance: an instance's ranks share a server and fail together."""
         self.suspected: set[str] = set()
-        """Targets of instances that failed their last request, whatever the cause; retries try other targets first."""
+        """Targets of instances that failed their last request, whatever the cause was. Retries try other targets first.
+        """
         self.departed: set[str] = set()
         """Instances that are no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
@@ -196,8 +198,8 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """Return a query for the waiting requests at an instance that would be sent after this request; None if there
-        can be none.
+        """Return a query for the waiting requests at an instance that would be sent after this request; None if no
+        request can be sent after it.
         """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
@@ -212,8 +214,8 @@ class SchedulerState:
         return self.classes[request.priority_class].share
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
-        """Change the request's stage from held to queued at `instance`. It will decode on `decode`, if it must decode
-        on another instance and can.
+        """Change the request's stage from held to queued at `instance`. If `instance` only prefills, the request will
+        decode on `decode`, if that is possible.
         """
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
@@ -233,8 +235,8 @@ class SchedulerState:
     def count_in(
         self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
     ) -> None:
-        """Change the request's stage from held to queued in the counters only, because it is dispatched at once. It
-        will not decode on an instance in `excluded`.
+        """Change the request's stage from held to queued in the counters only, because the request is dispatched at
+        once. No instance in `excluded` is chosen for the decode.
         """
         tracked.instance = instance
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
@@ -291,8 +293,8 @@ class SchedulerState:
         return reason_to_leave(instance, self.view, self.view.now)
 
     def targets_of(self, instance: str) -> tuple[str, ...]:
-        """Return all targets of the instance to which this target belongs, including the target itself; some may have
-        no load.
+        """Return all targets of the instance to which this target belongs, including the target itself. Some of them
+        may have no load.
         """
         name = instance_of(instance)
         return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
@@ -302,13 +304,15 @@ class SchedulerState:
         return [load for name in self.targets_of(instance) if (load := self.loads.get(name)) is not None]
 
     def present_loads(self, instance: str) -> list[InstanceLoad]:
-        """Return the loads of the instance's targets in the present table, without former targets that still have
-        requests.
+        """Return the loads of the instance's targets in the present table. Former targets that still have requests are
+        left out.
         """
         return [load for name in self.ranked.get(instance, (instance,)) if (load := self.loads.get(name)) is not None]
 
     def circuit(self, instance: str) -> Circuit | None:
-        """Return the circuit of the instance to which this target belongs; None if the instance has never failed."""
+        """Return the circuit of the instance to which this target belongs; None if the instance has not failed since it
+        last served a request.
+        """
         return self.circuits.get(instance_of(instance))
 
     def sync_circuit(self, instance: str, circuit: Circuit) -> None:
@@ -319,15 +323,15 @@ class SchedulerState:
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Inform the decode forecast when the request should begin to decode: once the `tokens_before` prompt tokens
-        before it are computed.
+        """Report to the decode forecast when the request should begin to decode: once `tokens_before` prompt tokens,
+        its own included, are computed.
         """
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
     def present_loads_of(self, target: str) -> list[InstanceLoad]:
-        """Return the load of this target or, if this router does not know it, the loads of its instance."""
+        """Return the load of this target. If this router does not know the target, return the loads of its instance."""
         load = self.loads.get(target)
         return [load] if load is not None else self.present_loads(instance_of(target))
 
@@ -337,8 +341,8 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """Return the microseconds by which the answer is expected to lengthen the decode steps in which it takes part;
-        0 while step times are unknown.
+        """Return the expected total time, in microseconds, by which the answer lengthens the decode steps of its
+        instance; 0 while step times are unknown.
         """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:
@@ -355,8 +359,8 @@ class SchedulerState:
         return self.view.pool_load() < FULL and not self.late.spare_answers
 
     def _decode_share(self, load: InstanceLoad) -> float:
-        """Return the share of an instance's time that its decodes need; 0 in a pool without queues, because then
-        nothing waits for decodes.
+        """Return the share of an instance's time that this router's prefills must leave free for decodes. 0 in a pool
+        without queues, because then no prefill waits for decodes.
         """
         return self.view.share_left_alone(load) if self.table.routing.prefills_in_flight else 0.0
 

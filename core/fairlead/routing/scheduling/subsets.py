@@ -15,10 +15,10 @@ from fairlead.routing.knowledge.views import LiveView
 
 
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
-    """Return the policy's choice among the instances `within`; None if no such instance accepts requests.
+    """Return the policy's choice among the instances `within`; None if none of these instances accepts requests.
 
-    If a policy that uses a ring or a session's home still names another instance, the least loaded instance of `within`
-    is chosen.
+    If a policy that uses a ring or a session's home chooses an instance outside `within`, the least loaded instance of
+    `within` is chosen instead.
     """
     part = view.within(within)
     if not part.candidates() or not part.decode_candidates():

@@ -23,8 +23,9 @@ from fairlead.targets import instance_of, rank_of
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Use `table` from now on.
 
-    Raises UnknownName or InvalidInput, before anything is changed, if the table's policy or parameters cannot be used;
-    any exception that the policy raises when it gets the table; and ValueError for another pool's table.
+    Raises UnknownName or InvalidInput, before anything is changed, if the table's policy or parameters cannot be used,
+    and ValueError for another pool's table. If the policy raises an exception when it gets the table, raises this
+    exception.
     """
     before = state.table
     if table.pool != before.pool:
@@ -71,13 +72,14 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """Return those facts of the table that determine the order of queues, apart from the policy's parameters."""
+    """Return the facts of the table that determine the order of queues, apart from the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
-    """Return the queued requests whose instance no longer accepts requests, or for which the policy now chooses another
-    instance or fails. The `alternate` of all other queued requests is updated.
+    """Return the queued requests that must be placed again: their instance no longer accepts requests, the policy no
+    longer allows them to be queued there, or the policy fails. A request that was placed on a decode instance is placed
+    again if the instance has become a candidate. The `alternate` of all other queued requests is updated.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
@@ -99,8 +101,8 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
 
 
 def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
-    """Use the times that the table declares. Measured speeds are kept, whatever the table declares; fits restart if
-    their starting values changed. Estimates for requests in flight are kept.
+    """Use the times that the table declares. Measured speeds are kept unless the table belongs to a new pool with the
+    same name. Fits restart if their starting values changed. Estimates for requests in flight are kept.
     """
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
     is_other = table.uid != before.uid
@@ -169,10 +171,10 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
 
 
 def count_unlisted(state: SchedulerState, instance: str, address: str = "", role: Role = Role.BOTH) -> None:
-    """Allow requests to be counted at an instance that is only in another router's table (older or newer).
+    """Make it possible to count requests at an instance that only another router's table (older or newer) contains.
 
-    Until this router's table has the instance, it is treated like a removed instance: nothing is placed there, and it
-    is forgotten with its last request.
+    Until this router's table contains the instance, it is treated like a removed instance: nothing is placed there, and
+    it is forgotten when its last request ends.
     """
     if instance not in state.loads:
         entry = InstanceEntry(id=instance, address=address, role=role, state=InstanceState.GONE, anchors=0)
@@ -182,8 +184,8 @@ def count_unlisted(state: SchedulerState, instance: str, address: str = "", role
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Forget instances that left the table, after their last request has ended and no session's last binding names
-    them.
+    """Forget instances that left the table. An instance is forgotten after its last request has ended. If it was
+    drained, its name is remembered until no session's last binding names it.
     """
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
@@ -202,7 +204,7 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """Let the queued requests of an instance that is no longer a prefill instance decode on this instance too."""
+    """Let the queued requests of an instance decode on this instance. It was a prefill instance and no longer is."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)

@@ -1,7 +1,7 @@
 """Trying: an idle instance takes requests that would be refused because of estimates.
 
-A refused request gives no measurement, so a wrong estimate that refuses everything would never be corrected, and would
-close an idle pool permanently. Nor is anything gained by refusing while some instance is idle. So every refusal, by any
+A refused request gives no measurement. So a wrong estimate that refuses every request would never be corrected, and
+would close an idle pool permanently. And while some instance is idle, a refusal gains nothing. So every refusal, by any
 gate, queue or limit, is checked in this module, and is dropped if an idle instance of the pool may serve the request.
 If prompts and answers are computed on different instances, the prefill instance must be idle, and the decode instance
 must be idle too or have room according to the gate.
@@ -33,8 +33,8 @@ class Trying:
         self._placing = placing
 
     def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
-        """Return whether an idle instance takes the request, so that the refusal is dropped; the request is then queued
-        there.
+        """Return whether an idle instance takes the request, so that the refusal is dropped. If True, the request has
+        been queued there.
         """
         if not refusal.reason.facts.by_estimate or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
             return False
@@ -54,7 +54,9 @@ class Trying:
         return _least_to_compute(request, idle, view) if idle else None
 
     def _decodes(self, request: RoutingRequest, load: InstanceLoad, view: LiveView, now: float) -> bool:
-        """Return whether the answer can be decoded on the instance that computes the prompt, or on another instance."""
+        """Return whether the answer can be decoded: on the instance that computes the prompt, or on an instance that is
+        idle or has room.
+        """
         if load.entry.role is not Role.PREFILL:
             return True
         state = self._state

@@ -1,5 +1,5 @@
-"""Waiting: held requests are placed as soon as an instance accepts requests, misplaced requests are placed again, and
-every wait has a limit.
+"""Waiting: held requests are placed as soon as an instance accepts requests, and misplaced requests are placed again.
+Every wait has a limit.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from fairlead.tables import Outlook
 
 
 class Waiting:
-    """Updates requests that were not sent yet when time passes or the pool changes."""
+    """Handles requests that were not sent yet when time passes or the pool changes."""
 
     def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
@@ -35,8 +35,8 @@ class Waiting:
         return self._outcomes.unheld(tracked.request, now) or self._placing.place(tracked, now)
 
     def place_held(self, now: float) -> None:
-        """Place held requests by priority and age if some instance accepts requests. Refuse those held for too long,
-        and all of them if the pool is no longer to have any instance.
+        """Place held requests by priority and age if some instance accepts requests. Refuse the requests held for too
+        long. If the pool is scaled to zero, refuse all held requests.
         """
         state = self._state
         if not state.held:
@@ -69,8 +69,8 @@ class Waiting:
             self._outcomes.refuse(tracked, refusal, now)
 
     def expire(self, now: float) -> None:
-        """Refuse requests that have waited in queues for longer than the pool's limit. The time for which requests are
-        held without an instance has a separate limit.
+        """Refuse requests that have waited in queues for longer than the pool's limit. Time for which a request was
+        held does not count, because it has a separate limit.
         """
         state = self._state
         limit = state.parameters.queue_timeout_seconds
@@ -86,7 +86,7 @@ class Waiting:
             self._refuse_queued(tracked, now)
 
     def give_up(self, tracked: TrackedRequest, now: float) -> None:
-        """Refuse a request that was not sent yet, whatever its waiting limits."""
+        """Refuse a request that was not sent yet, even if it has not reached its waiting limit."""
         if tracked.stage is Stage.QUEUED:
             self._refuse_queued(tracked, now, anyway=True)
         elif tracked.stage is Stage.HELD:

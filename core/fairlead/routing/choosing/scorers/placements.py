@@ -1,4 +1,4 @@
-"""Scores from earlier placements: of the same session, or of prompts that no instance had cached."""
+"""Scores that depend on earlier placements: of the same session, or of prompts that no instance had cached."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ def home_place(seen: Considered) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinity:
-    """Parameters of `session-affinity-scorer` and `session-affinity-filter`. A session's home is its binding in the
-    pool, which all routers share.
+    """Parameters of `session-affinity-scorer` and `session-affinity-filter`. A session's home is the instance to which
+    the session is bound; all routers of the pool share the bindings.
     """
 
     strategy: str = text("Strategy; only `session_id`, because addresses that clients send are not trusted.", enum=("session_id",))
@@ -56,8 +56,9 @@ class ColdPlacement:
 
 
 class NoHitLruScorer:
-    """`no-hit-lru-scorer`: prefers, for a prompt that no instance has cached, the instance that got such a prompt
-    longest ago, so that caches grow evenly. Any other request scores the same on all instances.
+    """`no-hit-lru-scorer`: scores requests whose prompt no instance has cached. It prefers the instance that got such a
+    prompt longest ago, so that caches grow evenly. A request whose prompt is cached somewhere scores the same on all
+    instances.
     """
 
     term: ClassVar[str] = "cold_score"
@@ -65,7 +66,8 @@ class NoHitLruScorer:
     def __init__(self, parameters: ColdPlacement) -> None:
         self._size = parameters.lru_size
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Instances that got a prompt that no instance had cached, in the order of the last such prompt, oldest first.
+        """The instances that got prompts that no instance had cached, ordered by the time of the last such prompt,
+        oldest first.
         """
 
     def scores(self, seen: Considered) -> FloatVector:

@@ -1,4 +1,4 @@
-"""Scores for how much of the prompt each instance holds."""
+"""Scores for the part of the prompt that each instance holds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,10 +23,11 @@ def absolute(matched_blocks: IntVector, total_blocks: int) -> FloatVector:
 
 
 def minmax(matched_blocks: IntVector) -> FloatVector:
-    """Scale the matches above 0 linearly, so that the smallest scores 0 and the largest 1; all score 1 if they are
-    equal. Instances without a match score 0.
+    """Scale the matches above 0 linearly, so that the smallest match scores 0 and the largest 1. If they are equal, all
+    of them score 1. Instances without a match score 0.
 
-    While the caches are nearly empty, a single matching block can already score 1; `absolute` avoids that.
+    While the caches are nearly empty, a single matching block can already score 1. The scores by `absolute` do not have
+    this weakness.
     """
     matching = matched_blocks > 0
     if not matching.any():

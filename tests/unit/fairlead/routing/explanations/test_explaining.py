@@ -89,7 +89,7 @@ def test_a_guard_names_what_was_passed_over_and_the_limit_it_broke() -> None:
     assert problems(decision, "slo-overloaded") == []
     cool = recorded("dualmap", "slo-guard", b, replace(a, total=20_000.0), passed_over="a", overload_tokens=31_250.0)
     assert problems(cool, "slo-overloaded") == [
-        "rule slo-guard wants total above overload_tokens, but 20000.0 and 31250.0 do not satisfy that"
+        "rule slo-guard requires total above overload_tokens, but 20000.0 and 31250.0 do not satisfy this"
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_bound_session_says_that_the_rule_stands_above_the_score() -> None:
     idle = scored("b", 0.0, sessions=0.0, free_kv_tokens=10.0)
     decision = recorded("ear", "host-not-hot", host, idle, hot_tokens=1000.0)
     text = explain(decision)
-    assert "its session lives there and it is not hot" in text
+    assert "its session is bound there and it is not hot" in text
     assert "The rule overrides the score: waiting ahead is 900 tokens against 0 tokens on b, lower is better." in text
     assert problems(decision) == []
 
@@ -129,9 +129,9 @@ def test_the_prediction_is_held_against_what_came(actual: float | None, served_b
 def test_a_hold_is_told_and_no_prediction_is_blamed_for_it() -> None:
     held = replace(recorded("random", "drawn", scored("a", 0.0)), held_seconds=60.0, ttft_seconds=61.2, served_by="a")
     assert "Before that, the request was held for 60.0 s: no instance accepted requests." in explain(held)
-    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, not counting the hold.")
+    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, without the time for which it was held.")
     late = explain(replace(held, ttft_seconds=69.0))
-    assert late.endswith("but came in 9.00 s, not counting the hold: the prediction was far off, 8.00 s too early.")
+    assert late.endswith("but came in 9.00 s, without the time for which it was held: the prediction was far off, 8.00 s too early.")
     for none in (0.0, None):
         assert "held for" not in explain(replace(held, held_seconds=none))
 
@@ -212,10 +212,10 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
 
 def test_a_session_that_a_router_handed_over_says_so_before_what_became_of_its_cache() -> None:
     move = AMove(handed_over=True, cache="moved", tokens_moved=3000, transfer_seconds=0.2)
-    assert "A router handed it over before its next turn: it asked the target for the session's last prompt. Its KV cache," in explain_move(
+    assert "A router moved it before its next turn: the router sent the session's last prompt to the target. Its KV cache," in explain_move(
         move, "Session s"
     )
-    assert "handed it over" not in explain_move(AMove(), "Session s")
+    assert "A router moved it" not in explain_move(AMove(), "Session s")
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,11 @@ def test_a_session_that_a_router_handed_over_says_so_before_what_became_of_its_c
         ),
         (
             AMove(trigger="hotspot", crossed=6.05, threshold=5.0, crossed_unit="seconds"),
-            "the queue it waited in was overloaded (6.05 s were predicted to the first token of the last request in it; the limit is "
-            "5.00 s).",
+            "the queue it waited in was overloaded (6.05 s were predicted until the first token of its last request; the limit is 5.00 s).",
         ),
         (AMove(trigger="drain"), "its instance drained."),
         (AMove(trigger="from-the-future"), "from-the-future."),
-        (AMove(trigger="prefix-key", benefit_seconds=-0.8), "because its requests follow the prefix's place on the ring at any cost."),
+        (AMove(trigger="prefix-key", benefit_seconds=-0.8), "because its requests always follow the prefix's place on the ring."),
     ],
 )
 def test_a_move_says_the_number_that_decided_and_one_of_before_what_it_knows(move: AMove, words: str) -> None:

@@ -94,7 +94,7 @@ def test_every_term_and_rule_a_policys_decisions_record_is_in_the_catalogue(poli
 
 
 def test_a_policy_from_outside_cannot_take_the_name_of_one_of_ours() -> None:
-    with pytest.raises(InvalidInput, match="'dualmap' cannot be used; Fairlead has a policy of that name"):
+    with pytest.raises(InvalidInput, match="'dualmap' cannot be used; Fairlead has a policy of this name"):
         BUILT_IN.extended({"dualmap": object})
 
 
@@ -104,6 +104,6 @@ def test_a_policy_that_cannot_be_made_is_bad_input_that_names_it() -> None:
 
     mine = replace(BUILT_IN.entry("random"), name="mine", build=build)
     catalogue = BUILT_IN.extended({"mine": lambda: mine})
-    with pytest.raises(InvalidInput, match=r"'mine' cannot be used; it cannot be made \(ZeroDivisionError\('in a package'\)\)"):
+    with pytest.raises(InvalidInput, match=r"'mine' cannot be used; it cannot be built \(ZeroDivisionError\('in a package'\)\)"):
         catalogue.build(RoutingFacts(policy="mine"), 1)
     assert not catalogue.learns(RoutingFacts(policy="mine"))

@@ -125,8 +125,8 @@ def test_the_record_says_what_was_copied_and_what_was_predicted() -> None:
     assert (record.crossed, record.threshold) == (copy.saving_seconds, copy.cost_seconds + LEAST_GAIN_SECONDS)
     assert cause_contradictions(record) == []
     told = explain_move(shown(record), "")
-    assert told.startswith(f"A prefix was copied from a to {copy.target}: many sessions begin with it")
-    assert "were expected to be saved" in told
+    assert told.startswith(f"A prefix was copied from a to {copy.target}: many sessions begin with this prefix")
+    assert "the copy was predicted to save" in told
 
 
 def test_a_copy_that_fails_is_recorded_so_computed_by_nobody_and_not_tried_again_at_once() -> None:

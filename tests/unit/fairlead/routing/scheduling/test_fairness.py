@@ -76,7 +76,7 @@ def test_a_flood_gets_itself_refused_and_nobody_else() -> None:
     assert refused.predicted_ttft_seconds is not None
     assert refused.message == (
         f"predicted time to first token {refused.predicted_ttft_seconds:.1f} s exceeds 5.0 s on every instance of pool default/chat; "
-        "not counting up to 4.0 s of prefills that wait there and go after it"
+        "up to 4.0 s of waiting prefills that would be sent after it are not counted"
     )
 
 
@@ -92,7 +92,10 @@ def test_a_queue_that_a_flood_has_filled_has_room_for_others() -> None:
     flood = [refusals(chat.submit(of("flood", f"f{number}"), 0.0)) for number in range(5)]
     assert [bool(one) for one in flood] == [False, False, False, False, True]
     (refused,) = flood[-1]
-    assert refused.message == "3 requests already wait for each instance of pool default/chat that could take this one and go before it"
+    assert (
+        refused.message
+        == "3 requests already wait for each instance of pool default/chat that could take this one; all of them would be sent before it"
+    )
     assert not refusals(chat.submit(of("other", "o"), 0.0))
 
 

@@ -102,7 +102,7 @@ def test_a_closed_pool_refuses_at_once_and_says_when_it_opens(opens_at: float | 
     scheduler = scheduler_of(replace(table(0), outlook=Outlook.CLOSED, opens_at=opens_at))
     (refusal,) = refusals(scheduler.submit(request("r1"), 0.0))
     assert (refusal.status, refusal.reason, refusal.retry_after_seconds) == (503, RejectionReason.SCALED_TO_ZERO, retry_after)
-    assert ("a schedule starts some" in refusal.message) == (opens_at is not None)
+    assert ("a schedule starts instances" in refusal.message) == (opens_at is not None)
 
 
 def test_held_requests_are_refused_when_the_pool_is_closed_meanwhile() -> None:

@@ -66,7 +66,7 @@ def test_a_gain_below_the_least_moves_nobody_and_the_decision_says_so(policy: st
         passed_over=weighing.passed_over,
     )
     assert contradictions(known, ground.parts, weighing.considered, decision.reason) == []
-    assert "predicted to be too little sooner" in explain(known)
+    assert "predicted to gain too little time" in explain(known)
 
 
 def test_a_gain_of_the_least_moves_a_session_for_what_decided() -> None:

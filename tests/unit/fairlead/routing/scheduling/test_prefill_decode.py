@@ -320,7 +320,7 @@ def test_early_rejection_refuses_what_no_decode_instance_has_room_for_once_each_
 
 def test_a_pool_without_both_roles_cannot_use_static_pd_and_is_told_so() -> None:
     with pytest.raises(
-        InvalidInput, match=r"needs instances of role prefill and decode; choose another policy, or make a pool with these"
+        InvalidInput, match=r"needs instances of role prefill and decode; choose another policy, or declare these roles"
     ) as refused:
         BUILT_IN.check_roles("static-pd", {Role.BOTH})
     assert refused.value.field == "spec.routing.policy"

@@ -55,7 +55,7 @@ def test_a_low_class_is_refused_above_its_share_of_the_limit_while_others_are_ad
         assert not refusals(chat.submit(of("high", f"h{number}"), 0.0))
     (refused,) = refusals(chat.submit(of("low", "l"), 0.0))
     assert refused.reason is RejectionReason.PREDICTED_TTFT
-    assert refused.message.endswith("exceeds 2.5 s on every instance of pool default/chat, the share of priority class low")
+    assert refused.message.endswith("exceeds 2.5 s on every instance of pool default/chat; this limit is the share of priority class low")
     assert not refusals(chat.submit(of("default", "d"), 0.0))
 
 
