@@ -1,4 +1,6 @@
-"""Settings of the ports at which other people's autoscalers read metrics, from the environment, once."""
+"""Settings of the ports at which other people's autoscalers read metrics. They are read from the environment once, at
+the start.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path

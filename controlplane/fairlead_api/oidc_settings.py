@@ -150,8 +150,8 @@ class OidcSettings:
         return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
 
     def check(self, mode: str) -> None:
-        """Raises InvalidInput if sign-in with `mode` needs a setting that is missing, or does not use a setting that is
-        given.
+        """Raises InvalidInput if `mode` is oidc and a needed setting is missing, or if `mode` is not oidc and a setting
+        is given.
         """
         if mode != "oidc":
             if self != OidcSettings():
@@ -183,7 +183,7 @@ def parse_scopes(text: str) -> str:
 
 
 def _entries(variable_name: str, text: str) -> list[str]:
-    """Split the entries at commas and, as in a manifest's block of text, at ends of lines."""
+    """Split the entries at commas and at ends of lines. A manifest's block of text has one entry per line."""
     try:
         return next(csv.reader([_AFTER_A_QUOTE.sub('",', ",".join(text.splitlines()))], skipinitialspace=True, strict=True), [])
     except csv.Error:

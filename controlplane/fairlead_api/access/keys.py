@@ -95,8 +95,8 @@ def step_of(start: datetime, end: datetime) -> int:
 
 
 def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: datetime) -> GatewayKey:
-    """Return a new key as a person requests it. Only this response contains the key's secret. Raises InvalidInput.
-    Pure.
+    """Return the gateway key that a person requests. `secret` becomes its secret, and is not stored. Raises
+    InvalidInput. Pure.
     """
     _check(request)
     return GatewayKey(
@@ -143,8 +143,8 @@ _FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
 
 
 def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the request's fields, with None instead of 0 and of empty text. None means that there is no limit, or the
-    default class.
+    """Return the changed fields with None in place of 0 and of empty text. For a limit, None means no limit; for the
+    priority class, None means the default class.
     """
     return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
 
@@ -153,7 +153,7 @@ MOST_HOURS = 720
 
 
 def check_rotation(rotation: GatewayKeyRotation) -> None:
-    """Raises InvalidInput unless the number of hours is from 0 to MOST_HOURS."""
+    """Raises InvalidInput unless the hours for which the former secret stays valid are from 0 to MOST_HOURS."""
     if not 0 <= rotation.hours <= MOST_HOURS:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
@@ -164,7 +164,7 @@ def _budgets(key: GatewayKey | GatewayKeyRequest) -> list[str]:
 
 
 def _check_budgets(request: GatewayKeyRequest) -> None:
-    """Raises InvalidInput for budgets that cannot be used."""
+    """Raises InvalidInput for budgets with a value that is not permitted."""
     given = _budgets(request)
     for name in given:
         if micros_of(name, getattr(request, name)) == 0:
@@ -182,7 +182,7 @@ def _check_budgets(request: GatewayKeyRequest) -> None:
 
 
 def _check(request: GatewayKeyRequest) -> None:
-    """Raises InvalidInput for the first field that cannot be used."""
+    """Raises InvalidInput for the first field of a gateway key whose value is not permitted."""
     if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
         raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
     if request.days is not None and not 1 <= request.days <= MOST_DAYS:

@@ -1,5 +1,5 @@
-"""Limits the number of a caller's actions per time, and the number of a caller's refusals that get an audit entry each.
-Pure.
+"""Rate limits: bounds a caller's actions per time, and bounds how many refusals of a caller get an audit entry of their
+own. Pure.
 """
 
 import math
@@ -66,7 +66,7 @@ again with a full allowance.
 
 
 class Allowances:
-    """A separate allowance for each address, or for each credential."""
+    """Rate limits of actions: a separate allowance for each address, or for each credential."""
 
     def __init__(self, *, burst: int, per_second: float, code: str) -> None:
         self._burst, self._per_second, self._code = burst, per_second, code

@@ -38,12 +38,10 @@ FAILED_LOGINS = 10
 """Number of failed logins of one address before the address must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""Seconds until one more login of a waiting address may fail."""
+"""Seconds after which an address with too many failed logins may fail one more login."""
 
 DOUBTED_AT_ONCE = 4
-"""Maximum number of login attempts that are checked at the same time, among attempts from addresses with too many
-failed logins.
-"""
+"""Maximum number of simultaneous checks of login attempts from addresses with too many failed logins."""
 
 WARN_AGAIN = timedelta(hours=1)
 
@@ -121,7 +119,7 @@ class Logins:
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """Open a web session with a login link, which this uses up, or with an API token.
+        """Open a web session with a login link or an API token. A login link can be used only once.
 
         Raises NotAuthenticated, Denied; TooMany for a wrong secret from an address with too many failed logins.
         """
@@ -155,8 +153,8 @@ class Logins:
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """Open a web session for a person that the identity provider signed in, with or without a role in Fairlead.
 
-        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
-        refuses a login that comes from an address with too many failed logins.
+        Raises NotFound if no provider is configured, NotAuthenticated, IdentityProviderUnavailable; TooMany instead of
+        NotAuthenticated if the login comes from an address with too many failed logins.
         """
         provider = self._asked()
         async with self._one_try(login, now):
@@ -213,13 +211,13 @@ class Logins:
 
     @asynccontextmanager
     async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
-        """Run the block, which checks a secret and raises NotAuthenticated for a wrong one, and count that failure for
-        the address.
+        """Run the block, which checks a secret. If the block raises NotAuthenticated, count a failed login of the
+        address.
 
-        The secret is checked even if its address has too many failures: a person with a valid secret must not wait
-        because of other people's failures, and a secret of 256 bits cannot be guessed. An address with too many
-        failures gets TooMany instead of NotAuthenticated for a wrong secret, and only a few secrets from such addresses
-        are checked at the same time.
+        The secret is checked even if its address has too many failures, because a person with a valid secret must not
+        wait for other people's failures, and a secret of 256 bits cannot be guessed. For a wrong secret, an address
+        with too many failures gets TooMany instead of NotAuthenticated, and only a few secrets from such addresses are
+        checked at the same time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:

@@ -1,5 +1,5 @@
-"""Routes of sampled routing decisions, which show why a request was sent to its instance; and of sessions for which
-every decision is kept for some minutes.
+"""Routes of sampled routing decisions, which show why a request was sent to its instance. Also routes of sessions for
+which every decision is kept for some minutes.
 """
 
 from collections.abc import Callable

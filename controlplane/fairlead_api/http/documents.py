@@ -1,7 +1,7 @@
 """Resources that contain one table: as JSON, as a JSON file, and the table alone as CSV.
 
-Each is registered with one call, as lists are (`listing`). The module also selects the fields of a row, and formats
-values for CSV.
+Each resource is registered with one call, like a list (`listing`). The module also selects the fields of a row, and
+formats values for CSV.
 """
 
 import csv

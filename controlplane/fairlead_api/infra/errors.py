@@ -129,7 +129,7 @@ class Unavailable(ServiceError):
 
 
 class StoreUnavailable(Unavailable):
-    """Postgres does not respond. Nothing of this call was stored."""
+    """Postgres does not respond. Nothing of this call was stored, unless the connection was lost during the commit."""
 
     code = "database-unavailable"
 

@@ -83,7 +83,9 @@ class WaitLimits:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """Set a time limit for the connection that starts now and replaces any earlier limit."""
+        """Set the time limit of the connection: `seconds` from now. An earlier limit of the connection no longer
+        applies.
+        """
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds

@@ -23,21 +23,22 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum length of the range of time from which an instance's senders are read. A shorter range has too few recorded
-requests, so the senders are read from the five minutes before its end.
+"""Minimum length of the range of time from which the sessions that sent requests to an instance are read. A shorter
+range has too few recorded requests, so these sessions are read from the five minutes before its end.
 """
 SHARED = 240
-"""The figures of all instances, read once, are reused for requests about any instance of the pool for the range's
-length divided by SHARED (15 s for a range of an hour). Little changes in that time, and an open page requests them
-repeatedly.
+"""The figures of all instances of a pool are read at once, and reused for requests about any of the instances. They are
+reused for the length of the range divided by SHARED: 15 s for a range of an hour. Little changes in that time, and an
+open page requests them repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""A request for a range of at least LONG that ends at most ENDED ago gets the figures and times that were read last.
-Newer figures are read in the background.
+"""Limits of ranges that are served from the latest figures. For a range of at least LONG that ends at most ENDED ago,
+the figures that were read last are returned, with the range to which they belong. Newer figures are read in the
+background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
-"""A change may be the cause of a load if it lies at most this long before the range of time."""
+"""Maximum time between a change and the beginning of the range for which the change is read as a possible cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,8 @@ class LoadWindows(Protocol):
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """Return the senders to the instance from `senders_from` on, the sessions that arrived and left from `start`
-        on, and the changes from `changes_from` on, all until `end`.
+        """Return the facts about the instance until `end`: the sessions that sent requests to it from `senders_from`
+        on, the sessions that arrived and left from `start` on, and the changes from `changes_from` on.
         """
 
 
@@ -239,8 +240,8 @@ SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""Maximum time between a change and the beginning of a range for which the change may be a cause; at most the length of
-the range itself.
+"""Maximum time between a change and the beginning of the range for which the change is named as a possible cause. The
+time is also bounded by the length of the range itself.
 """
 
 
@@ -253,8 +254,8 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield one sentence if the instance had more or less than the other instances, and one if only this instance had
-    too little capacity. Only the SLO's metrics show too little capacity.
+    """Yield a sentence that compares the instance's figure with the median of the other instances, and sentences about
+    exceeded SLO limits. Yields nothing if either figure is unknown.
     """
     value, others = figure.compared, figure.others
     if value is None or others is None:
@@ -273,7 +274,9 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield sentences about SLO limits that were exceeded, by this instance alone or by the whole pool."""
+    """Yield sentences about SLO limits: one for each limit that this instance alone or the whole pool exceeded;
+    otherwise one sentence that no limit was exceeded.
+    """
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]

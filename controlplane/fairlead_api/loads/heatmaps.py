@@ -79,8 +79,8 @@ class Slice:
     """The values of all instances in one column: for each instance the maximum over its seconds or, for a mean, the sum
     and the number of its seconds.
 
-    No value is None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for maxima.
-    Adjacent columns with the same instances are processed fastest if they share one `instances` object.
+    A missing value is None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for
+    maxima. Adjacent columns with the same instances are processed fastest if they share one `instances` object.
     """
 
     column: int
@@ -262,7 +262,7 @@ class _Lines:
         return new
 
     def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
-        """Fill the rows' cells of columns that are still empty."""
+        """Write the values of columns into the rows. None of these columns may have values yet."""
         order = sorted(columns)
         first, last = order[0], order[-1] + 1
         whole = last - first == len(order)
@@ -352,11 +352,12 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """Return a sort key for rows: by role and name; or with the rows of the largest, newest or worst values first and
-    rows without values last. "Worst" means how far and for how long values exceed the limit.
+    """Return a sort key for rows: by role and name for `name`; otherwise first by the row's largest value, newest
+    value, or excess. Rows without values are last. The excess is the sum of the parts by which values are above the
+    limit.
 
-    The mean decides between equally bad rows, and for metrics without a limit. For a metric whose low values are bad,
-    the row with the lowest mean is first.
+    Rows of equal excess, and all rows of a metric without a limit, are ordered by their mean: the highest mean first,
+    or the lowest mean first for a metric whose low values are bad.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""Kinds of plans: each kind turns a request into a change, and has questions about the change's effect.
+"""Kinds of plans: each kind turns a request into a change, and supplies the questions (`plans.questions`) that find the
+change's effect.
 
-Each kind is a module of `plans/kinds`. This module has the shared parts of kinds: of the kinds that change a section of
-the pool's spec, a mark on an instance, or a session's binding.
+Each kind is a module of `plans/kinds`. This module has the shared parts of the kinds that change a section of the
+pool's spec, a mark on an instance, or a session's binding.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,14 +42,14 @@ class Change:
 
     @property
     def after(self) -> dict[str, Any]:
-        """Return the part of the object that plans may change, after the change."""
+        """The part of the object that plans may change, after the change."""
         return merged(self.part, self.patch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, and functions that read the objects concerned. `spec_of` reads the pool's spec of an
-    earlier revision, given the revision's number.
+    """A request to change a pool, with the means to read the objects that the change concerns. `spec_of` reads the
+    pool's spec of an earlier revision, given the revision's number.
     """
 
     pool: PoolKey

@@ -74,7 +74,9 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The share of the recorded `requests` that would have had an outcome that a caller is interested in."""
+    """A share of the recorded requests of the last `seconds`: the requests that would have had a certain outcome.
+    `requests` is the number of recorded requests.
+    """
 
     share: float
     requests: int

@@ -180,8 +180,8 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Plan the same change again for the object in its present state, and return the new plan. It shows the
-        difference from that state.
+        """Plan the same change again for the object in its present state, and return the new plan, which shows the
+        difference from the present state.
 
         Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already as planned.
         """

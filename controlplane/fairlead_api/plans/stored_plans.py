@@ -107,8 +107,9 @@ class PlanStore(Protocol):
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Append the audit entry of an attempt to apply a plan that began at `now` and certainly wrote nothing. Removes
-        the record that the attempt began, so that a later change of the object is not attributed to this plan.
+        """Append the audit entry of an attempt to apply a plan; the attempt began at `now` and certainly wrote nothing.
+        Also remove the record that the attempt began, so that a later change of the object is not attributed to this
+        plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:

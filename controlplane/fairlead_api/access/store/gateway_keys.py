@@ -1,4 +1,4 @@
-"""Stores gateway keys in Postgres; of each secret only the SHA-256."""
+"""Stores gateway keys in Postgres. Only the SHA-256 of each secret is stored."""
 
 from collections import Counter
 from collections.abc import Iterable

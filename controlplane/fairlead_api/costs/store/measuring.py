@@ -22,9 +22,11 @@ HOUR = timedelta(hours=1)
 AGAIN = timedelta(hours=3)
 """Time for which an hour's costs are read again, because OpenCost gets a pod's last samples late."""
 LONGEST_GAP = timedelta(hours=48)
-"""Maximum age of costs that are read after OpenCost or all processes of the API were unavailable."""
+"""Maximum age of the hours whose costs are read late, after OpenCost or all processes of the API were unavailable."""
 AT_ONCE = timedelta(hours=6)
-"""Longest range of one request to OpenCost, which computes its response from Prometheus."""
+"""Longest range of one request to OpenCost. The range is short, because OpenCost computes each response from
+Prometheus.
+"""
 
 
 class MeasuredPrices:

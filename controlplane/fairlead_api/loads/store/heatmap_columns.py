@@ -91,7 +91,9 @@ SECONDS = f""", names AS (
 }
 )
 """
-"""SQL that stores the single seconds of a bucket. It follows `per_second` in a statement about that bucket."""
+"""SQL that stores the single seconds of a bucket. It continues a statement that has already defined `per_second` for
+this bucket.
+"""
 
 
 async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:

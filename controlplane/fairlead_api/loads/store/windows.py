@@ -278,7 +278,9 @@ async def _sent(connection: AsyncConnection, pool: int, instance: str, start: da
 async def _moved(
     connection: AsyncConnection, table: Table, pool: int, instance: str, ends: tuple[str, str], between: tuple[datetime, datetime]
 ) -> Moved:
-    """Return the moves that have the instance in the first column of `ends`, grouped by the instance in the second."""
+    """Return the moves that connect the instance with other instances, counted by the other instance. `ends` names two
+    columns of the table: the column that must contain the instance, and the column with the other instance.
+    """
     here, there = (table.c[name] for name in ends)
     query = (
         select(there)

@@ -36,8 +36,8 @@ class DrainQuestion(MarkQuestion):
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Return the effect of a drain: the sessions that move, and the capacity that remains until a new instance serves,
-    or from now on if the instance is not `replaced`. Raises NotFound.
+    """Return the effect of a drain: the sessions that move, and the capacity that remains until the new instance
+    serves. If the instance is not `replaced`, that capacity remains permanently. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is InstanceState.DRAINING:
