@@ -139,8 +139,8 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
-"""Columns by which a cursor of the list orders schedules: namespace, pool, schedule. The name of the schedule is not a
-column, so the last column is repeated in its place.
+"""Columns by which the list is ordered, one for each part of the cursor: namespace, pool, schedule. Schedules have no
+column for their name, so the column of the pool's name stands in for it.
 """
 
 

@@ -103,7 +103,9 @@ class PoolAtPresent:
     capability: EngineCapability = NOTHING_KNOWN
     """The measured capability of the pool's instances."""
     changed_at: datetime | None = None
-    """When the spec was last changed: what was recorded before shows another pool. None if that is not known."""
+    """The time at which the spec was last changed; None if it is not known. Requests recorded before that time do not
+    show the pool as it is.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +229,8 @@ def _weights(present: Sequence[float], count: int) -> list[float]:
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Return the numbers of instances, by field of SimulatedTarget: the requested number or, without a request, the
-    present number.
+    """Return the numbers of instances to simulate, by field of SimulatedTarget: the requested number of each role, or
+    its present number if the request gives none. Raises InvalidInput.
     """
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (

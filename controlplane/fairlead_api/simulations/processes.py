@@ -28,8 +28,8 @@ LOOK_SECONDS = 1.0
 MOST_SECONDS = 600.0
 """Maximum duration of a simulation in seconds. A simulation that takes longer is stopped."""
 NICENESS = 5
-"""Niceness of the simulator's processes. With it they get a third of the CPU time that a serving process gets: they
-yield to such processes, but make progress even on a machine that is never idle.
+"""Niceness of the simulator's processes. A simulator process gets a third of the CPU time that a serving process gets.
+So simulations hardly slow down serving processes, and still make progress on a machine that is never idle.
 """
 _STARTS = 2
 _LONGEST_LINE = 1 << 20

@@ -37,8 +37,8 @@ class Sums:
     """Sums over the turns of a session for one task: when the first turn arrived, when the last one ended, and the
     turns' figures.
 
-    `priority_class` is the class of the first turn. `answered` says whether the last turn was answered, that is neither
-    refused nor failed. If turns tie, the first class by name counts, and a turn without an answer.
+    `priority_class` is the class of the turn that arrived first; of several such turns, the first class by name.
+    `answered` is False if the turn that ended last was refused or failed; of several such turns, if any of them was.
     """
 
     first_at: float
@@ -173,8 +173,8 @@ class _Growing:
         return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
 
     def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
-        """Return the session of the same tenant with the longest conversation with which the prompt begins; None if
-        there is no such session.
+        """Return the parent from which the turn's conversation was forked: the session of the same tenant whose
+        conversation is the longest beginning of the turn's prompt. None if there is no such session.
         """
         tenant = tenant_of(turn.name or "")
         for block in reversed(turn.blocks):

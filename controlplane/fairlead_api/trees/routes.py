@@ -56,7 +56,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees, names: SessionNames, clock:
 
     async def get_slo_tasks(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
         """The attainment of the targets of whole tasks (`spec.slo.task`) by the tasks that ended in this time, by
-        version and priority class. Of very many tasks the 20,000 newest are judged.
+        version and priority class. If very many tasks ended, only the newest 20,000 are judged.
         """
         now, pool = clock(), PoolKey(namespace=namespace, name=name)
         begun, ended = parse_range(start, end, now)

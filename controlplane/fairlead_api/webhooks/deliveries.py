@@ -25,8 +25,8 @@ TIMEOUT_SECONDS = 10.0
 LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
-"""Maximum number of notices that are claimed together: in total (AT_ONCE), and for one webhook (OF_ONE_WEBHOOK).
-Therefore a failing webhook does not delay all others.
+"""Maximum numbers of notices that are claimed together: AT_ONCE in total, and OF_ONE_WEBHOOK for one webhook. Because
+of the second limit, a failing webhook does not delay all others.
 """
 UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
 

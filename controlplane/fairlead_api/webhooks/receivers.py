@@ -99,8 +99,8 @@ def literal_of(host: str) -> IpAddress | None:
 
 
 def _is_public(address: IpAddress) -> bool:
-    """Return whether everybody on the internet can reach the address. If it is an IPv6 address that contains an IPv4
-    address, that one must be public too.
+    """Return whether everybody on the internet can reach the address. An IPv6 address that contains an IPv4 address is
+    public only if the IPv4 address is public too.
     """
     inner = _embedded(address)
     return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))

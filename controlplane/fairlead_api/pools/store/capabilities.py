@@ -91,8 +91,8 @@ async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapp
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """Return the measurements of each live router, made on `instance`, or on all instances if it is None; ordered by
-    quantity and router name.
+    """Return the measurements of each live router, ordered by quantity and router name: the measurements on `instance`,
+    or, if `instance` is None, the measurements over all instances.
     """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]

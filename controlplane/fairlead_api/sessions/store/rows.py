@@ -72,8 +72,8 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds after a session's name was found to be shared by several conversations. A binding that arrives within this
-time comes from a router that does not know this yet.
+"""Seconds for which a session's name stays marked as shared by several conversations. A binding within this time does
+not remove the mark, because the binding's router may not know of it yet.
 """
 
 

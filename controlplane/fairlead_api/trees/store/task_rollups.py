@@ -1,9 +1,9 @@
 """Rolls up the tasks that are over, by the hour, priority class and version of the objectives, and reads these sums.
 
-Each report sets when its tasks are looked at (`task_turns.count_at`). A task that has ended by then gets one row in
-`finished_tasks`, made from the same sums as all other figures of tasks. A turn that arrives later makes the task due
-again: its row is replaced or, if the task continues, deleted, and the hours of the old and the new row are summed
-again. So each task counts once, even if its turns arrive late.
+Each report sets the time at which its tasks are next checked (`task_turns.count_at`). A task that is over by then gets
+one row in `finished_tasks`, made from the same sums as all other figures of tasks. A turn that arrives later makes the
+task due again. Its row is then replaced or, if the task continues, deleted, and the hours of the old and the new row
+are summed again. So each task counts once, even if its turns arrive late.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -30,9 +30,9 @@ from fairlead_api.trees.store.tasks import NAMES, SUMMED, judged, targets
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10
-"""Seconds between two looks at the tasks that are due."""
+"""Seconds between two checks of the tasks that are due."""
 AT_ONCE = 500
-"""Maximum number of pairs of session and task that one transaction looks at."""
+"""Maximum number of pairs of session and task that one transaction checks."""
 MOST_TURNS = 50_000
 """Maximum number of recorded requests that one transaction reads for a pool. If its tasks have more, the time between
 their turns stays unknown.
@@ -86,7 +86,7 @@ class PostgresTaskRollups:
         self._database = database
 
     async def look(self, now: datetime) -> None:
-        """Look at all tasks that are due by `now`, some in each transaction."""
+        """Check all tasks that are due by `now`, some in each transaction."""
         while await self._database.writing(partial(_look, now=now)) >= AT_ONCE:
             pass
 
@@ -94,7 +94,8 @@ class PostgresTaskRollups:
 async def _look(connection: AsyncConnection, now: datetime) -> int:
     """Count some of the tasks that are due. Returns the number of pairs of session and task.
 
-    The pairs are locked before their sums are read, so a report adds to them before or after, and then sets them due.
+    The pairs are locked before their sums are read. A report therefore adds to them either before, so that the sums
+    include it, or afterwards, so that it makes them due again.
     """
     due: dict[int, list[Any]] = defaultdict(list)
     for row in await connection.execute(_DUE, {"now": now}):
