@@ -170,7 +170,9 @@ def parse_issuer(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise InvalidInput("FAIRLEAD_OIDC_ISSUER", text, "write an https:// address; an eavesdropper could sign in as any user")
+        raise InvalidInput(
+            "FAIRLEAD_OIDC_ISSUER", text, "write an https:// address: with http://, an eavesdropper could sign in as any user"
+        )
     return text
 
 

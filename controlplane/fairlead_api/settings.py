@@ -71,19 +71,19 @@ class Retention:
     load_samples_days: int = _days(
         "LOAD_SAMPLES",
         2,
-        "load per second and instance, arrivals and SLO kept per second",
+        "load of each instance, arrivals and SLO attainment by the second",
         "heatmaps by the second; older heatmaps show 10 s",
     )
     rollups_10s_days: int = _days(
         "ROLLUPS_10S",
         7,
-        "load per 10 s, SLO kept per minute; not fewer than FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS",
+        "load by 10 s, SLO attainment by the minute; not fewer days than FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS",
         "heatmaps and charts by 10 s, SLO attainment by the minute; older ones show minutes and hours",
     )
     rollups_1m_days: int = _days(
         "ROLLUPS_1M",
         90,
-        "load per minute, SLO and tasks kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
+        "load and use of gateway keys by the minute, SLO attainment and tasks by the hour; not fewer days than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
     cost_days: int = _days(
@@ -98,7 +98,7 @@ class Retention:
     )
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
-        "REPORTS", 7, "ids of reports taken", "what routers report later than that is not stored, as it might be counted twice"
+        "REPORTS", 7, "ids of stored reports", "what routers report later than that is not stored, as it might be counted twice"
     )
     history_days: int = _days(
         "HISTORY",
@@ -260,7 +260,7 @@ class Settings:
             "FAIRLEAD_WEBHOOK_NETWORKS",
             Networks(),
             "networks in which webhooks may have their receivers, besides public addresses; http is allowed only there",
-            "without any, notices go to public addresses by https alone; an admin who makes a webhook reaches every address in these",
+            "without any, notices go to public addresses by https alone; an admin who makes a webhook can reach every address in these networks",
             default_shown="none",
         ),
     )
@@ -316,7 +316,7 @@ def _database_url(text: str) -> str:
     wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
     scheme, _, rest = text.partition("://")
     if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
-        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this one does not begin so")
+        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this one begins differently")
         raise InvalidInput("FAIRLEAD_DATABASE_URL", "…", f"{wanted}; {form}")
     if not _is_read_as_meant(rest):
         remedy = f"{wanted}, with the characters % : / ? # [ ] @ of a user, password or database as %25, %3A and so on"

@@ -213,8 +213,8 @@ class Access:
         name = caller.identity.subject
         if self._is_anybody(caller.identity) or router == name or router.startswith(f"{name}-"):
             return
-        await self._denied(caller, target, f"does not speak for router {router[:200]}", now)
-        raise Denied(f"token {name!r} speaks for router {name!r} and {name + '-…'!r}, not for {router[:200]!r}; use a token of that name")
+        await self._denied(caller, target, f"may not report as router {router[:200]}", now)
+        raise Denied(f"token {name!r} may report as router {name!r} or {name + '-…'!r}, not as {router[:200]!r}; use a token of that name")
 
     def _is_anybody(self, who: Identity) -> bool:
         return self.open_to_all and who.source == ANYBODY
@@ -251,7 +251,9 @@ class Access:
 
 def _check_namespaces(namespaces: Rights) -> None:
     if len(namespaces) > MOST_NAMESPACES:
-        raise InvalidInput("namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role for all")
+        raise InvalidInput(
+            "namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role in all namespaces"
+        )
     for namespace, role in namespaces.items():
         if not NAMESPACE.fullmatch(namespace):
             raise InvalidInput("namespaces", namespace[:100], "write the name of a namespace, such as team-a")

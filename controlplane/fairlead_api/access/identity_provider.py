@@ -77,7 +77,7 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     except InvalidKeyIdError as error:
         raise NoSuchKey(str(error)) from error
     except (JoseError, KeyError, TypeError, ValueError) as error:
-        why = _shown(error) if isinstance(error, JoseError) else "it is not written as one"
+        why = _shown(error) if isinstance(error, JoseError) else "it is not a valid JWT"
         raise BadToken(f"the ID token is invalid: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in (None, expected.client_id):
@@ -212,7 +212,7 @@ class OpenIdProvider:
             and not isinstance(listed, str)
             and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
         ):
-            return f"the identity provider sends {claim!r} as {type(listed).__name__} that has other things than names; let it send names"
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} with values that are not names; let it send a list of names"
         return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:

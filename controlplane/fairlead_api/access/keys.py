@@ -175,7 +175,7 @@ def _check_budgets(request: GatewayKeyRequest) -> None:
     if given and currency is None:
         raise InvalidInput("budget_currency", None, "write the currency of the budget, such as EUR")
     if percent is not None and not 1 <= percent <= 100:
-        raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for 80")
+        raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for the default, 80")
     for name, value in (("budget_currency", currency), ("budget_soft_percent", percent)):
         if value is not None and not given:
             raise InvalidInput(name, value, "write budget_day or budget_month too: there is no budget to which it applies")
@@ -196,7 +196,7 @@ def _check(request: GatewayKeyRequest) -> None:
         raise InvalidInput("priority_class", request.priority_class, remedy)
     for field, words in (("pools", request.pools), ("models", request.models)):
         if len(words) > MOST_SCOPES:
-            raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES}, or none for all")
+            raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES} {field}, or none to allow all")
         for word in words:
             if not word or len(word) > LONGEST_NAME or not word.isprintable():
                 raise InvalidInput(field, word, f"write names of 1 to {LONGEST_NAME} printable characters")

@@ -84,7 +84,7 @@ class Allowances:
         left = self._filled(who, now)
         if left < 1.0:
             seconds = max(1, math.ceil((1.0 - left) / self._per_second))
-            raise TooMany(self._code, "too many in a short time", seconds)
+            raise TooMany(self._code, "too many attempts in a short time", seconds)
 
     def take(self, who: object, now: datetime) -> None:
         """Check and spend one unit of the allowance in one step, so that simultaneous calls cannot spend more than is

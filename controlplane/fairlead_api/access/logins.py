@@ -236,9 +236,9 @@ class Logins:
         if len(self._failures) > 1 or (self._warned_at is not None and now - self._warned_at < WARN_AGAIN):
             return
         self._warned_at = now
-        remedy = "if it is a proxy's, name it in FORWARDED_ALLOW_IPS, so that the addresses of visitors count and not its own"
+        remedy = "if this is a proxy's address, add it to FORWARDED_ALLOW_IPS, so that failed logins count for the visitors' own addresses"
         extra = {"address": login.address, "believed": os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1"), "remedy": remedy}
-        logger.warning("all failed logins come from one address, and are too many", extra=extra)
+        logger.warning("too many failed logins, all of them from one address", extra=extra)
 
     async def _failed(self, login: Login, reason: str, now: datetime) -> None:
         counted = self._denials.spend(login.address, now)

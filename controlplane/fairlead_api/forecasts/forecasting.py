@@ -212,7 +212,7 @@ def because(result: Tried, schedules: int) -> str:
     """Return the reason for a proposal: a comparison of the last week with and without the proposed schedules."""
     now, then = result.present, result.proposed
     return (
-        f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "
+        f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} from the forecast of the week before would have had "
         f"{_late(then.late, then.requests)} late requests instead of {_late(now.late, now.requests)}, with "
         f"{then.instance_hours:,.0f} instance hours instead of {now.instance_hours:,.0f}"
     )

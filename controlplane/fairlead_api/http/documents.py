@@ -57,7 +57,7 @@ def document(
         content = msgspec.json.encode(await ask(caller.sight))
         return BoundedStream(_once(content), media_type="application/json", headers=attachment(file, "json"))
 
-    kept.__doc__ = "The same as a file."
+    kept.__doc__ = "The same document as a JSON file."
     routes.add_api_route(f"{path}.json", kept, methods=["GET"], response_model=kind, name=f"{name}_json")
 
     async def table(caller: Checked, ask: Asked, fields: Fields = None) -> Response:
@@ -65,7 +65,7 @@ def document(
         lines = _lines(names, rows(await ask(caller.sight)))
         return BoundedStream(lines, media_type="text/csv; charset=utf-8", headers=attachment(file, "csv"))
 
-    table.__doc__ = f"Its table as CSV; a record is a {row.__name__}."
+    table.__doc__ = f"The rows of the document as CSV, in the form {row.__name__}."
     csv = described_answer("text/csv")
     routes.add_api_route(f"{path}.csv", table, methods=["GET"], response_class=Response, name=f"{name}_csv", responses=csv)
 

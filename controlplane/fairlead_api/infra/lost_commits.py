@@ -40,7 +40,7 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
         return []
     moment = f"{since:%Y-%m-%dT%H:%M:%SZ}"
     words = f"{sign}: it was restored, or lost its last commits; check what was revoked since {moment}: tokens, gateway keys, login links, logins"
-    _log.error("the database went back", extra={"sign": sign, "since": moment})
+    _log.error("the database lost committed data", extra={"sign": sign, "since": moment})
     return [
         AuditDraft(
             actor="control-api",
@@ -48,7 +48,7 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
             source="database",
             action=AuditAction.DATABASE_WENT_BACK,
             object="database",
-            reason=f"The database went back ({words})",
+            reason=f"The database lost committed data ({words})",
             after={"since": moment},
         )
     ]

@@ -36,7 +36,7 @@ class DatabaseTooOld(FairleadError):
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
-            f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: start "
+            f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: run "
             f"the version that added {oldest} on it once, or start with an empty database (for the sandbox, delete "
             "its state folder .fairlead)"
         )

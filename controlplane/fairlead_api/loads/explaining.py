@@ -294,7 +294,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             yield f"It alone was over {limit}."
     if judged and not over:
         limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
-        yield f"What it answered in this time was within the {limits} {'limits' if len(judged) > 1 else 'limit'}."
+        yield f"In this time it stayed within the {limits} {'limits' if len(judged) > 1 else 'limit'}."
 
 
 def _were(count: int) -> str:
@@ -351,7 +351,7 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
 def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterator[str]:
     others = found.others_requests
     if others and found.requests > others * MUCH and found.requests >= FEW_RECORDED:
-        yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
+        yield f"It was sent {found.requests:,} requests; the median of the other instances is {others:,.0f}."
     hits = figures["hit_rate"]
     enough = found.requests >= FEW_RECORDED  # one miss is no hit rate of an instance
     if enough and hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:

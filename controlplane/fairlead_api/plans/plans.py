@@ -188,12 +188,12 @@ class Plans:
         stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
-            raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; plan the next change on its own")
+            raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; make a new plan for a further change")
         if plan.kind.facts.creates and plan.undo_of is None:
             asked = PlanRequest(kind=plan.kind, fields=stored.change["spec"])
             return await self.plan(pool, asked, caller, now)
         if stored.is_of_existence and stored.change:
-            raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that again")
+            raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that deletion again")
         found = await self._cluster.read(stored.object)
         if stored.is_of_existence:
             return await self._previews.of_deletion(pool, plan.kind, found, caller, now, undo_of=plan.undo_of)
@@ -241,4 +241,4 @@ def _confirmed(plan: Plan, request: ApplyRequest) -> None:
     if request.confirm != name:
         raise InvalidInput("confirm", request.confirm, f"this is a heavy change: write the pool's name, {name}")
     if not request.reason or not request.reason.strip():
-        raise InvalidInput("reason", request.reason, "this is a heavy change: write why")
+        raise InvalidInput("reason", request.reason, "this is a heavy change: write the reason")

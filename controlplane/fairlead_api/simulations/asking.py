@@ -182,8 +182,8 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
-        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {percentage(fit.ttft.mean_error)} and TPOT "
-        f"{percentage(fit.tpot.mean_error)} of the mean off."
+        f"Engines: fitted {age} to {fit.source}; on other requests, the mean error was {percentage(fit.ttft.mean_error)} of the mean TTFT and "
+        f"{percentage(fit.tpot.mean_error)} of the mean TPOT."
     )
 
 
@@ -346,7 +346,7 @@ class Simulations:
         """
         found = await self._store.get(pool, simulation_id)
         if found.state is not SimulationState.DONE or found.winner is None:
-            raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; only a done one can be planned from")
+            raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; a plan can be made only from a done one")
         place = found.winner if request.policy is None else request.policy
         if not 0 <= place < len(found.policies):
             raise InvalidInput("policy", place, f"write the index of a policy, 0 to {len(found.policies) - 1}")

@@ -111,7 +111,7 @@ class Simulating:
             await self._store.fail(claimed, self._runner, why)
             return
         late = ", ".join(one.policy for one in claimed.policies if one not in ended)
-        progress.notes.append(f"It was stopped after {MOST_SECONDS:g} s. Not simulated to the end: {late}.")
+        progress.notes.append(f"It was stopped after {MOST_SECONDS:g} s. Policies that were not simulated to the end: {late}.")
         await self._finish_policies(claimed, ended, progress)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:

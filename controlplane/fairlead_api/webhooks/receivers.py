@@ -147,7 +147,7 @@ def _kinds(named: Iterable[NoticeKind]) -> tuple[NoticeKind, ...]:
 
 def _pools(named: tuple[str, ...]) -> tuple[str, ...]:
     if len(named) > MOST_POOLS:
-        raise InvalidInput("pools", f"{len(named)} names", f"name at most {MOST_POOLS}, or none for all")
+        raise InvalidInput("pools", f"{len(named)} names", f"name at most {MOST_POOLS} pools, or none for all pools")
     for name in named:
         try:
             PoolKey.parse(name)

@@ -44,7 +44,7 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
         return PlanEffect(notes=[f"{instance} drains already."])
     left = [use for use in pool.instances if use.state is InstanceState.SERVING and use.role is one.role and use is not one]
     number = f"{amount(len(left), 'instance')} of role {{}} {'serves' if len(left) == 1 else 'serve'}"
-    words = f"{number.format(one.role)} until its successor does; the number of instances stays."
+    words = f"{number.format(one.role)} until its successor serves; the number of instances stays the same."
     if not replaced:
         return _emptied(pool, one, number.format(one.role), alone=not left)
     if not left:

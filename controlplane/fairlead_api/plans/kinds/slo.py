@@ -37,7 +37,9 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
         return PlanEffect(warnings=refusing(refused))
     warnings, notes = refusing(refused), []
     if whole.met is False:
-        warnings.insert(0, f"The goal of {after.percentile:g} % in time would have been missed: {percentage(most)} were.")
+        warnings.insert(
+            0, f"The goal of {after.percentile:g} % in time would have been missed: {percentage(most)} would have been in time."
+        )
     elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
         notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:
