@@ -132,14 +132,16 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    With `background` False, no background jobs run (tests run them explicitly). The times for which results are cached
-    are multiples of `share_seconds`. A set of pool summaries is shared for `share_seconds`.
+    With `background` False, no background jobs run (tests run them explicitly).
 
-    The figures of the last five minutes in a summary are shared for four times as long, or for forty times as long as
-    they take to compute if that is longer, but at most for ten times `share_seconds`. They are still used until they
-    have been computed again, at most for twenty times `share_seconds`. Figures of all instances of a pool over a long
-    range that ends now are read again after thirty times `share_seconds`, and used for at most 120 times
-    `share_seconds`.
+    Some results are cached for multiples of `share_seconds`:
+
+    - Sets of pool summaries: `share_seconds`.
+    - The figures of the last five minutes in a summary: four times `share_seconds`. Figures that are slow to compute:
+      forty times their computing time, at most ten times `share_seconds`. Until the figures have been computed again,
+      they are still used, at most for twenty times `share_seconds`.
+    - The figures of all instances of a pool over a long range that ends now: they are read again after thirty times
+      `share_seconds`, and used for at most 120 times `share_seconds`.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)

@@ -138,7 +138,7 @@ class _Metadata:
 
 
 class OpenIdProvider:
-    """Implements `access.logins.IdentityProvider`. `monotonic` returns seconds."""
+    """Implements `access.logins.IdentityProvider`. `monotonic` is a clock in seconds."""
 
     def __init__(
         self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None, monotonic: Callable[[], float] = time.monotonic

@@ -75,7 +75,7 @@ class Advising:
         self._recent = recent
 
     async def advice(self, pool: PoolKey | None, now: datetime, sight: Sight = None) -> AdviceReport:
-        """Advice about the pools that the caller may see. Raises NotFound for a pool that does not exist."""
+        """Return advice about the pools that the caller may see. Raises NotFound for a pool that does not exist."""
 
         async def found() -> AdviceReport:
             return report(await self._reader.situations(pool, now), now, sight)

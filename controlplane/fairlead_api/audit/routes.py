@@ -1,5 +1,5 @@
 """The audit log, its head, its saved views, and the verification of its chain. Also the webhook of the Kubernetes API's
-audit log, which gives changes by kubectl an author.
+audit log, which names the authors of changes by kubectl.
 """
 
 import logging

@@ -17,7 +17,7 @@ MOST_OWN = 500
 
 
 def text_of(request: CommentRequest) -> str:
-    """Return the text without surrounding spaces. Raises InvalidInput."""
+    """Return the comment's text without surrounding spaces. Raises InvalidInput."""
     text = request.text.replace("\r\n", "\n").strip()
     if not 1 <= len(text) <= LONGEST_TEXT:
         raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} characters")

@@ -168,7 +168,9 @@ class BudgetState:
 
 
 def days_and_months(now: datetime) -> tuple[datetime, datetime, datetime, datetime]:
-    """Return the times at which these begin: this UTC day, the next day, this month and the next month. Pure."""
+    """Return four times: the beginning of the present UTC day, of the next day, of the present month and of the next
+    month. Pure.
+    """
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     return day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1)

@@ -188,8 +188,8 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stop keeping every decision of a session; no effect if they are not kept. Raises NotFound for an unknown
-        pool.
+        """Stop keeping every decision of a session; no effect if its decisions are not all kept. Raises NotFound for an
+        unknown pool.
         """
 
         async def work(connection: AsyncConnection) -> None:

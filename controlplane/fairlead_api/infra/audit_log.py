@@ -144,7 +144,7 @@ class PostgresAudit:
 
 
 def _link(row: Any) -> Link:
-    """Return an entry exactly as stored. Its hash covers all its words, including words that only a newer version
-    uses.
+    """Return an entry exactly as stored. Its hash covers all its values, including values that only a newer version
+    knows.
     """
     return read(Link, row, draft=AuditDraft(**{one.name: getattr(row, one.name) for one in fields(AuditDraft)}))

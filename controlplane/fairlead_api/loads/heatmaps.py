@@ -211,8 +211,8 @@ def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
 
 
 def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
-    """Return the moves between groups of instances, by column and pair of groups. The newest move represents
-    its pair.
+    """Return the moves between groups of instances, combined by column and pair of groups. Each result has the data of
+    the newest move of its pair, and the number of moves.
     """
     found: dict[tuple[int, str, str], HeatmapMigration] = {}
     for move in migrations:

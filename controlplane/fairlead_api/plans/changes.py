@@ -128,8 +128,8 @@ def check_shape(request: PlanRequest) -> None:
 def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """Return the whole spec after the patch, with its defaults.
 
-    Raises InvalidInput, which names the field of the spec, also for faults that only the operator would notice: the
-    Kubernetes API does not know policies and their parameters.
+    Raises InvalidInput, which names the field of the spec. This includes faults that only the operator would notice,
+    because the Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
     policies.check(after.routing, [role.name for role in after.roles])

@@ -111,8 +111,8 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Record as applied the plans that were written while no record was made, because the process ended in between.
-        A plan that was never written, because the cluster refused it or did not respond, expires as usual.
+        """Record plans as applied if their objects were written, but the process ended before it recorded that. A plan
+        that was never written, because the cluster refused it or did not respond, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
@@ -220,8 +220,8 @@ def _may_be_written(error: ServiceError | InvalidInput) -> bool:
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """Return the plan if it was applied, and by this caller. Raises Conflict if it was applied by somebody else, or if
-    it ended in another way.
+    """Return the plan if this caller applied it. Raises Conflict if somebody else applied the plan, or if the plan
+    ended in another way.
     """
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)

@@ -51,11 +51,11 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""Time after its creation in which a plan can be applied, unless it is a proposal."""
+"""Maximum age at which a plan can be applied, unless the plan is a proposal."""
 PROPOSED = timedelta(days=1)
-"""Time after its creation in which a proposal can be applied."""
+"""Maximum age at which a proposal can be applied."""
 UNDO = timedelta(hours=1)
-"""Time after its application in which a plan can be undone."""
+"""Maximum time after the application of a plan in which the plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

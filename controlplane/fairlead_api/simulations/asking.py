@@ -188,8 +188,9 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """Return the pool to simulate. Its engine model is the one fitted to its requests, unless its engines are simulated
-    engines or the request names another model. Raises InvalidInput for impossible numbers of instances.
+    """Return the pool to simulate. Its engine model is the model that was fitted to the pool's requests, unless the
+    pool has simulated engines or the request names another model. Raises InvalidInput for impossible numbers of
+    instances.
     """
     facts = pool.facts
     numbers = _instances(request, pool)

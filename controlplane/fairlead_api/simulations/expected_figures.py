@@ -15,8 +15,8 @@ WITHIN = 0.25
 FEW_SESSIONS = 3.0
 """Maximum difference at which two numbers of sessions count as equal."""
 SURE_SESSIONS = 87.0
-"""The smallest mean of two counts of sessions at which the counts are a reliable figure. If the standard deviation of a
-count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
+"""Number of moved sessions, as a mean of two runs, from which the number is a reliable figure. If the standard
+deviation of a count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
 """
 _STUDENT = 2.13
 """A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
@@ -50,8 +50,10 @@ class Trialled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """The values of one quantity in all runs: without the change, with the change, and with the change at other request
-    rates. `parts` are its values over parts of the measured requests divided by time, as means over the seeds;
-    `session_parts` the same for parts divided by session.
+    rates.
+
+    For `parts` and `session_parts`, the measured requests are divided into parts, by time and by session. Each holds
+    the quantity's value in each part, as a mean over the seeds.
     """
 
     quantity: Quantity

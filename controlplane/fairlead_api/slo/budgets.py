@@ -116,7 +116,9 @@ def _with_goals(kept: Iterable[Kept], goals: Goals) -> Iterator[tuple[Kept, floa
 
 
 def burn_window(window: str, priority_class: str | None, kept: Iterable[Kept], goals: Goals) -> BurnWindow:
-    """Return the part of the error budget that the requests in a window used. Requests without a goal are left out."""
+    """Return the use of the error budget by the requests of one window: the burn rate, and the counts from which it is
+    computed. Requests without a goal are left out.
+    """
     known = list(_with_goals(kept, goals))
     counts = total(one for one, _ in known)
     late = counts.judged - counts.within_slo

@@ -125,8 +125,8 @@ class _Growing:
         self._sessions = dict(known)
         self._forked = forked
         self._ends: dict[tuple[str, int], Grown] = {}
-        """The sessions that these requests extended beyond their first turn, by tenant and by the block with which
-        their conversation now ends.
+        """Sessions whose conversation these requests extended beyond its first turn: by tenant, and by the block with
+        which the conversation now ends.
         """
         self._roots = {name: one.root for name, one in known.items()}
         self._members: dict[str, list[str]] = {}

@@ -52,7 +52,7 @@ class Rollups(Protocol):
         """Recompute some of the buckets that are due; return their number."""
 
     async def lag(self, now: datetime) -> float:
-        """Return the seconds by which the rollups of that pool are overdue that lags most."""
+        """Return the seconds by which the rollups of the pool that lags most are overdue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Upkeep:
         await self._store.alone(name, partial(job, now))
 
     async def close_plans(self, now: datetime) -> None:
-        """Close plans that were applied without a record of it, because the process ended in between."""
+        """Record plans as applied if their objects were written, but the process ended before it recorded that."""
         await self._store.alone("plans", partial(self._close_plans, now))
 
 

@@ -91,7 +91,7 @@ def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) 
 
 
 def literal_of(host: str) -> IpAddress | None:
-    """Return the IP address that the host's text is; None if the text is a name."""
+    """Return the host as an IP address; None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:

@@ -27,7 +27,9 @@ _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
 _values = msgspec.json.Decoder(list[int | float | None])
-"""Decoder of a metric's values. Whole numbers stay whole: writing 184,000 of them takes 2 ms, fractions take 11 ms."""
+"""Decodes a metric's values. Whole numbers are decoded as integers, because 184,000 integers are written as JSON in 2
+ms and as many floats in 11 ms.
+"""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 

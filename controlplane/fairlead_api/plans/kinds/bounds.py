@@ -23,7 +23,7 @@ _WARM = "warm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsQuestion(SpecQuestion):
-    """Finds the effect of other bounds, and of another declared number of instances if the bounds change that
+    """Finds the effect of changed bounds, and of a changed declared number of instances if the bounds change that
     number.
     """
 

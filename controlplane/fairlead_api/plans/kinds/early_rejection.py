@@ -12,7 +12,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class EarlyRejectionQuestion(SpecQuestion):
-    """Finds the effect of another rule for early rejection."""
+    """Finds the effect of a changed rule for early rejection."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()

@@ -9,7 +9,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class PaceQuestion(SpecQuestion):
-    """Finds the effect of another pace of automatic scaling."""
+    """Finds the effect of a changed pace of automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         scaling = self.after.scaling

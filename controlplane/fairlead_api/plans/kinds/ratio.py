@@ -13,7 +13,7 @@ from fairlead_client.simulation_jobs import Autoscaled, PoolChange, RoleRange
 
 
 class RatioQuestion(SpecQuestion):
-    """Finds the effect of other rules for the ratio between prefill and decode instances."""
+    """Finds the effect of changed rules for the ratio between prefill and decode instances."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return ratio_effect(self.after)

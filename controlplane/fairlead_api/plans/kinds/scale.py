@@ -22,7 +22,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleQuestion:
-    """Finds the effect of another number of instances of a role."""
+    """Finds the effect of a changed number of instances of a role."""
 
     role: Role
     before: int

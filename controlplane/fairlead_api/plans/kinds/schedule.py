@@ -32,7 +32,7 @@ _FIELDS = ("name", "action", "spec", "start", "schedules")
 
 
 class ScheduleQuestion(SpecQuestion):
-    """Finds the effect of other schedules."""
+    """Finds the effect of changed schedules."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return await asyncio.to_thread(schedule_effect, self.after, known.now)  # a week has up to 10,080 starts of each

@@ -158,8 +158,8 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Return the last scaling decision of each role and controller in each step, as the number of instances and the
-    loads in its signals: by metric and part, then by step.
+    """Return the last scaling decision of each role and controller in each step: the number of instances, and the loads
+    in its signals. They are arranged by metric and part (a role, or a role and a controller), then by step.
     """
     return decided_lines((await connection.execute(_DECIDED, _where(pool, where))).all())
 

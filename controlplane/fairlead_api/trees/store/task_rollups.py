@@ -38,7 +38,7 @@ MOST_TURNS = 50_000
 their turns stays unknown.
 """
 USUAL_IDLE = timedelta(seconds=TaskTarget(name=DEFAULT_CLASS, turn_time_seconds=1.0).idle_seconds)
-"""Time after its last turn at which a task has ended, if its class has no target."""
+"""Time without a turn after which a task has ended, if the task's class has no target."""
 
 _DUE = (
     select(task_turns.c.pool_id, task_turns.c.session, task_turns.c.task)
@@ -177,7 +177,7 @@ async def _summed(
 
 
 async def _forget(connection: AsyncConnection, pool: int, names: Sequence[TaskName]) -> set[datetime]:
-    """Delete the rows of these tasks. Returns their hours."""
+    """Delete the rows of these tasks from `finished_tasks`. Return the hours in which the deleted rows counted."""
     tasks = finished_tasks.c
 
     def of(named: bool) -> Any:
@@ -231,8 +231,8 @@ async def _tool_seconds(connection: AsyncConnection, pool: int, over: Mapping[Ta
 
 
 async def _parts(connection: AsyncConnection, pool: int, named: bool, over: Iterable[TaskName]) -> list[tuple[TaskName, Any]]:
-    """Return the pairs of session and task of tasks; `named` selects tasks whose names clients gave, or tasks without a
-    given name.
+    """Return the pairs of session and task whose turns belong to the tasks `over`, each with the name of its task.
+    `named` selects the tasks whose names clients gave, or all other tasks.
     """
     own = bindparam("own", [name for kind, name in over if kind is named], type_=ARRAY(Text))
     same = (task_turns.c.pool_id == session_trees.c.pool_id) & (task_turns.c.session == session_trees.c.session)

@@ -157,7 +157,9 @@ def _one_of(column_: Any, names: "Select[Any]") -> Any:
 
 
 async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -> tuple[TaskObservation, ...]:
-    """Return the tasks that were over in the last hour, by class, among the newest."""
+    """Return, by class, the numbers of tasks that were over in the last hour. Only the newest tasks are counted
+    (MOST_LATELY).
+    """
     found: dict[str, Counter[str]] = {}
     for one in (await judged_tasks(connection, pool, now - LATELY, now, now, MOST_LATELY)).shares:
         counts = {"tasks": one.tasks, "in_time": one.in_time, "broken_off": one.broken_off}
@@ -171,7 +173,9 @@ class _IdleTimes(NamedTuple):
 
 
 async def _idle_times(connection: AsyncConnection, pool: int) -> _IdleTimes | None:
-    """Return the shortest and longest idle time of the pool's targets of tasks; None if no version has any."""
+    """Return the shortest and longest idle time of the pool's targets of tasks; None if no version of the objectives
+    has such a target.
+    """
     target = targets(slo_configs.c.task)
     of_targets = select(func.min(target.c.idle_seconds), func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true()))
     shortest, longest = (await connection.execute(of_targets.where(slo_configs.c.pool_id == pool))).one()
