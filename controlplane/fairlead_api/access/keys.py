@@ -1,4 +1,6 @@
-"""Credentials of programs: API tokens, and gateway keys, which routers check. People make, list and revoke both."""
+"""Credentials of programs: API tokens, and gateway keys, which routers check. People make, list and revoke these
+credentials.
+"""
 
 import re
 from collections.abc import Callable
@@ -122,8 +124,8 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
 
 
 def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
-    """Return the key after a change of some of its fields. A key without a budget has no currency and no soft limit
-    either. Raises InvalidInput. Pure.
+    """Return the key after a change of some of its fields. If the change removes the last budget, it also removes the
+    currency and the soft limit. Raises InvalidInput. Pure.
     """
     given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
     days = given.pop("days", None)

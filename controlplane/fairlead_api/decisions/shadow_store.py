@@ -1,5 +1,5 @@
-"""The decisions that shadow policies, which only advise, would have made: sums over the decisions for which they were
-evaluated.
+"""The decisions that shadow policies would have made, although they do not decide where requests are sent: sums over
+the decisions for which shadow policies were evaluated.
 
 Shadow policies are evaluated for a sample that does not depend on how a request ends, so each row counts once, whatever
 the `sample_rate` of its decision. Requests of one session resemble each other, so standard errors are computed from

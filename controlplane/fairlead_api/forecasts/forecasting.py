@@ -83,7 +83,7 @@ class _Made:
     tried: Tried | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Return whether a replay should begin: no replay has begun yet, or the newest one failed and began at least
+        """Return whether a replay should begin: no replay has begun yet, or the newest replay failed and began at least
         RETRY ago.
         """
         if self.trying is None or self.began is None:

@@ -11,8 +11,8 @@ from fairlead_process.starting import bind
 
 SCALER = DoorPlan(name="KEDA", wanted=256)
 METRICS = DoorPlan(name="external metrics", wanted=256)
-"""The door plan of the port for external metrics: its name, and the number of connections that it needs. A cluster has
-few autoscalers, each with one or two connections.
+"""The plan for the connections of the port for external metrics: its name, and the number of connections that it needs.
+A cluster has few autoscalers, each with one or two connections.
 """
 
 
@@ -50,8 +50,8 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Return the certificate for a port that offers only `protocol`; None if no certificate is set. Only one protocol
-    is offered, because clients might choose the other one. Each port has its own certificate object, because each port
+    """Return the certificate for a port that offers only `protocol`; None if no certificate is set. Clients might
+    choose a second protocol if the port offered it. Each port has its own certificate object, because each port
     verifies its clients by different authorities.
     """
     if settings.cert_file is None or settings.key_file is None:

@@ -125,8 +125,8 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
     A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
-    A database that a newer version migrated is left unchanged. During a rollout or after a roll-back, processes of this
-    version use such a database too, and the next release's migrations remove nothing that they need.
+    A database that a newer version migrated is left unchanged. Processes of this version may use it during a rollout or
+    after a roll-back, because the migrations of the next release remove nothing that these processes need.
 
     Raises DatabaseTooOld for a database from before the oldest migration of this version, MigrationRefused.
     """

@@ -157,9 +157,9 @@ def heatmap(
     """Arrange cells as the rows of a heatmap with a colour scale.
 
     `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` gives
-    the state, role and node by id, for existing instances and for all instances with cells. There are at most MAX_ROWS
-    rows: existing instances take precedence over instances that no longer exist, and within both groups the order
-    `sort` decides. A group's cell is the maximum over its instances, or the mean over all their seconds.
+    the state, role and node by id, for existing instances and for all instances with cells. `sort` is the order of the
+    rows. If there are more than MAX_ROWS rows, existing instances are kept first, then other instances, both in the
+    order `sort`. A group's cell is the maximum over its instances, or the mean over all their seconds.
     """
     limit = limits.of(metric)
     name_of = _naming(group, instances)

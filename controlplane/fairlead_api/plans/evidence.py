@@ -28,8 +28,8 @@ class InstanceUse:
     cache_tokens: int
     in_flight: int
     recent_sessions: int = 0
-    """Number of the instance's sessions that had a turn within the last five minutes; `recent_tokens` is the number of
-    these sessions' tokens.
+    """Number of the instance's sessions that had a request within the last five minutes; `recent_tokens` is the number
+    of these sessions' tokens.
     """
     recent_tokens: int = 0
 

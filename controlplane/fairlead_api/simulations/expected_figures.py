@@ -146,8 +146,8 @@ def _by_chance(found: _Found) -> str | None:
 
 def _by_rate(found: _Found, expected: float) -> str | None:
     """Return the reason why the figure depends too much on the request rate; None if it does not. Real traffic never
-    repeats exactly, and real engines are not exactly as fast as declared; both have the same effect as another request
-    rate.
+    repeats exactly, and real engines are not exactly as fast as declared. Either difference has the effect of another
+    request rate.
     """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None

@@ -1,5 +1,5 @@
 """Computes how the requests in a report change session trees and sums. Pure: its functions get the stored rows, and
-return the new ones.
+return the changed rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,12 @@ class Grown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Sums over the turns of a session for one task: when the first turn arrived, when the last one ended, and the
-    turns' figures.
+    """Sums over the turns of a session for one task: the time at which the first turn arrived, the time at which the
+    last turn ended, and the turns' figures.
 
-    `priority_class` is the class of the turn that arrived first; of several such turns, the first class by name.
-    `answered` is False if the turn that ended last was refused or failed; of several such turns, if any of them was.
+    `priority_class` is the class of the turn that arrived first. If several turns arrived first, it is the first of
+    their classes by name. `answered` is False if the turn that ended last was refused or failed. If several turns ended
+    last, one refused or failed turn among them is enough.
     """
 
     first_at: float

@@ -40,8 +40,8 @@ class MeasuredPrices:
         """The first whole hour whose costs are not stored yet or may still change; None before the first read."""
 
     async def look(self, now: datetime) -> None:
-        """Read and store the prices of the last hours. Raises Unavailable; the next call then continues where this one
-        ended.
+        """Read and store the prices of the last hours. Raises Unavailable; the next call then continues with the first
+        hour that is not stored.
         """
         if self._opencost is None:
             return

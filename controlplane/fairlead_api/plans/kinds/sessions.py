@@ -22,8 +22,9 @@ class SessionsQuestion(SpecQuestion):
 
 
 def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEffect:
-    """Return the effect of changed rules for sessions: the time for which sessions keep their home, and warnings about
-    sessions that lose their home or are no longer recognized by their header. `bound` is the number of bound sessions.
+    """Return the effect of changed rules for sessions: the time for which sessions stay bound to their instances, and
+    warnings about sessions that lose their binding or are no longer recognized by their header. `bound` is the number
+    of bound sessions.
     """
     old, new = before.session, after.session
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []

@@ -249,8 +249,8 @@ async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, insta
     """Unbind the pool's sessions that these instances hold, or all its sessions if `instances` is None. The history
     records the end of each binding.
 
-    Routers receive no notice: each router remembers a session's last home, and reports that home and the reason for
-    leaving it with the session's next request.
+    Routers receive no notice. Each router remembers the last instance of a session, and reports this instance and the
+    reason for leaving it with the session's next request.
 
     The sessions' rows are not loaded into this process, because there may be hundreds of thousands of them. They are
     locked in the order in which reports lock them. While this runs, reports wait for the pool's row.

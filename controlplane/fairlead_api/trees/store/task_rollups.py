@@ -94,8 +94,8 @@ class PostgresTaskRollups:
 async def _look(connection: AsyncConnection, now: datetime) -> int:
     """Count some of the tasks that are due. Returns the number of pairs of session and task.
 
-    The pairs are locked before their sums are read. A report therefore adds to them either before, so that the sums
-    include it, or afterwards, so that it makes them due again.
+    The pairs are locked before their sums are read, so a report adds to them either before or afterwards. If before,
+    the sums include the report. If afterwards, the report makes the pairs due again.
     """
     due: dict[int, list[Any]] = defaultdict(list)
     for row in await connection.execute(_DUE, {"now": now}):
@@ -148,7 +148,8 @@ async def _count(connection: AsyncConnection, pool: int, pairs: Sequence[Any], n
 
 async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -> list[tuple[Any, list[TaskName]]]:
     """Return, for each pair of a session and a task, all tasks that the pair concerns: the task itself; the task of the
-    session's tree; and the task named after the session, which ended if the session was a root and got a parent.
+    session's tree; and the task that is named after the session. The last of these existed if the session was a root
+    before it got a parent.
     """
     sessions = bindparam("sessions", [one.session for one in pairs], type_=ARRAY(Text))
     query = select(session_trees.c.session, session_trees.c.root).where(

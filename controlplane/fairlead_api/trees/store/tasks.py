@@ -34,8 +34,8 @@ joined = task_turns.join(
 moves = sessions.c.migrations
 _with_moves = joined.outerjoin(sessions, (sessions.c.pool_id == task_turns.c.pool_id) & (sessions.c.session == task_turns.c.session))
 NAMES: Mapping[bool, Any] = {True: task_turns.c.task, False: session_trees.c.root}
-"""The column with a task's name, by whether clients named the task. A task without a given name has the name of its
-root session.
+"""The column with the names of tasks: for tasks that clients named (True), and for all other tasks (False). A task that
+clients did not name has the name of its root session.
 """
 
 
@@ -65,7 +65,8 @@ def _summed(name: Any, of: Any) -> "Select[Any]":
 
 
 SUMMED = {True: _summed(NAMES[True], task_turns.c.task != ""), False: _summed(NAMES[False], task_turns.c.task == "")}
-"""Queries for the sums of tasks by the tasks' names, by whether clients named the tasks."""
+"""Queries for the sums of tasks, grouped by name: for tasks that clients named (True), and for all other tasks (False).
+"""
 
 
 def targets(of: Any) -> Any:
