@@ -55,7 +55,9 @@ class DenialBudgets:
 
 
 def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """Return the audit entry with `counted` added, the number of the caller's earlier refusals that got no entry."""
+    """Return the audit entry with an additional field `counted`: the number of the caller's earlier refusals that got
+    no entry.
+    """
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
 
 

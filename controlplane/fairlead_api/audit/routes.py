@@ -174,8 +174,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's position and hash in the chain. Keep this head outside the database, to prove later that
-        the log is unchanged.
+        """The audit log's head: the position of the newest entry in the chain, and its hash. Keep this head outside the
+        database, to prove later that the log is unchanged.
         """
         head = await verifier.head()
         if head is None:

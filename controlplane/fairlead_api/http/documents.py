@@ -37,8 +37,8 @@ def document(
     row: type[Any],
     rows: Callable[[Any], Iterable[Any]],
 ) -> None:
-    """Register three paths: `path`, which responds with a `kind` as JSON; `path`.json, the same as a file; and
-    `path`.csv, with the `rows` of the `kind`.
+    """Register three paths: `path`, which responds with a `kind` as JSON; `path`.json, which responds with the same
+    JSON as a file; and `path`.csv, with the `rows` of the `kind`.
 
     `asked` is a FastAPI dependency that reads the parameters. The endpoint gets the name and docstring of `asked`.
     `needs` is a dependency that checks the caller.

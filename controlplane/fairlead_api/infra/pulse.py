@@ -72,7 +72,7 @@ def shut(connection: Connection) -> None:
 
 
 TOLD_SECONDS = 5.0
-"""Minimum difference in seconds between the database's clock and this machine's clock that is logged."""
+"""Difference in seconds between the database's clock and this machine's clock from which the difference is logged."""
 _QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Maximum seconds for which a migration waits for a lock. Statements that queue for the lock behind it wait equally
-long.
+"""Maximum seconds for which a migration waits for a lock. Other statements that need the same lock may wait equally
+long behind the migration.
 """
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
@@ -98,7 +98,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("3F", "make the schema that the role's search_path names"),
     ("08", "the connection was lost: start again"),
 )
-"""Remedies for refusals by the database that are not a fault of the migration, by SQLSTATE or class of SQLSTATEs."""
+"""By SQLSTATE or class of SQLSTATEs: the remedy if the database refuses a migration for a reason outside the migration.
+"""
 
 
 def _remedy(error: psycopg.Error) -> str:

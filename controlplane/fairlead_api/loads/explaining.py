@@ -143,9 +143,10 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """Return [start, end) and a window of equal length before it, both widened to whole samples of the table that
-    serves cells of that length. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput, which names
-    the query parameter `from`.
+    """Return the range [start, end) and a range of equal length before it, as a grid of two columns. Both ranges are
+    widened to whole samples of the table that has the samples for such a column. Tables with samples shorter than
+    `finest` seconds are not used, because retention has deleted these samples. Raises InvalidInput, which names the
+    query parameter `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")

@@ -120,9 +120,9 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of an instance's load: the SLO in force, and the speed at which routers measured an instance to
-    compute uncached prompt tokens, in tokens per second (None = not measured yet). `shown` is a metric with the limit
-    that the reader already sees; that limit takes precedence over the present limit.
+    """The limits of an instance's load: the SLO in force, and the measured speed of an instance in uncached prompt
+    tokens per second (None = not measured yet). `shown` is a metric with the limit that the reader already sees; that
+    limit takes precedence over the present limit.
     """
 
     slo: SloFacts

@@ -84,11 +84,11 @@ def _never(_before: Spec, _after: Spec) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of plan.
+    """A kind of plan. `name.facts` are the facts about the kind that clients know too.
 
-    Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
-    Conflict. `questions` returns the questions about the change's effect: one question, or one for each role whose
-    number of instances changes; it raises InvalidInput for a spec that the operator would refuse.
+    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns the
+    questions about the change's effect: one question, or one for each role whose number of instances changes; it raises
+    InvalidInput for a spec that the operator would refuse.
 
     `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
     `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.

@@ -169,8 +169,8 @@ def _whole(at: datetime) -> datetime:
 
 
 def _pools(name: str | None, sight: Sight) -> "Select[Any]":
-    """Return a query for the id and name of the pool with this name, or with None of all visible pools. Deleted pools
-    are included.
+    """Return a query for the ids and names of pools: of the pool with this name, or, if the name is None, of all
+    visible pools. Deleted pools are included.
     """
     wanted = select(pools.c.id, _pool_name.label("name"))
     wanted = wanted if name is None else wanted.where(_pool_name == name)

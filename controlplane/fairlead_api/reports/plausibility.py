@@ -64,8 +64,9 @@ def clock_error(report: Report, now: float) -> float:
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
     """Return the part of the report that can be stored, and the number of rows that were dropped or changed, by reason.
 
-    The report's times are corrected by `shift`. Bindings, migrations and refusals are history, so an impossible time in
-    them is replaced by `now`. Samples and refusals above their maximum age are dropped.
+    The report's times are corrected by `shift`. Bindings, migrations and re-routes must not be lost, so an impossible
+    time in them is replaced by `now`. All other rows with a time are dropped if they are above their maximum age or in
+    the future.
     """
     dropped: Counter[str] = Counter()
 

@@ -75,10 +75,12 @@ class _Found:
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
     """Return the expected figures without and with the planned change, as means over the seeds.
 
-    A figure is unknown in these cases: without the change, the simulated figure differs by more than a quarter from the
-    recorded one; the results of the two seeds, or at other request rates, differ by more than a quarter; the results of
-    parts of the requests differ so much that another sample might give another result; or the figure is a small number
-    of sessions.
+    A figure is unknown in these cases:
+
+    - Without the change, the simulated figure differs by more than a quarter from the recorded figure.
+    - The figure differs by more than a quarter between the two seeds, or between the request rates.
+    - The figure differs so much between parts of the requests that other requests might give another result.
+    - The figure is a small number of sessions.
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]

@@ -121,8 +121,8 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """Return the burn rate of the error budget, by priority class, over each window for whose whole length counts
-        are kept.
+        """Return the burn rate of the error budget, by window and priority class. A window is left out if counts are
+        not kept for its whole length.
         """
         goal = await self._store.goal(pool)
         goals = by_version(await self._store.percentiles(pool))

@@ -240,8 +240,8 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Delete rows older than `before` to which a retention setting applies, in batches, so that other transactions
-        wait only briefly. Returns the number of deleted rows.
+        """Delete the rows of a retention setting that are older than `before`. Deletes in small batches, so that other
+        transactions wait only briefly. Returns the number of deleted rows.
         """
         deleted = 0
         for one in SWEEPS[setting]:

@@ -58,8 +58,8 @@ class DeliveryStore(Protocol):
     """The port to the database for delivering notices."""
 
     async def claim(self, now: datetime) -> Sequence[Claimed]:
-        """Claim due notices; of each webhook, first the notices that have been due longest. An attempt without an end
-        is recorded for each claimed notice.
+        """Claim due notices. For each webhook, the notices that have been due longest come first. For each claimed
+        notice, an attempt without an end is recorded.
         """
 
     async def record(self, outcome: Outcome, now: datetime) -> None:

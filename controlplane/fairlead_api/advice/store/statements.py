@@ -9,7 +9,7 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_ALONE = 500
-"""Maximum number of a pool's kept decisions that are searched for requests that found an idle instance."""
+"""Maximum number of a pool's kept decisions that are read to find requests whose instance was idle."""
 ROUTER_FORGOTTEN_SECONDS = 3600
 """Seconds after a router's last report for which a silent router is reported as a finding; later it is left out."""
 MOST_MOVES = 2000

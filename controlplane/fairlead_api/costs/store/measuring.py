@@ -1,4 +1,4 @@
-"""Stores the prices of instances that follow from the costs that OpenCost measures for their pods."""
+"""Computes prices of instances from the costs of their pods, which OpenCost measures, and stores the prices."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

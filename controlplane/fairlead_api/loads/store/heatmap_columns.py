@@ -21,7 +21,9 @@ LENGTHS = {1: 10, 10: 10, 60: 60, 300: 300}
 """Seconds that a stored row covers, by the row's step in seconds."""
 
 MOST_GAPS = 8
-"""If more gaps than this lie between stored columns, everything from the first to the last gap is read from rollups."""
+"""Maximum number of gaps between stored columns that are read from rollups one by one. If there are more, one read
+covers all columns from the first to the last gap.
+"""
 
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]

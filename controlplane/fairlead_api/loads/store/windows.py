@@ -163,7 +163,9 @@ def _seen(row: Any) -> Seen:
 
 
 def _figures(source: str) -> str:
-    """Return SQL for all metrics and counts of all instances in each column; `place` is the column's index."""
+    """Return SQL with one row for each instance and column of the grid: all metrics and counts, and in `place` the
+    index of the column.
+    """
     if source == "1s":
         parts = [f"max({metric}) AS {metric}_max, sum({metric}) AS {metric}_sum, count({metric}) AS {metric}_n" for metric in METRICS]
         parts += [f"coalesce(sum({SUMMED[name]}), 0) AS {name}" for name in _COUNTS]

@@ -1,5 +1,5 @@
-"""A session's row and its holders while a report (or a drain) is applied: rows are locked in one order, written in
-bulk, and unbound if the instance is gone.
+"""Sessions' rows and their holders while a report (or a drain) is applied. Rows are locked in one order and written in
+bulk. Sessions are unbound if their instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Stores automatic simulations in Postgres: for plans, and for pools that miss their objectives. Reads the results of
-simulations for advice, which advice, lists of refusals and plans use.
+"""Stores automatic simulations in Postgres: for plans, and for pools that miss their objectives. Also reads the results
+of simulations for advice. Advice, lists of refusals and plans use these results.
 """
 
 from collections.abc import Collection
