@@ -33,7 +33,7 @@ class AutoscalerSettings:
         metadata=variable(
             "FAIRLEAD_EXTERNAL_METRICS_PORT",
             Whole("port", 1, 65535),
-            "port at which the Kubernetes API asks for external metrics, with TLS and the cluster's rights; at the host of `--host`",
+            "port at which the Kubernetes API requests external metrics by TLS; the cluster's RBAC decides who may read; at the host of `--host`",
             "needs a certificate, and the rights of an aggregated API; docs/scaling.md",
             default_shown="none",
         ),
@@ -51,7 +51,11 @@ class AutoscalerSettings:
     key_file: Path | None = field(
         default=None,
         metadata=variable(
-            "FAIRLEAD_AUTOSCALERS_TLS_KEY_FILE", File(), "its private key in PEM", "needed with the certificate", default_shown="none"
+            "FAIRLEAD_AUTOSCALERS_TLS_KEY_FILE",
+            File(),
+            "the certificate's private key in PEM",
+            "needed with the certificate",
+            default_shown="none",
         ),
     )
 

@@ -77,7 +77,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_ISSUER",
             Parsed(lambda text: parse_issuer(text), "https://id.example.com", "URL"),
-            "the identity provider, as it names itself in its tokens; `/.well-known/openid-configuration` is read below it",
+            "the identity provider's issuer URL, exactly as in its tokens; `/.well-known/openid-configuration` below this URL is read",
             default_shown="none",
         ),
     )
@@ -86,7 +86,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_CLIENT_ID",
             Text("the client's id"),
-            "the client under which Fairlead is registered there, with `<public URL>/login/oidc/answer` as its redirect URI",
+            "the id of Fairlead's client at the identity provider; its redirect URI there is `<public URL>/login/oidc/answer`",
             default_shown="none",
         ),
     )
@@ -106,7 +106,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_SCOPES",
             Parsed(lambda text: parse_scopes(text), "openid and further scopes with spaces"),
-            "the scopes asked for, with spaces",
+            "the requested scopes, separated by spaces",
             "many providers send groups only for a scope, such as `groups`",
         ),
     )

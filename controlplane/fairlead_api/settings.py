@@ -173,7 +173,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_KUBERNETES_AUDIENCE",
             Text("an audience"),
-            "the audience that Kubernetes tokens must be made for (`kubectl create token NAME --audience=…`)",
+            "the audience for which Kubernetes tokens must be made (`kubectl create token NAME --audience=…`)",
             "without it, tokens for the API server itself sign in here too",
             default_shown="that of the API server",
         ),
@@ -205,7 +205,7 @@ class Settings:
             "FAIRLEAD_ROUTER_LIVE_SECONDS",
             Whole("seconds", 3, 3600),
             "how long a router is live after its last report",
-            "more lets drains wait longer for a router that vanished; less treats slow routers as gone; set the "
+            "with a larger value, drains wait longer for a router that vanished; with a smaller one, slow routers count as gone; set the "
             "same value for all API processes",
         ),
     )
@@ -242,7 +242,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_OPENCOST_URL",
             Address("http://opencost.opencost:9003"),
-            "the address of OpenCost, which has the cost of pods in pools without a declared price",
+            "the address of OpenCost, which measures the cost of instances in pools without a declared price",
             "without it only prices of the pools' specs count",
             default_shown="none",
         ),
@@ -252,8 +252,8 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_OPENCOST_CURRENCY",
             Parsed(lambda text: _currency(text), "a currency of three capital letters, such as EUR"),
-            "the currency of OpenCost's figures, which it does not say",
-            "another one than OpenCost's makes every amount wrong",
+            "the currency of OpenCost's figures; OpenCost does not report it",
+            "a currency other than OpenCost's makes every amount wrong",
         ),
     )
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = field(
@@ -261,7 +261,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_WEBHOOK_NETWORKS",
             Networks(),
-            "networks in which webhooks may have their receivers, besides public addresses; http is allowed only there",
+            "networks to which webhooks may post, besides public addresses; http is allowed only in these networks",
             "without any, notices go to public addresses by https alone; an admin who makes a webhook can reach every address in these networks",
             default_shown="none",
         ),

@@ -39,7 +39,7 @@ class Tokens:
         Raises InvalidInput; Denied unless the caller is an admin of everything that the token gives access to.
         """
         if request.role is AccessRole.NONE and not request.namespaces:
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or give a role in single namespaces")
         if request.namespaces and request.role not in RISING:
             raise InvalidInput(
                 "namespaces",

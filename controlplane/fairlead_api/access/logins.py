@@ -185,7 +185,7 @@ class Logins:
         gives access to.
         """
         if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or give a role in single namespaces")
         await self._access.require_admin_of(caller, request.role, request.namespaces, "login-links", now)
         if not 1 <= request.minutes <= 10:
             raise InvalidInput("minutes", request.minutes, "write 1 to 10")

@@ -224,8 +224,7 @@ class Database:
         deadlock.
 
         Raises StoreUnavailable if Postgres is unreachable or read-only, StoreBusy if it is too busy. The transaction is
-        then rolled back. Only if the connection was lost during the commit, the transaction may be committed
-        nevertheless.
+        then rolled back. If the connection was lost during the commit, however, the transaction may be committed.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()

@@ -1,4 +1,4 @@
-"""Finds the session that a person means by its identity, or by the name that a client sends
+"""Finds the session that a person means. The person writes the session's identity, or the name that a client sends
 (`fairlead.session_identities`). Also finds the name of the gateway key to which a session belongs.
 
 This module belongs to no subject, because the routes of several subjects accept names of sessions. No other module

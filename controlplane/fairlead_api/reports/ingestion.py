@@ -72,7 +72,8 @@ class Ingestion:
         error = clock_error(reports[0], now.timestamp())
         if error:
             _log.warning(
-                "a router's clock is wrong, its times are corrected", extra={"router": reports[0].router, "seconds": round(error, 1)}
+                "a router's clock is wrong; the times in its reports are corrected",
+                extra={"router": reports[0].router, "seconds": round(error, 1)},
             )
         kept: list[Report] = []
         for report in reports:

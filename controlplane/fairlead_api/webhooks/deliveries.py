@@ -28,7 +28,7 @@ OF_ONE_WEBHOOK = 8
 """Maximum numbers of notices that are claimed together: AT_ONCE in total, and OF_ONE_WEBHOOK for one webhook. Because
 of the second limit, a failing webhook does not delay all others.
 """
-UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
+UNKNOWN_END = "no outcome is recorded: the attempt is in progress, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
