@@ -195,7 +195,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_REQUESTS_PER_SECOND",
             Whole("requests", 0, 1_000_000),
-            "requests that one person's session or token may make each second at one API process; ten times as many at once",
+            "requests that one person's session or token may make each second at one API process; in a burst, ten times as many",
             "more are answered 429 with Retry-After; 0: no limit; routers and the operator are never limited",
         ),
     )
@@ -305,9 +305,9 @@ def _currency(text: str) -> str:
 
 
 _OTHER_FORMS = (
-    ("jdbc:", "this one begins with jdbc: and is for Java; in CloudNativePG's Secret the key `uri` has it"),
-    ("host=", "this one is a list of keywords"),
-    ("dbname=", "this one is a list of keywords"),
+    ("jdbc:", "this URL begins with jdbc: and is for Java; in CloudNativePG's Secret the key `uri` has a URL in the right form"),
+    ("host=", "this text is a list of keywords and not a URL"),
+    ("dbname=", "this text is a list of keywords and not a URL"),
 )
 
 
@@ -318,7 +318,7 @@ def _database_url(text: str) -> str:
     wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
     scheme, _, rest = text.partition("://")
     if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
-        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this one begins differently")
+        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this text begins differently")
         raise InvalidInput("FAIRLEAD_DATABASE_URL", "…", f"{wanted}; {form}")
     if not _is_read_as_meant(rest):
         remedy = f"{wanted}, with the characters % : / ? # [ ] @ of a user, password or database as %25, %3A and so on"

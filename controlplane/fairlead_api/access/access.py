@@ -141,7 +141,7 @@ class Access:
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
         """Return the identity with its present rights. Only the rights of people from the identity provider and of
-        users of the Kubernetes cluster can differ from the given ones.
+        users of the Kubernetes cluster can have changed.
 
         A web session is valid only as long as the login that opened it. Raises NotAuthenticated.
         """

@@ -110,9 +110,9 @@ def address_of(request: Request) -> str:
 
 
 def bearer(request: Request) -> str | None:
-    """Return the caller's token; None if the request has none. X-Fairlead-Token precedes Authorization, because some
-    proxies, such as the Kubernetes API's proxy, use Authorization themselves. Raises NotAuthenticated if Authorization
-    has another scheme than Bearer.
+    """Return the caller's token; None if the request has none. X-Fairlead-Token takes precedence over Authorization,
+    because some proxies, such as the Kubernetes API's proxy, use Authorization themselves. Raises NotAuthenticated if
+    Authorization has another scheme than Bearer.
     """
     if (own := request.headers.get(TOKEN_HEADER)) is not None:
         return own.strip() or None

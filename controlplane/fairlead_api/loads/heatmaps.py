@@ -352,9 +352,9 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """Return a sort key for rows: by role and name for `name`; otherwise first by the row's largest value, newest
-    value, or excess. Rows without values are last. The excess is the sum of the parts by which values are above the
-    limit.
+    """Return a sort key for rows. For `name`, rows are ordered by role and name. For `max`, the row with the largest
+    value is first; for `latest`, the row with the largest newest value; for `pain`, the row with the largest excess.
+    The excess is the sum of the parts by which values are above the limit. Rows without values are last.
 
     Rows of equal excess, and all rows of a metric without a limit, are ordered by their mean: the highest mean first,
     or the lowest mean first for a metric whose low values are bad.
