@@ -289,8 +289,9 @@ class OpenIdProvider:
     async def _known(self, after: float | None = None) -> _Metadata:
         """Return the provider's metadata, from the cache or from the provider.
 
-        With `after`, cached metadata are used only if they were read later than that. Without `after`, they are used
-        for METADATA_SECONDS, and longer while the provider is unreachable. Raises IdentityProviderUnavailable.
+        With `after`, cached metadata are used only if they were read later than `after`. Without `after`, cached
+        metadata are used for METADATA_SECONDS, and longer while the provider is unreachable. Raises
+        IdentityProviderUnavailable.
         """
         async with self._reading:
             known, now = self._metadata, self._monotonic()

@@ -22,8 +22,8 @@ from fairlead_client.resources.audit import AuditAction, AuditHead
 _log = logging.getLogger(__name__)
 
 ONCE_IN = timedelta(minutes=10)
-"""Time after an audit entry about a loss of data in which no second entry is written. Several processes and pools
-notice the same loss.
+"""Minimum time between two audit entries about a loss of data. It prevents a second entry about the same loss, which
+several processes and pools notice.
 """
 SHOWN_FOR = timedelta(days=1)
 

@@ -23,8 +23,8 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum length of the range of time from which the sessions that sent requests to an instance are read. A shorter
-range has too few recorded requests, so these sessions are read from the five minutes before its end.
+"""Minimum length of the range of time for which the sessions are read that sent requests to an instance. A shorter
+range has too few recorded requests, so the five minutes before its end are read instead.
 """
 SHARED = 240
 """The figures of all instances of a pool are read at once, and reused for requests about any of the instances. They are
@@ -38,7 +38,7 @@ the figures that were read last are returned, with the range to which they belon
 background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
-"""Maximum time between a change and the beginning of the range for which the change is read as a possible cause."""
+"""Maximum time between a change and the beginning of the range. Older changes are not read as possible causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +241,8 @@ SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""Maximum time between a change and the beginning of the range for which the change is named as a possible cause. The
-time is also bounded by the length of the range itself.
+"""Maximum time between a change and the beginning of the range, at most the length of the range itself. Older changes
+are not named as possible causes.
 """
 
 

@@ -71,7 +71,7 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""The `Place` of an instance of which only cells remain."""
+"""The `Place` of an instance that is known only from its cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

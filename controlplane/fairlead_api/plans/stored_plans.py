@@ -55,7 +55,7 @@ LIFE = timedelta(minutes=10)
 PROPOSED = timedelta(days=1)
 """Maximum age at which a proposal can be applied."""
 UNDO = timedelta(hours=1)
-"""Maximum time after the application of a plan in which the plan can be undone."""
+"""Time for which an applied plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ MOVES_SECONDS = 3600
 MOST_ALONE = 500
 """Maximum number of a pool's kept decisions that are read to find requests whose instance was idle."""
 ROUTER_FORGOTTEN_SECONDS = 3600
-"""Seconds after a router's last report for which a silent router is reported as a finding; later it is left out."""
+"""Seconds for which a silent router is reported as a finding, counted from the router's last report."""
 MOST_MOVES = 2000
 """Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
