@@ -40,7 +40,7 @@ Conditions = Sequence[Mapping[str, Any]]
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
     """Yield an event if the pool begins to miss its objectives or its targets of tasks. Also yield an event if its
-    rollout stops, or if the reason changes for which it is stopped.
+    rollout stops, or if the reason why the rollout is stopped changes.
     """
     for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
         missed = _condition(after, kind)
