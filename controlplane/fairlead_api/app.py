@@ -1,5 +1,5 @@
-"""Wiring of the control API: turns settings into an ASGI app. A list of subjects is joined; each subject
-builds itself.
+"""Wiring of the control API: turns settings into an ASGI app. Each subject builds its own feature, and this module
+joins the features.
 """
 
 import time

@@ -1,4 +1,6 @@
-"""Settings of the ports at which other people's autoscalers read metrics, from the environment, once."""
+"""Settings of the ports at which other people's autoscalers read metrics. They are read from the environment once, at
+the start.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,7 @@ class AutoscalerSettings:
         metadata=variable(
             "FAIRLEAD_EXTERNAL_METRICS_PORT",
             Whole("port", 1, 65535),
-            "port at which the Kubernetes API asks for external metrics, with TLS and the cluster's rights; at the host of `--host`",
+            "port at which the Kubernetes API requests external metrics by TLS; the cluster's RBAC decides who may read; at the host of `--host`",
             "needs a certificate, and the rights of an aggregated API; docs/scaling.md",
             default_shown="none",
         ),
@@ -49,7 +51,11 @@ class AutoscalerSettings:
     key_file: Path | None = field(
         default=None,
         metadata=variable(
-            "FAIRLEAD_AUTOSCALERS_TLS_KEY_FILE", File(), "its private key in PEM", "needed with the certificate", default_shown="none"
+            "FAIRLEAD_AUTOSCALERS_TLS_KEY_FILE",
+            File(),
+            "the certificate's private key in PEM",
+            "needed with the certificate",
+            default_shown="none",
         ),
     )
 

@@ -25,8 +25,8 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 LISTENING_SECONDS = 3.0
-"""Seconds that the start of the API waits until it can receive notices. Without a database the API starts anyway and
-responds with 503.
+"""Maximum number of seconds that the start of the API waits until it can receive notices. Without a database the API
+starts anyway and responds with 503.
 """
 
 

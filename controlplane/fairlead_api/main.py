@@ -15,7 +15,7 @@ from fairlead_process.starting import begin, one_line_errors
 @click.command()
 @where_to_serve
 def main(place: Place) -> None:
-    """Serve the control API without the web UI. `fairlead api` serves both."""
+    """Serve the control API without the web UI. The command `fairlead api` serves the API together with the web UI."""
     with one_line_errors("api"):
         serve(begin(read_settings), place, lambda settings, _, ports: create_api(settings, ports=ports))
 

@@ -77,7 +77,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_ISSUER",
             Parsed(lambda text: parse_issuer(text), "https://id.example.com", "URL"),
-            "the identity provider, as it names itself in its tokens; `/.well-known/openid-configuration` is read below it",
+            "the identity provider's issuer URL, exactly as in its tokens; `/.well-known/openid-configuration` below this URL is read",
             default_shown="none",
         ),
     )
@@ -86,7 +86,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_CLIENT_ID",
             Text("the client's id"),
-            "the client under which Fairlead is registered there, with `<public URL>/login/oidc/answer` as its redirect URI",
+            "the id of Fairlead's client at the identity provider; its redirect URI there is `<public URL>/login/oidc/answer`",
             default_shown="none",
         ),
     )
@@ -106,7 +106,7 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_SCOPES",
             Parsed(lambda text: parse_scopes(text), "openid and further scopes with spaces"),
-            "the scopes asked for, with spaces",
+            "the requested scopes, separated by spaces",
             "many providers send groups only for a scope, such as `groups`",
         ),
     )
@@ -150,8 +150,8 @@ class OidcSettings:
         return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
 
     def check(self, mode: str) -> None:
-        """Raises InvalidInput if sign-in with `mode` needs a setting that is missing, or does not use a setting that is
-        given.
+        """Raises InvalidInput if `mode` is oidc and a needed setting is missing, or if `mode` is not oidc and a setting
+        is given.
         """
         if mode != "oidc":
             if self != OidcSettings():
@@ -170,7 +170,9 @@ def parse_issuer(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise InvalidInput("FAIRLEAD_OIDC_ISSUER", text, "write an https:// address; an eavesdropper could sign in as any user")
+        raise InvalidInput(
+            "FAIRLEAD_OIDC_ISSUER", text, "write an https:// address: with http://, an eavesdropper could sign in as any user"
+        )
     return text
 
 
@@ -183,7 +185,7 @@ def parse_scopes(text: str) -> str:
 
 
 def _entries(variable_name: str, text: str) -> list[str]:
-    """Split the entries at commas and, as in a manifest's block of text, at ends of lines."""
+    """Split the entries at commas and at ends of lines. A manifest's block of text has one entry per line."""
     try:
         return next(csv.reader([_AFTER_A_QUOTE.sub('",', ",".join(text.splitlines()))], skipinitialspace=True, strict=True), [])
     except csv.Error:

@@ -10,8 +10,8 @@ from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 _LINES = {"paths": 2, "components": 2}
-"""The document's parts in which each member has its own line, with the number of nested levels for which that holds.
-Each operation and each schema is one line.
+"""The top-level parts of the document that are written with one member per line, each with the number of nested levels
+for which this holds. So each operation and each schema is one line.
 """
 
 

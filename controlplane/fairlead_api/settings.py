@@ -71,19 +71,19 @@ class Retention:
     load_samples_days: int = _days(
         "LOAD_SAMPLES",
         2,
-        "load per second and instance, arrivals and SLO kept per second",
+        "load of each instance, arrivals and SLO attainment by the second",
         "heatmaps by the second; older heatmaps show 10 s",
     )
     rollups_10s_days: int = _days(
         "ROLLUPS_10S",
         7,
-        "load per 10 s, SLO kept per minute; not fewer than FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS",
+        "load by 10 s, SLO attainment by the minute; not fewer days than FAIRLEAD_KEEP_LOAD_SAMPLES_DAYS",
         "heatmaps and charts by 10 s, SLO attainment by the minute; older ones show minutes and hours",
     )
     rollups_1m_days: int = _days(
         "ROLLUPS_1M",
         90,
-        "load per minute, SLO and tasks kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
+        "load and use of gateway keys by the minute, SLO attainment and tasks by the hour; not fewer days than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
     cost_days: int = _days(
@@ -98,7 +98,7 @@ class Retention:
     )
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
-        "REPORTS", 7, "ids of reports taken", "what routers report later than that is not stored, as it might be counted twice"
+        "REPORTS", 7, "ids of stored reports", "what routers report later than that is not stored, as it might be counted twice"
     )
     history_days: int = _days(
         "HISTORY",
@@ -132,14 +132,16 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    With `background` False, no background jobs run (tests run them explicitly). The times for which results are cached
-    are multiples of `share_seconds`. A set of pool summaries is shared for `share_seconds`.
+    With `background` False, no background jobs run (tests run them explicitly).
 
-    The figures of the last five minutes in a summary are shared for four times as long, or for forty times as long as
-    they take to compute if that is longer, but at most for ten times `share_seconds`. They are still used until they
-    have been computed again, at most for twenty times `share_seconds`. Figures of all instances of a pool over a long
-    range that ends now are read again after thirty times `share_seconds`, and used for at most 120 times
-    `share_seconds`.
+    Some results are cached for multiples of `share_seconds`:
+
+    - Sets of pool summaries: `share_seconds`.
+    - The figures of the last five minutes in a summary: four times `share_seconds`. Figures that are slow to compute:
+      forty times their computing time, at most ten times `share_seconds`. Until the figures have been computed again,
+      they are still used, at most for twenty times `share_seconds`.
+    - The figures of all instances of a pool over a long range that ends now: they are read again after thirty times
+      `share_seconds`, and used for at most 120 times `share_seconds`.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
@@ -171,7 +173,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_KUBERNETES_AUDIENCE",
             Text("an audience"),
-            "the audience that Kubernetes tokens must be made for (`kubectl create token NAME --audience=…`)",
+            "the audience for which Kubernetes tokens must be made (`kubectl create token NAME --audience=…`)",
             "without it, tokens for the API server itself sign in here too",
             default_shown="that of the API server",
         ),
@@ -193,7 +195,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_REQUESTS_PER_SECOND",
             Whole("requests", 0, 1_000_000),
-            "requests that one person's session or token may make each second at one API process; ten times as many at once",
+            "requests that one person's session or token may make each second at one API process; in a burst, ten times as many",
             "more are answered 429 with Retry-After; 0: no limit; routers and the operator are never limited",
         ),
     )
@@ -203,7 +205,7 @@ class Settings:
             "FAIRLEAD_ROUTER_LIVE_SECONDS",
             Whole("seconds", 3, 3600),
             "how long a router is live after its last report",
-            "more lets drains wait longer for a router that vanished; less treats slow routers as gone; set the "
+            "with a larger value, drains wait longer for a router that vanished; with a smaller one, slow routers count as gone; set the "
             "same value for all API processes",
         ),
     )
@@ -240,7 +242,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_OPENCOST_URL",
             Address("http://opencost.opencost:9003"),
-            "the address of OpenCost, which has the cost of pods in pools without a declared price",
+            "the address of OpenCost, which measures the cost of instances in pools without a declared price",
             "without it only prices of the pools' specs count",
             default_shown="none",
         ),
@@ -250,8 +252,8 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_OPENCOST_CURRENCY",
             Parsed(lambda text: _currency(text), "a currency of three capital letters, such as EUR"),
-            "the currency of OpenCost's figures, which it does not say",
-            "another one than OpenCost's makes every amount wrong",
+            "the currency of OpenCost's figures; OpenCost does not report it",
+            "a currency other than OpenCost's makes every amount wrong",
         ),
     )
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = field(
@@ -259,8 +261,8 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_WEBHOOK_NETWORKS",
             Networks(),
-            "networks in which webhooks may have their receivers, besides public addresses; http is allowed only there",
-            "without any, notices go to public addresses by https alone; an admin who makes a webhook reaches every address in these",
+            "networks to which webhooks may post, besides public addresses; http is allowed only in these networks",
+            "without any, notices go to public addresses by https alone; an admin who makes a webhook can reach every address in these networks",
             default_shown="none",
         ),
     )
@@ -303,9 +305,9 @@ def _currency(text: str) -> str:
 
 
 _OTHER_FORMS = (
-    ("jdbc:", "this one begins with jdbc: and is for Java; in CloudNativePG's Secret the key `uri` has it"),
-    ("host=", "this one is a list of keywords"),
-    ("dbname=", "this one is a list of keywords"),
+    ("jdbc:", "this URL begins with jdbc: and is for Java; in CloudNativePG's Secret the key `uri` has a URL in the right form"),
+    ("host=", "this text is a list of keywords and not a URL"),
+    ("dbname=", "this text is a list of keywords and not a URL"),
 )
 
 
@@ -316,7 +318,7 @@ def _database_url(text: str) -> str:
     wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
     scheme, _, rest = text.partition("://")
     if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
-        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this one does not begin so")
+        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this text begins differently")
         raise InvalidInput("FAIRLEAD_DATABASE_URL", "…", f"{wanted}; {form}")
     if not _is_read_as_meant(rest):
         remedy = f"{wanted}, with the characters % : / ? # [ ] @ of a user, password or database as %25, %3A and so on"

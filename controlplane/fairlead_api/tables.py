@@ -4,7 +4,7 @@ against them.
 `pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never decrease.
 Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day; `infra.partitions` makes and drops the
 partitions. Each subject defines its tables; this module must not contain any SQL statement. The danger here: a column
-changed without a migration; a test compares both.
+changed without a migration. A test compares the tables with the migrations.
 """
 
 from fairlead.reports.batches import ROW_KINDS

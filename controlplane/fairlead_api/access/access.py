@@ -1,7 +1,7 @@
 """Access control: identifies callers and checks their rights.
 
 Secrets are compared and stored only as SHA-256. The prefix of a secret shows its kind: `flt_` API token, `fls_` web
-session, `fll_` login link; any other secret can only be a bootstrap secret.
+session, `fll_` login link. A secret with another prefix can only be a bootstrap token or a Kubernetes token.
 """
 
 import hmac
@@ -51,10 +51,10 @@ MOST_NAMESPACES = 100
 class Access:
     """Use cases of access control.
 
-    With `open_to_all`, everybody is accepted as admin (loopback only). A person's credential may make
-    `requests_per_second` (0 = unlimited), and at once as many as BURST_SECONDS allow. With `cluster`, tokens of the
-    Kubernetes cluster are accepted too. With `given`, people from the identity provider are accepted too; `given`
-    determines their roles.
+    With `open_to_all`, everybody is accepted as admin (loopback only). `requests_per_second` limits the requests of
+    each person's credential (0 = unlimited); after a pause, the requests of BURST_SECONDS may come at once. With
+    `cluster`, tokens of the Kubernetes cluster are accepted too. With `given`, people from the identity provider are
+    accepted too; `given` determines their roles.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Access:
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
-        """Return the identity of the secret's holder, and the secret's hash as its key.
+        """Return the identity that the secret gives, and the SHA-256 of the secret, which identifies the credential.
 
         Raises NotAuthenticated; StoreUnavailable if the database is unreachable and the caller was not seen recently.
         """
@@ -140,7 +140,8 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """Return the identity with its current rights, if the identity is from the cluster or the identity provider.
+        """Return the identity with its present rights. Only the rights of people from the identity provider and of
+        users of the Kubernetes cluster can have changed.
 
         A web session is valid only as long as the login that opened it. Raises NotAuthenticated.
         """
@@ -191,7 +192,7 @@ class Access:
         self, caller: Caller, role: AccessRole, target: str, now: datetime, namespace: str | None = None, *, somewhere: bool = False
     ) -> None:
         """Raises Denied (and records it) unless the caller's role reaches `role` in `namespace`. If `namespace` is
-        None, the role must reach `role` in all namespaces, or with `somewhere` in at least one.
+        None, the caller's role must reach `role` in every namespace; with `somewhere`, one namespace is enough.
 
         The roles of machines are not ordered: the caller must have exactly the role `role`, except in open mode.
         """
@@ -212,8 +213,8 @@ class Access:
         name = caller.identity.subject
         if self._is_anybody(caller.identity) or router == name or router.startswith(f"{name}-"):
             return
-        await self._denied(caller, target, f"does not speak for router {router[:200]}", now)
-        raise Denied(f"token {name!r} speaks for router {name!r} and {name + '-…'!r}, not for {router[:200]!r}; use a token of that name")
+        await self._denied(caller, target, f"may not report as router {router[:200]}", now)
+        raise Denied(f"token {name!r} may report as router {name!r} or {name + '-…'!r}, not as {router[:200]!r}; use a token of that name")
 
     def _is_anybody(self, who: Identity) -> bool:
         return self.open_to_all and who.source == ANYBODY
@@ -235,8 +236,8 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Check that the caller, who gives a role in `namespaces` to somebody, is admin in all of them. Raises
-        InvalidInput, Denied (and records it).
+        """Check that the caller is admin in all of `namespaces`, where the caller wants to give somebody the role
+        `role`. Raises InvalidInput, Denied (and records it).
         """
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
@@ -250,7 +251,9 @@ class Access:
 
 def _check_namespaces(namespaces: Rights) -> None:
     if len(namespaces) > MOST_NAMESPACES:
-        raise InvalidInput("namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role for all")
+        raise InvalidInput(
+            "namespaces", f"{len(namespaces)} namespaces", f"name at most {MOST_NAMESPACES}, or give the role in all namespaces"
+        )
     for namespace, role in namespaces.items():
         if not NAMESPACE.fullmatch(namespace):
             raise InvalidInput("namespaces", namespace[:100], "write the name of a namespace, such as team-a")

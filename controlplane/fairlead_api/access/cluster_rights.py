@@ -1,4 +1,4 @@
-"""Finds the cluster's user of a Kubernetes token, and the roles in Fairlead that the cluster's RBAC gives that user."""
+"""Finds the Kubernetes user of a token, and the roles in Fairlead that the cluster's RBAC gives that user."""
 
 import asyncio
 import base64
@@ -31,7 +31,9 @@ KEPT = timedelta(minutes=10)
 """Time for which a response of the Kubernetes API about a caller's rights is reused while that API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Maximum number of namespaces whose rights are requested one by one: the first namespaces by name that have pools."""
+"""Maximum number of namespaces in which a user's rights are requested, with one request for each. If more namespaces
+have pools, the first by name are used.
+"""
 _AT_ONCE = 16
 
 

@@ -60,7 +60,9 @@ class AccessStore(Protocol):
         """End a web session; with `owner`, only a session of that owner. Raises NotFound."""
 
     async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
-        """List tokens, newest first; only tokens all of whose rights are in the namespaces `within`."""
+        """List tokens, newest first. Tokens with a right outside the namespaces `within` are left out; None = all
+        namespaces.
+        """
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
 

@@ -25,8 +25,8 @@ from fairlead_client.public.calling import TOKEN_HEADER
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
-"""The client address of an in-process call, which has no socket. No network address looks like this, and no header can
-claim it: `X-Forwarded-For` sets the address only behind a trusted proxy, as on loopback.
+"""The client address of an in-process call, which has no socket. No client can claim this address: it contains a line
+break, and `X-Forwarded-For` sets a client's address only behind a trusted proxy.
 """
 
 _FOREIGN = Denied(
@@ -77,7 +77,8 @@ class Identify:
 
 def is_foreign(request: Request) -> bool:
     """Return whether a page of another site makes this request through a person's browser, which can reach loopback
-    addresses. Such a request has that site's origin, or it uses a DNS name of that site that resolves to loopback.
+    addresses. Such a request names an origin that is not loopback. Or it uses a DNS name of the other site that
+    resolves to loopback.
     """
     if request.client is not None and request.client.host == IN_PROCESS:
         return False
@@ -90,7 +91,9 @@ def is_foreign(request: Request) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether a host, with or without a port, is this machine by its text alone, without a name server."""
+    """Return whether the text `host`, with or without a port, names this machine: `localhost` or a loopback address. No
+    name server is asked.
+    """
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -107,9 +110,9 @@ def address_of(request: Request) -> str:
 
 
 def bearer(request: Request) -> str | None:
-    """Return the token of the Authorization header; or of X-Fairlead-Token, for proxies that use the Authorization
-    header themselves, as the Kubernetes API's proxy does. None without both headers. Raises NotAuthenticated for other
-    schemes.
+    """Return the caller's token; None if the request has none. X-Fairlead-Token takes precedence over Authorization,
+    because some proxies, such as the Kubernetes API's proxy, use Authorization themselves. Raises NotAuthenticated if
+    Authorization has another scheme than Bearer.
     """
     if (own := request.headers.get(TOKEN_HEADER)) is not None:
         return own.strip() or None
@@ -134,9 +137,9 @@ class Guard:
         responds with 403.
 
         The role is needed in the namespace that the path names. If the path names no namespace, the role is needed in
-        all namespaces, or with `somewhere` in at least one. An endpoint with `somewhere` must limit its response to
-        what the caller may see (`Caller.sight`); a pool among its parameters must be in a namespace where the caller
-        has the role.
+        all namespaces. With `somewhere`, the role is then needed in the namespace of the parameter `pool`; without that
+        parameter, in at least one namespace, and the endpoint must limit its response to what the caller may see
+        (`Caller.sight`).
         """
 
         async def dependency(request: Request) -> Caller:

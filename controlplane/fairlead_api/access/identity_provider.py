@@ -29,8 +29,8 @@ from fairlead_client.tls import client_context
 from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-"""Signature algorithms that are accepted if the provider offers them. Algorithms with a shared secret are left out,
-because with a shared secret either party could have signed.
+"""Signature algorithms that are accepted if the provider offers them. Algorithms with a shared secret are not accepted,
+because with a shared secret Fairlead itself could have signed a token.
 """
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -77,7 +77,7 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     except InvalidKeyIdError as error:
         raise NoSuchKey(str(error)) from error
     except (JoseError, KeyError, TypeError, ValueError) as error:
-        why = _shown(error) if isinstance(error, JoseError) else "it is not written as one"
+        why = _shown(error) if isinstance(error, JoseError) else "it is not a valid JWT"
         raise BadToken(f"the ID token is invalid: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in (None, expected.client_id):
@@ -86,8 +86,8 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
 
 
 def _parts(token: str) -> list[bytes]:
-    """Decode the head and the claims. Return an empty list if they are not base64; the JWT library reports
-    that error.
+    """Decode the header and the claims of a JWT from base64. Return an empty list if a part is not base64; the JWT
+    library reports that error.
     """
     with suppress(ValueError):
         return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
@@ -95,7 +95,9 @@ def _parts(token: str) -> list[bytes]:
 
 
 def _usable(keys: Iterable[Any]) -> KeySet:
-    """Return the usable keys; unusable keys are skipped (RFC 7517, section 5). Raises NoSuchKey if no key is usable."""
+    """Return the provider's keys that the JWT library can use. All other keys are skipped (RFC 7517, section 5). Raises
+    NoSuchKey if no key is usable.
+    """
     found = []
     for key in islice(keys, MOST_KEYS):
         # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
@@ -136,7 +138,7 @@ class _Metadata:
 
 
 class OpenIdProvider:
-    """Implements `access.logins.IdentityProvider`. `monotonic` returns seconds."""
+    """Implements `access.logins.IdentityProvider`. `monotonic` is a clock in seconds."""
 
     def __init__(
         self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None, monotonic: Callable[[], float] = time.monotonic
@@ -210,7 +212,7 @@ class OpenIdProvider:
             and not isinstance(listed, str)
             and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
         ):
-            return f"the identity provider sends {claim!r} as {type(listed).__name__} that has other things than names; let it send names"
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} with values that are not names; let it send a list of names"
         return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:
@@ -285,9 +287,11 @@ class OpenIdProvider:
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
-        """Return the provider's metadata. Stored metadata are used if they were read later than `after`, or without
-        `after`, if they are less than METADATA_SECONDS old. Otherwise metadata are read from the provider. Without
-        `after`, older metadata are used while the provider is unreachable.
+        """Return the provider's metadata, from the cache or from the provider.
+
+        With `after`, cached metadata are used only if they were read later than `after`. Without `after`, cached
+        metadata are used for METADATA_SECONDS, and longer while the provider is unreachable. Raises
+        IdentityProviderUnavailable.
         """
         async with self._reading:
             known, now = self._metadata, self._monotonic()
@@ -363,7 +367,7 @@ def _shown(value: object) -> str:
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:
-    """Return the address `name` from the provider's metadata. Raises IdentityProviderUnavailable."""
+    """Return the URL `name` from the provider's metadata. Raises IdentityProviderUnavailable."""
     found = document.get(name)
     if not _is_address(found):
         raise IdentityProviderUnavailable(f"the identity provider names no {name} that can be used", AGAIN_SECONDS)

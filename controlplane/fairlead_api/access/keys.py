@@ -1,4 +1,6 @@
-"""Credentials of programs: API tokens, and gateway keys, which routers check. People make, list and revoke both."""
+"""Credentials of programs: API tokens, and gateway keys, which routers check. People make, list and revoke these
+credentials.
+"""
 
 import re
 from collections.abc import Callable
@@ -37,7 +39,7 @@ class Tokens:
         Raises InvalidInput; Denied unless the caller is an admin of everything that the token gives access to.
         """
         if request.role is AccessRole.NONE and not request.namespaces:
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or give a role in single namespaces")
         if request.namespaces and request.role not in RISING:
             raise InvalidInput(
                 "namespaces",
@@ -95,8 +97,8 @@ def step_of(start: datetime, end: datetime) -> int:
 
 
 def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: datetime) -> GatewayKey:
-    """Return a new key as a person requests it. Only this response contains the key's secret. Raises InvalidInput.
-    Pure.
+    """Return the gateway key that a person requests. `secret` becomes its secret, and is not stored. Raises
+    InvalidInput. Pure.
     """
     _check(request)
     return GatewayKey(
@@ -122,8 +124,8 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
 
 
 def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
-    """Return the key after a change of some of its fields. A key without a budget has no currency and no soft limit
-    either. Raises InvalidInput. Pure.
+    """Return the key after a change of some of its fields. If the change removes the last budget, it also removes the
+    currency and the soft limit. Raises InvalidInput. Pure.
     """
     given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
     days = given.pop("days", None)
@@ -143,8 +145,8 @@ _FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
 
 
 def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the request's fields, with None instead of 0 and of empty text. None means that there is no limit, or the
-    default class.
+    """Return the changed fields with None in place of 0 and of empty text. For a limit, None means no limit; for the
+    priority class, None means the default class.
     """
     return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
 
@@ -153,7 +155,7 @@ MOST_HOURS = 720
 
 
 def check_rotation(rotation: GatewayKeyRotation) -> None:
-    """Raises InvalidInput unless the number of hours is from 0 to MOST_HOURS."""
+    """Raises InvalidInput unless the hours for which the former secret stays valid are from 0 to MOST_HOURS."""
     if not 0 <= rotation.hours <= MOST_HOURS:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
@@ -164,7 +166,7 @@ def _budgets(key: GatewayKey | GatewayKeyRequest) -> list[str]:
 
 
 def _check_budgets(request: GatewayKeyRequest) -> None:
-    """Raises InvalidInput for budgets that cannot be used."""
+    """Raises InvalidInput for budgets with a value that is not permitted."""
     given = _budgets(request)
     for name in given:
         if micros_of(name, getattr(request, name)) == 0:
@@ -175,14 +177,14 @@ def _check_budgets(request: GatewayKeyRequest) -> None:
     if given and currency is None:
         raise InvalidInput("budget_currency", None, "write the currency of the budget, such as EUR")
     if percent is not None and not 1 <= percent <= 100:
-        raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for 80")
+        raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for the default, 80")
     for name, value in (("budget_currency", currency), ("budget_soft_percent", percent)):
         if value is not None and not given:
             raise InvalidInput(name, value, "write budget_day or budget_month too: there is no budget to which it applies")
 
 
 def _check(request: GatewayKeyRequest) -> None:
-    """Raises InvalidInput for the first field that cannot be used."""
+    """Raises InvalidInput for the first field of a gateway key whose value is not permitted."""
     if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
         raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
     if request.days is not None and not 1 <= request.days <= MOST_DAYS:
@@ -196,7 +198,7 @@ def _check(request: GatewayKeyRequest) -> None:
         raise InvalidInput("priority_class", request.priority_class, remedy)
     for field, words in (("pools", request.pools), ("models", request.models)):
         if len(words) > MOST_SCOPES:
-            raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES}, or none for all")
+            raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES} {field}, or none to allow all")
         for word in words:
             if not word or len(word) > LONGEST_NAME or not word.isprintable():
                 raise InvalidInput(field, word, f"write names of 1 to {LONGEST_NAME} printable characters")

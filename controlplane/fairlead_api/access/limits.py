@@ -1,5 +1,5 @@
-"""Limits the number of a caller's actions per time, and the number of a caller's refusals that get an audit entry each.
-Pure.
+"""Rate limits: bounds a caller's actions per time, and bounds how many refusals of a caller get an audit entry of their
+own. Pure.
 """
 
 import math
@@ -55,7 +55,9 @@ class DenialBudgets:
 
 
 def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """Return the audit entry with `counted` added, the number of the caller's earlier refusals that got no entry."""
+    """Return the audit entry with an additional field `counted`: the number of the caller's earlier refusals that got
+    no entry.
+    """
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
 
 
@@ -66,7 +68,7 @@ again with a full allowance.
 
 
 class Allowances:
-    """A separate allowance for each address, or for each credential."""
+    """Rate limits of actions: a separate allowance for each address, or for each credential."""
 
     def __init__(self, *, burst: int, per_second: float, code: str) -> None:
         self._burst, self._per_second, self._code = burst, per_second, code
@@ -84,7 +86,7 @@ class Allowances:
         left = self._filled(who, now)
         if left < 1.0:
             seconds = max(1, math.ceil((1.0 - left) / self._per_second))
-            raise TooMany(self._code, "too many in a short time", seconds)
+            raise TooMany(self._code, "too many attempts in a short time", seconds)
 
     def take(self, who: object, now: datetime) -> None:
         """Check and spend one unit of the allowance in one step, so that simultaneous calls cannot spend more than is

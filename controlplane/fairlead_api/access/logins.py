@@ -38,12 +38,10 @@ FAILED_LOGINS = 10
 """Number of failed logins of one address before the address must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""Seconds until one more login of a waiting address may fail."""
+"""Seconds after which an address with too many failed logins may fail one more login."""
 
 DOUBTED_AT_ONCE = 4
-"""Maximum number of login attempts that are checked at the same time, among attempts from addresses with too many
-failed logins.
-"""
+"""Maximum number of simultaneous checks of login attempts from addresses with too many failed logins."""
 
 WARN_AGAIN = timedelta(hours=1)
 
@@ -121,7 +119,7 @@ class Logins:
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """Open a web session with a login link, which this uses up, or with an API token.
+        """Open a web session with a login link or an API token. A login link can be used only once.
 
         Raises NotAuthenticated, Denied; TooMany for a wrong secret from an address with too many failed logins.
         """
@@ -155,8 +153,8 @@ class Logins:
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """Open a web session for a person that the identity provider signed in, with or without a role in Fairlead.
 
-        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
-        refuses a login that comes from an address with too many failed logins.
+        Raises NotFound if no provider is configured, NotAuthenticated, IdentityProviderUnavailable; TooMany instead of
+        NotAuthenticated if the login comes from an address with too many failed logins.
         """
         provider = self._asked()
         async with self._one_try(login, now):
@@ -187,7 +185,7 @@ class Logins:
         gives access to.
         """
         if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
-            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or give a role in single namespaces")
         await self._access.require_admin_of(caller, request.role, request.namespaces, "login-links", now)
         if not 1 <= request.minutes <= 10:
             raise InvalidInput("minutes", request.minutes, "write 1 to 10")
@@ -213,13 +211,13 @@ class Logins:
 
     @asynccontextmanager
     async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
-        """Run the block, which checks a secret and raises NotAuthenticated for a wrong one, and count that failure for
-        the address.
+        """Run the block, which checks a secret. If the block raises NotAuthenticated, count a failed login of the
+        address.
 
-        The secret is checked even if its address has too many failures: a person with a valid secret must not wait
-        because of other people's failures, and a secret of 256 bits cannot be guessed. An address with too many
-        failures gets TooMany instead of NotAuthenticated for a wrong secret, and only a few secrets from such addresses
-        are checked at the same time.
+        The secret is checked even if its address has too many failures, because a person with a valid secret must not
+        wait for other people's failures, and a secret of 256 bits cannot be guessed. For a wrong secret, an address
+        with too many failures gets TooMany instead of NotAuthenticated, and only a few secrets from such addresses are
+        checked at the same time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:
@@ -238,9 +236,9 @@ class Logins:
         if len(self._failures) > 1 or (self._warned_at is not None and now - self._warned_at < WARN_AGAIN):
             return
         self._warned_at = now
-        remedy = "if it is a proxy's, name it in FORWARDED_ALLOW_IPS, so that the addresses of visitors count and not its own"
+        remedy = "if this is a proxy's address, add it to FORWARDED_ALLOW_IPS, so that failed logins count for the visitors' own addresses"
         extra = {"address": login.address, "believed": os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1"), "remedy": remedy}
-        logger.warning("all failed logins come from one address, and are too many", extra=extra)
+        logger.warning("too many failed logins, all of them from one address", extra=extra)
 
     async def _failed(self, login: Login, reason: str, now: datetime) -> None:
         counted = self._denials.spend(login.address, now)

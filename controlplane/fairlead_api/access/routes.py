@@ -91,7 +91,9 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
         return lambda span: logins.sessions(span.cursor, span.limit, caller, clock())
 
     own = "the caller's own, or everybody's for an admin of all pools"
-    listing(routes, "/web-sessions", WebSessionItem, person, web_sessions, about=f"Browser sessions that live, newest first: {own}.")
+    listing(
+        routes, "/web-sessions", WebSessionItem, person, web_sessions, about=f"Browser sessions that have not ended, newest first: {own}."
+    )
 
     @routes.delete("/web-sessions/{session_id}", status_code=204)
     async def revoke_web_session(session_id: str, caller: Person) -> None:

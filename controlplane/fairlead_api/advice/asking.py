@@ -1,4 +1,4 @@
-"""Reads the findings about all pools or about one pool, ranked by harm. Turns trends into rows."""
+"""Reads the findings about all pools or about one pool, ranked by harm. Also yields the rows of a table of trends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +20,12 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """Return the load of each instance: its prefill load over the TTFT objective, or its decode load over the TPOT
-    objective, whichever is larger. A prefill or decode load counts only if the instance's role does that work and its
-    speed was measured.
+    """Return the load of each instance whose role's speed was measured: the larger of its prefill load and its decode
+    load.
 
-    The loads are computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
+    The prefill load is the time to compute the waiting prompt tokens divided by the TTFT objective. The decode load is
+    the time of a decode step divided by the TPOT objective. An instance has only the loads of its role. They are
+    computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
     """
     found: dict[str, float] = {}
     for one in measured.instances:
@@ -74,7 +75,7 @@ class Advising:
         self._recent = recent
 
     async def advice(self, pool: PoolKey | None, now: datetime, sight: Sight = None) -> AdviceReport:
-        """Advice about the pools that the caller may see. Raises NotFound for a pool that does not exist."""
+        """Return advice about the pools that the caller may see. Raises NotFound for a pool that does not exist."""
 
         async def found() -> AdviceReport:
             return report(await self._reader.situations(pool, now), now, sight)

@@ -48,7 +48,9 @@ Wanted = Sequence[tuple[str, Proposal]]
 
 
 class Source(Protocol):
-    """A source of proposals. A source's proposal is withdrawn only if `owns` is true for the proposal's request."""
+    """A source of proposals. `owns` says whether a proposal's request came from this source; only then may the source
+    withdraw the proposal.
+    """
 
     def owns(self, request: PlanRequest) -> bool: ...
 
@@ -57,9 +59,7 @@ class Source(Protocol):
 
 
 class Advised:
-    """The source of proposals from the operator's advice. Requests that another source in `others` owns are not part of
-    this source.
-    """
+    """The source of proposals from the operator's advice. It owns every request that no source in `others` owns."""
 
     def __init__(self, reader: SituationReader, *others: Source) -> None:
         self._reader = reader
@@ -74,15 +74,15 @@ class Advised:
 
 
 def advised(everything: Situations) -> Wanted:
-    """Return the proposals that follow from the operator's present advice, each with its pool. Advice stays a proposal
-    while another finding explains its symptom. Pure.
+    """Return the proposals that follow from the operator's present advice, each with its pool. The operator's advice
+    becomes a proposal even if another finding explains its symptom. Pure.
     """
     found = [one for pool in everything.pools for one in scaling_advice.find(pool)]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]
 
 
 def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) -> Sequence[Plan]:
-    """Return the waiting proposals of the `examined` pools that are no longer `wanted`. Pure."""
+    """Return the waiting proposals of the `examined` pools that are not among the `wanted` proposals. Pure."""
     kept = [(pool, one.request) for pool, one in wanted]
     return [one for one in waiting if one.proposal and one.pool in examined and (one.pool, one.proposal.request) not in kept]
 

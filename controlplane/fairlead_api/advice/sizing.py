@@ -2,7 +2,8 @@
 guesses.
 
 A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of all
-pages see the same number. The next simulation changes the number only if it lies outside that simulation's range.
+pages see the same number. After that, the number changes only if it lies outside the range that the next simulation
+finds.
 """
 
 import math
@@ -117,8 +118,9 @@ class Sizing:
 
 
 def recorded_as_it_is(present: PoolAtPresent, now: datetime) -> tuple[datetime, datetime]:
-    """Return the ends of the time whose recorded requests show the pool as it is: the last hour, or since its spec was
-    changed. Requests of an hour in which it had four instances would be compared with a simulation of its present one.
+    """Return the range of time whose recorded requests are simulated: the last hour, or less if the pool's spec was
+    changed within that hour. Earlier requests do not count, because the pool then had another spec, for example more
+    instances.
     """
     start = now - WINDOW
     return (start if present.changed_at is None else min(now, max(start, present.changed_at))), now
@@ -132,8 +134,8 @@ def _when(window: tuple[datetime, datetime]) -> str:
 
 
 def is_due(pool: PoolSituation) -> bool:
-    """Return whether the pool misses objectives for requests that another number of instances, or another target, might
-    serve in time.
+    """Return whether to simulate the pool now. The pool must miss its objectives or refuse requests because instances
+    lack capacity, and have a live router. The last simulation must be AGAIN_SECONDS old, or must be of other targets.
     """
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
     if not (pool.out_of_slo or turned_away) or not pool.live_routers:
@@ -145,15 +147,15 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """Return the role that needs the most instances relative to those it has, or the first role if no need was
-    measured. None if no instance serves.
+    """Return the role whose needed number of instances is largest relative to the number that it has. Without measured
+    needs, return the first role; None if the pool has no instances.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
 
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
-    """Return the simulation to request for a role."""
+    """Return the request for a simulation that finds how many instances the role needs."""
     needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)
@@ -183,7 +185,9 @@ def _speed(present: PoolAtPresent) -> float | None:
 
 
 def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
-    """Return the pool with the prefill speed of the last half minute, if routers have not measured the speed yet."""
+    """Return the pool with the prefill speed from the signals of the role, unless the pool's own figure has a better
+    source.
+    """
     signals = _signals(pool, role)
     if signals is None or not signals.prefill_tokens_per_second:
         return present

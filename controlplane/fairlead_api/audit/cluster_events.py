@@ -50,8 +50,8 @@ even for a CRD with its schema.
 """
 CHANGING = frozenset({"create", "update", "patch"})
 OF_SPEC = ("", "scale")
-"""Subresources of a pool whose writes change the spec: the pool itself (empty) and `scale`. Writes to `status`
-do not.
+"""Subresources whose writes change a pool's spec: the pool itself (empty) and `scale`. Writes to `status` do not change
+the spec.
 """
 DONE = "ResponseComplete"
 
@@ -155,9 +155,9 @@ class Seen:
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """Return the changes, in order, that led from the revision seen at `since` to the next revision, seen at `until`.
-    All changes are of one object. A change of the spec has a new generation; a write without one changed something else
-    and is left out.
+    """Return the changes of one object's spec that led from the revision seen at `since` to the next revision, seen at
+    `until`, in order. A change of the spec has a new generation. A write that leaves the generation unchanged is left
+    out. A write without a generation counts as the next generation.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version

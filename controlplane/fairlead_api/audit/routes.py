@@ -1,5 +1,5 @@
 """The audit log, its head, its saved views, and the verification of its chain. Also the webhook of the Kubernetes API's
-audit log, which gives changes by kubectl an author.
+audit log, which names the authors of changes by kubectl.
 """
 
 import logging
@@ -47,7 +47,8 @@ from fairlead_client.resources.audit import (
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of an EventList. The API server truncates its own lists at 10 MiB."""
+"""Maximum number of bytes of an EventList. It is above 10 MiB, the size to which the API server limits its own lists.
+"""
 _BODY = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],
@@ -114,8 +115,8 @@ class Signer:
 async def export_lines(
     chunks: AsyncIterator[Sequence[dict[str, Any]]], signer: Signer, start: datetime, end: datetime
 ) -> AsyncIterator[bytes]:
-    """Yield the lines of an export of the entries in [start, end). The first of `chunks` contains the hash before the
-    first entry.
+    """Yield the lines of an export of the entries in [start, end): a head, the entries, and the signature. The first
+    item of `chunks` holds only the hash before the first entry; every further item is a list of entries.
     """
     head: dict[str, Any] = {"format": FORMAT, "start": start.isoformat(), "end": end.isoformat(), "key": signer.public_key}
     last, count = None, 0
@@ -173,8 +174,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's position and hash in the chain. Keep this head outside the database, to prove later that
-        the log is unchanged.
+        """The audit log's head: the position of the newest entry in the chain, and its hash. Keep this head outside the
+        database, to prove later that the log is unchanged.
         """
         head = await verifier.head()
         if head is None:

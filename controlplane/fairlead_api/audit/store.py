@@ -31,8 +31,8 @@ from fairlead_client.resources.pages import Page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Filter of the audit log; `actor`, `action` and `object` must match exactly; a value that ends in `*` matches as a
-    prefix.
+    """Filter of the audit log. `actor`, `action` and `object` must match exactly, but a value that ends in `*` matches
+    every text with that prefix.
 
     `pool` matches actions on the pool and on everything that belongs to it, such as its instances.
     """
@@ -47,7 +47,7 @@ class AuditFilter:
 
 
 LOOKED_BACK = 20
-"""Number of newest revisions of a pool to which an audit event may still add the author when it arrives late."""
+"""Number of a pool's newest revisions whose author may still be added by an audit event that arrives late."""
 NEVER = Seen(version=0, generation=0)
 
 
@@ -58,8 +58,8 @@ class PostgresClusterChanges:
         self._database = database
 
     async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
-        """Store new changes. Their users are added to those revisions that so far name only a field manager. Returns
-        the number of stored changes.
+        """Store new changes of pools, and return their number. Revisions that name only a field manager get the users
+        who made these changes as their author.
         """
         if not changes:
             return 0
@@ -79,8 +79,8 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """Return the users who made the changes up to `until`, where the pool's next revision was seen; None if no audit
-    event names them yet.
+    """Return the users who made the changes after the pool's stored revision, up to the next revision, which was seen
+    at `until`; None if no audit event names them yet.
     """
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)

@@ -65,8 +65,8 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written together with that entry. With it, a removal of entries from the end of the log
-is noticed.
+"""The last entry of each day, written together with that entry. If entries are removed from the end of the log, the
+head shows the loss.
 """
 
 
@@ -82,4 +82,4 @@ audit_views = Table(
     Index(None, "owner", "name", unique=True),
     Index("ix_audit_views_shared", "name", postgresql_where=text("shared")),
 )
-"""Saved views of the audit log: the filters of `GET /v1/audit`, in the form in which people write them."""
+"""Saved views of the audit log: the filters of `GET /v1/audit`, as text in the form of its query parameters."""

@@ -1,6 +1,6 @@
-"""Identifies the callers of an aggregated API and checks their rights. The Kubernetes API decides both.
+"""Lets the Kubernetes API identify the callers of an aggregated API and check their rights.
 
-It works as in every extension API server (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
+Every extension API server does the same (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
 `…AuthorizationOptions`). The API server's front proxy shows a certificate, which the authority in the ConfigMap
 `extension-apiserver-authentication` has signed, and names the original caller in headers. These headers are accepted
 from the front proxy only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides
@@ -138,7 +138,7 @@ class Kept:
         self._known: dict[Any, tuple[float, Any]] = {}
 
     def get(self, key: Any) -> Any:
-        """Return the cached response for `key`; None if there is none that is recent enough."""
+        """Return the cached response for `key`; None without a response that is less than KEPT_SECONDS old."""
         at, answer = self._known.get(key, (float("-inf"), None))
         return answer if self._now() - at < KEPT_SECONDS else None
 

@@ -85,7 +85,7 @@ def answer(method: str, asked: Asked, samples: Sequence[Sample]) -> bytes:
             )
         case "GetMetrics":
             if asked.metric_name != asked.trigger.metric:
-                raise Refused(NOT_FOUND, f"there is no metric {asked.metric_name!r} here; the trigger's is {asked.trigger.metric}")
+                raise Refused(NOT_FOUND, f"this trigger has no metric {asked.metric_name!r}; its metric is {asked.trigger.metric}")
             return _made("GetMetricsResponse", metricValues=[_value(asked.trigger, _found(asked.trigger, samples, asked.trigger.metric))])
         case _:
             return active(asked, samples)

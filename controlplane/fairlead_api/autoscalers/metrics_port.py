@@ -61,7 +61,7 @@ class ExternalMetrics:
         except Unavailable as error:
             return _refusal(503, str(error))
         except (ServiceError, InvalidInput) as error:
-            _log.warning("external metrics: the Kubernetes API does not review", extra={"error": str(error)})
+            _log.warning("external metrics: the Kubernetes API did not check a caller", extra={"error": str(error)})
             return _refusal(503, "the Kubernetes API did not say whether you may read this")
 
     async def _permitted(self, scope: Scope) -> Answer:

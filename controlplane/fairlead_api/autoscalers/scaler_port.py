@@ -28,8 +28,8 @@ WATCH = "StreamIsActive"
 
 
 class ScalerCall:
-    """One call of KEDA, with one message. It gets a response at once. A watching call (`StreamIsActive`) gets another
-    one after each change.
+    """One call of KEDA, with one message. The call gets a response at once. A watching call (`StreamIsActive`) gets
+    another response whenever the response would differ from the last one.
     """
 
     def __init__(self, stream: GrpcStream, method: str, figures: LatestFigures, ended: Callable[["ScalerCall"], None]) -> None:

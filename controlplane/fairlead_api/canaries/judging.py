@@ -1,5 +1,5 @@
-"""The background job that judges the canary steps in force. The job's memory only saves reads: a new process reads a
-step's requests from the beginning and reaches the same judgement.
+"""The background job that judges the canary steps in force. The job keeps its progress in memory only to read less: a
+new process reads a step's requests from the beginning and reaches the same judgement.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Judging:
 
 
 def _with(going: _Going, samples: list[CanarySample], until: datetime | None) -> Judgement | None:
-    """Return the judgement after adding `samples`. All requests up to the time `until` have been read. If `until` is
-    None, some requests are still unread, and the result is None.
+    """Add the requests `samples` to the judge, and return its judgement. `until` is the time up to which all requests
+    have been read; if it is None, some requests are still unread, and the result is None.
     """
     for one in samples:
         if one.session not in going.earlier:

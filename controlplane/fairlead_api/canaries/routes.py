@@ -12,7 +12,7 @@ from fairlead_client.resources.canaries import Canary, CanaryStep
 
 
 def canary_routes(guard: Guard, reads: CanaryReads) -> Routes:
-    """Return the route under /v1/pools/{namespace}/{name}."""
+    """Return the route of a pool's canary under /v1/pools/{namespace}/{name}."""
     routes = Routes(prefix="/v1/pools/{namespace}/{name}", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
 

@@ -93,7 +93,9 @@ class PostgresCanaries:
             return frozenset((await connection.execute(_EARLIER, {"pool": step.pool_id, **key, **times})).scalars())
 
     async def samples(self, step: OpenStep, after: tuple[datetime, str], until: datetime, most: int) -> list[CanarySample]:
-        """Return the next `most` requests of a step after `after` and up to `until`, in order of time and session."""
+        """Return the next requests of a step, at most `most`, ordered by time and session: requests after the position
+        `after` and up to the time `until`.
+        """
         mine = select(canary_samples).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at <= until)
         query = mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) > after).order_by(_SAMPLES.at, _SAMPLES.session).limit(most)
         async with self._database.reading() as connection:
@@ -101,7 +103,9 @@ class PostgresCanaries:
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
     async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
-        """Count the stored requests of a step up to `until`, a time and a session."""
+        """Return the number of stored requests of a step up to the position `until`: a time and, within that time, a
+        session.
+        """
         mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
         async with self._database.reading() as connection:
             return int((await connection.execute(mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) <= until))).scalar_one())

@@ -17,12 +17,12 @@ MOST_OWN = 500
 
 
 def text_of(request: CommentRequest) -> str:
-    """Return the text without surrounding spaces. Raises InvalidInput."""
+    """Return the comment's text without surrounding spaces. Raises InvalidInput."""
     text = request.text.replace("\r\n", "\n").strip()
     if not 1 <= len(text) <= LONGEST_TEXT:
         raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} characters")
     if (odd := next((one for one in text if not _is_shown(one)), None)) is not None:
-        raise InvalidInput("text", f"U+{ord(odd):04X}", "remove this character: it is not shown, or changes how others are")
+        raise InvalidInput("text", f"U+{ord(odd):04X}", "remove this character: it is invisible, or changes how other characters are shown")
     return text
 
 

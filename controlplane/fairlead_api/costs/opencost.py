@@ -57,7 +57,7 @@ class OpenCost:
     async def costs(self, start: datetime, end: datetime) -> PodCosts:
         """Return the cost of instances in each hour of [start, end); `start` is a whole hour. Raises Unavailable.
 
-        Costs of times that were not requested are left out: no report would find their price.
+        Hours that were not requested are left out of OpenCost's response.
         """
         window = ",".join(at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at in (start, end))
         query = {"window": window, "step": "1h", "aggregate": "namespace,pod", "includeAggregatedMetadata": "true"}

@@ -22,12 +22,12 @@ LONGEST_HOURLY = 72
 """Maximum length in hours of a range that is reported in steps of one hour. Longer ranges are reported in days."""
 
 SCHEDULES_HOW = (
-    "While windows of schedules were open, the pool wanted fewer instances than spec.replicas (or roles[].replicas) says; "
-    "the difference times its price. Without the schedule other rules might have lowered the number too."
+    "While windows of schedules were open, the pool wanted fewer instances than spec.replicas (or roles[].replicas) says. "
+    "The saving is the difference times the price of an instance. Without the schedule, other rules might also have lowered the number."
 )
 CACHING_HOW = (
-    "Prompt tokens that engines found in their caches, times what a computed prompt token of the same pool cost in the same hour. "
-    "Computing them would have needed time that some hours did not have."
+    "The number of prompt tokens that engines found in their caches, times the cost of a computed prompt token of the same pool in the same "
+    "hour. In some hours the instances would not have had the time to compute these tokens."
 )
 
 
@@ -168,7 +168,9 @@ class BudgetState:
 
 
 def days_and_months(now: datetime) -> tuple[datetime, datetime, datetime, datetime]:
-    """Return the times at which these begin: this UTC day, the next day, this month and the next month. Pure."""
+    """Return four times: the beginning of the present UTC day, of the next day, of the present month and of the next
+    month. Pure.
+    """
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     return day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1)

@@ -1,5 +1,5 @@
-"""Routes of sampled routing decisions, which show why a request was sent to its instance; and of sessions for which
-every decision is kept for some minutes.
+"""Routes of sampled routing decisions, which show why a request was sent to its instance. Also routes of sessions for
+which every decision is kept for some minutes.
 """
 
 from collections.abc import Callable
@@ -124,9 +124,11 @@ def decision_routes(
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
 
     async def get_shadows(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
-        """The decisions that shadow policies, which only advise, would have made: in total and by hour, over at most
-        the newest 50,000 decisions for which they were evaluated. The figures are predictions: a request that a shadow
-        policy would have sent to another instance was never sent there.
+        """The decisions that shadow policies would have made: in total and by hour, over at most the newest 50,000
+        decisions for which shadow policies were evaluated. A shadow policy does not decide where a request is sent.
+
+        The figures are predictions: a request that a shadow policy would have sent to another instance was never sent
+        there.
         """
         begun, ended = parse_range(start or "now-1d", end or "now", clock())
         assert begun is not None

@@ -1,5 +1,5 @@
-"""The decisions that shadow policies, which only advise, would have made: sums over the decisions for which they were
-evaluated.
+"""The decisions that shadow policies would have made, although they do not decide where requests are sent: sums over
+the decisions for which shadow policies were evaluated.
 
 Shadow policies are evaluated for a sample that does not depend on how a request ends, so each row counts once, whatever
 the `sample_rate` of its decision. Requests of one session resemble each other, so standard errors are computed from
@@ -86,11 +86,12 @@ def _figures(row: Any) -> dict[str, Any]:
 
 
 def mean_by_sessions(n: float, sessions: int, n_n: float, s: float, s_s: float, s_n: float) -> tuple[float | None, float | None]:
-    """Return the mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
+    """Return the mean of `n` values in `sessions` clusters, and the standard error of the mean, from sums over the
+    clusters.
 
     A cluster has n_c values with the sum s_c; `n_n`, `s`, `s_s` and `s_n` are the sums of n_c n_c, s_c, s_c s_c and s_c
     n_c. The standard error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.3). The mean is
-    None without values, the error with fewer than two clusters.
+    None without values, and the standard error is None with fewer than two clusters.
     """
     if not n:
         return None, None

@@ -57,7 +57,7 @@ _REASONS = frozenset(DecisionReason)
 counted.
 """
 _SHARE_ROWS = 200
-"""Minimum number of rows from which the sampled share is estimated well enough to be reported."""
+"""Number of newest decisions from which the sampled share is estimated."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
@@ -96,8 +96,8 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """Return the share (0-1) of requests without any problem whose decisions are sampled, as observed in the newest
-        rows; None if there are no such rows.
+        """Return the share (0-1) of requests without any problem whose decisions are sampled, estimated from the newest
+        stored decisions; None if no such request is among them.
         """
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
@@ -188,8 +188,8 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stop keeping every decision of a session; no effect if they are not kept. Raises NotFound for an unknown
-        pool.
+        """Stop keeping every decision of a session; no effect if its decisions are not all kept. Raises NotFound for an
+        unknown pool.
         """
 
         async def work(connection: AsyncConnection) -> None:

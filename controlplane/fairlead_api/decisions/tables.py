@@ -59,4 +59,6 @@ kept_sessions = Table(
     time_column("until"),
     text_column("by"),
 )
-"""Sessions for which every decision is kept, each with the time at which that ends and the person who requested it."""
+"""Sessions for which every decision is kept: each with the time until which this continues, and the person who
+requested it.
+"""

@@ -1,8 +1,8 @@
 """Use cases: the forecast of a pool for people, the schedules proposed from the forecast, and the check whether demand
 follows the forecast.
 
-A forecast belongs to a local day and a spec, so it is made once and kept. The slow part, the replay of the last week,
-runs in the background: the first reader gets the forecast at once, and the results of the replay follow a little later.
+A forecast is made once for each local day and spec, and then kept. Its slow part is the replay of the last week, which
+runs in the background. The first reader therefore gets the forecast at once, and the results of the replay later.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class _Made:
     tried: Tried | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Return whether a replay should begin: no replay has begun yet, or the newest one failed and began at least
+        """Return whether a replay should begin: no replay has begun yet, or the newest replay failed and began at least
         RETRY ago.
         """
         if self.trying is None or self.began is None:
@@ -172,8 +172,8 @@ class Forecasting:
 
 @contextmanager
 def _apart(pool: PoolKey) -> Iterator[None]:
-    """Run the block for one pool, and log an error in it, so that other pools are not affected. An unreachable database
-    is still raised.
+    """Run the block, which concerns one pool, and log an error instead of raising it, so that other pools are not
+    affected. Raises StoreUnavailable.
     """
     try:
         yield
@@ -190,8 +190,8 @@ def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
-    """Return the proposal for a pool. None if the pool's schedules equal the schedules `found`, or if the latter are
-    not worth a change.
+    """Return the proposal for a pool: to replace the pool's schedules by the schedules `found`. None if both are equal,
+    or if the replacement would help too little and the present schedules are not out of date.
     """
     if not differs(found.schedules, facts.schedules):
         return None
@@ -212,7 +212,7 @@ def because(result: Tried, schedules: int) -> str:
     """Return the reason for a proposal: a comparison of the last week with and without the proposed schedules."""
     now, then = result.present, result.proposed
     return (
-        f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "
+        f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} from the forecast of the week before would have had "
         f"{_late(then.late, then.requests)} late requests instead of {_late(now.late, now.requests)}, with "
         f"{then.instance_hours:,.0f} instance hours instead of {now.instance_hours:,.0f}"
     )
@@ -281,8 +281,8 @@ def _quarters(found: Proposed, facts: Forecasted) -> list[ForecastQuarter]:
 
 
 def _numbers(schedules: Sequence[ScheduleSpec], facts: Forecasted, start: datetime, quarters: int) -> list[dict[str, int]]:
-    """Return, for each quarter of an hour, a number of instances by role. In mode SLO it is the lower bound that the
-    schedules set, in other modes the number of instances itself.
+    """Return a number of instances by role for each of the `quarters` of an hour from `start`. In mode SLO, the number
+    is the lower bound that the schedules set. In all other modes, it is the number of instances that would run.
     """
     end, changes = start + QUARTER * quarters, [start]
     for at in changes_after(schedules, start):

@@ -105,8 +105,8 @@ class PostgresForecasts:
         )
 
     async def note_departure(self, pool: FollowedPool, words: str | None, now: datetime) -> None:
-        """Store, for the operator, whether demand has departed from the forecast and why (`words`). A new departure
-        also sends a notice.
+        """Store, for the operator, the description of how demand has departed from the forecast (`words`; None = no
+        departure). A new departure also sends a notice.
         """
 
         async def work(connection: AsyncConnection) -> None:

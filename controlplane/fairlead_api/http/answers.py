@@ -40,7 +40,7 @@ class BoundedStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, bounded)
         except* TimeoutError:
-            _log.warning("stream closed, reader does not read", extra={"path": scope["path"]})
+            _log.warning("stream closed: its client stopped reading", extra={"path": scope["path"]})
 
 
 async def while_known(

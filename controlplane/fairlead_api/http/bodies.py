@@ -23,7 +23,7 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
     """Return a FastAPI dependency that refuses fields in a request's body that `body` (a dataclass) does not have.
     Raises InvalidInput.
 
-    Invalid JSON and values that cannot be stored are refused before it runs (`fairlead_api.http.strictness`).
+    Invalid JSON and values that cannot be stored are refused earlier, by `fairlead_api.http.strictness`.
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -103,7 +103,9 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """A number parser that turns a number that is too large into infinity, so that a later step can name its field."""
+    """Parses the numbers of a JSON body. A number that is too large becomes infinity, so that a later step can name its
+    field.
+    """
 
     def __init__(self) -> None:
         self.seen = False
@@ -135,8 +137,8 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """Return a description of the fault in the JSON. It is msgspec's description, because Python's text and positions
-    differ between versions.
+    """Return a description of the fault in the JSON. The description is msgspec's, because the messages and positions
+    of Python's own parser differ between Python versions.
     """
     try:
         msgspec.json.decode(content)

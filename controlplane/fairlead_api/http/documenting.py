@@ -57,13 +57,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "GatewayKeyChange": {
         "other limits": {"requests_per_minute": 600, "tokens_per_minute": 0},
-        "may have decisions kept": {"explain": True},
+        "clients may ask to have decisions kept": {"explain": True},
     },
     "Trial": {"a question": {"prompt": "Say hello.", "max_tokens": 32}},
-    "GatewayKeyRotation": {"a day to change over": {"hours": 24}},
+    "GatewayKeyRotation": {"the former secret stays valid for a day": {"hours": 24}},
     "WebhookRequest": {
-        "every notice to a program": {"name": "on-call", "url": "https://hooks.example.com/fairlead"},
-        "what hurts one pool, to Slack": {
+        "all notices, to a program": {"name": "on-call", "url": "https://hooks.example.com/fairlead"},
+        "problems of one pool, to Slack": {
             "name": "chat in #on-call",
             "url": "https://hooks.slack.com/services/T0/B0/x",
             "form": "slack",
@@ -134,7 +134,7 @@ DESCRIPTION = (
     "document. Send `Authorization: Bearer "
     "<token>`; tokens of people have the role viewer, operator or admin, those of processes "
     "system-operator or system-router. docs/api.md describes "
-    "pages, exports, tags and how long a version is kept."
+    "pages, exports, entity tags and how long an API version is supported."
 )
 _REF = "#/components/schemas/"
 
@@ -187,7 +187,8 @@ def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
         if method == "get" and status == "200" and path.startswith("/v1/") and whole:
             found["headers"].update(header("ETag"))
             known = {"name": "if-none-match", "in": "header", "required": False, "schema": {"type": "string"}}
-            operation.setdefault("parameters", []).append({**known, "description": "ETags that are known; one of them again is a 304."})
+            described = "ETags that the client already has. If the response still has one of them, it is a 304 without a body."
+            operation.setdefault("parameters", []).append({**known, "description": described})
             sent = {**header("X-Request-ID"), **header("ETag")}
             operation["responses"]["304"] = {"description": "Unchanged: the version is one that If-None-Match names.", "headers": sent}
 
@@ -306,7 +307,7 @@ REFUSALS: dict[str, Refusal] = dict(
             429,
             "Too many requests in a short time; Retry-After says when to try again.",
             "too-many-requests",
-            "too many in a short time",
+            "too many attempts in a short time",
             "Retry-After",
             instance="/v1/pools",
             remedy="try again in 1 s",
@@ -326,7 +327,7 @@ REFUSALS: dict[str, Refusal] = dict(
 
 HEADERS = {
     "WWW-Authenticate": ("string", "How to authenticate: `Bearer`."),
-    "Retry-After": ("integer", "Seconds after which a new try is worthwhile."),
+    "Retry-After": ("integer", "Seconds to wait before the next attempt."),
     "ETag": ("string", "The version of the answer, for If-Match and If-None-Match."),
     "X-Request-ID": (
         "string",

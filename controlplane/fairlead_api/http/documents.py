@@ -1,7 +1,7 @@
 """Resources that contain one table: as JSON, as a JSON file, and the table alone as CSV.
 
-Each is registered with one call, as lists are (`listing`). The module also selects the fields of a row, and formats
-values for CSV.
+Each resource is registered with one call, like a list (`listing`). The module also selects the fields of a row, and
+formats values for CSV.
 """
 
 import csv
@@ -37,8 +37,8 @@ def document(
     row: type[Any],
     rows: Callable[[Any], Iterable[Any]],
 ) -> None:
-    """Register three paths: `path`, which responds with a `kind` as JSON; `path`.json, the same as a file; and
-    `path`.csv, with the `rows` of the `kind`.
+    """Register three paths: `path`, which responds with a `kind` as JSON; `path`.json, which responds with the same
+    JSON as a file; and `path`.csv, with the `rows` of the `kind`.
 
     `asked` is a FastAPI dependency that reads the parameters. The endpoint gets the name and docstring of `asked`.
     `needs` is a dependency that checks the caller.
@@ -57,7 +57,7 @@ def document(
         content = msgspec.json.encode(await ask(caller.sight))
         return BoundedStream(_once(content), media_type="application/json", headers=attachment(file, "json"))
 
-    kept.__doc__ = "The same as a file."
+    kept.__doc__ = "The same document as a JSON file."
     routes.add_api_route(f"{path}.json", kept, methods=["GET"], response_model=kind, name=f"{name}_json")
 
     async def table(caller: Checked, ask: Asked, fields: Fields = None) -> Response:
@@ -65,7 +65,7 @@ def document(
         lines = _lines(names, rows(await ask(caller.sight)))
         return BoundedStream(lines, media_type="text/csv; charset=utf-8", headers=attachment(file, "csv"))
 
-    table.__doc__ = f"Its table as CSV; a record is a {row.__name__}."
+    table.__doc__ = f"The rows of the document as CSV, in the form {row.__name__}."
     csv = described_answer("text/csv")
     routes.add_api_route(f"{path}.csv", table, methods=["GET"], response_class=Response, name=f"{name}_csv", responses=csv)
 

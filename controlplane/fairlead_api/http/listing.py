@@ -68,7 +68,7 @@ def listing(
             return answer(found)
         return answer(dataclasses.replace(found, items=[only(row, names) for row in found.items]))
 
-    page.__doc__ = f"{about and about + ' '}One page of {name}; pass next_cursor as cursor for the next."
+    page.__doc__ = f"{about and about + ' '}One page of {name}; pass next_cursor as cursor for the next page."
     sparse = f"With `fields`, items have only these fields; otherwise all fields of {item.__name__}."
     routes.add_api_route(path, page, methods=["GET"], response_model=Page[item], name=f"list_{name}", response_description=sparse)  # type: ignore[valid-type]  # a type made at run time, for the document
     _exporting(routes, path, item, needs, fetch, of_whole, order)

@@ -42,7 +42,7 @@ class Telemetry:
         )
         self.lost_moves = Counter(
             "fairlead_api_lost_moves_total",
-            "Session moves by routers that lost the race against an earlier writer.",
+            "Session moves of routers that were not stored, because another change of the session came first.",
             ("pool",),
             registry=self.registry,
         )

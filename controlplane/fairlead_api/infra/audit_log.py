@@ -63,7 +63,9 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
 
 
 async def newest_head(connection: AsyncConnection) -> AuditHead | None:
-    """Return the audit log's head, the newest entry's position and hash in the chain; None while the log is empty."""
+    """Return the audit log's head: the position of the newest entry in the chain, and its hash. None while the log is
+    empty.
+    """
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
     return None if row is None else read(AuditHead, row, id=row.last_id)
@@ -82,7 +84,7 @@ class PostgresAudit:
         await self._database.writing(work)
 
     async def head(self) -> AuditHead | None:
-        """Return the audit log's head, the newest entry's position and hash in the chain; None while the log
+        """Return the audit log's head: the position of the newest entry in the chain, and its hash. None while the log
         is empty.
         """
         async with self._database.reading() as connection:
@@ -144,7 +146,7 @@ class PostgresAudit:
 
 
 def _link(row: Any) -> Link:
-    """Return an entry exactly as stored. Its hash covers all its words, including words that only a newer version
-    uses.
+    """Return an entry exactly as stored. Its hash covers all its values, including values that only a newer version
+    knows.
     """
     return read(Link, row, draft=AuditDraft(**{one.name: getattr(row, one.name) for one in fields(AuditDraft)}))

@@ -11,15 +11,15 @@ from fairlead_process.starting import bind
 
 SCALER = DoorPlan(name="KEDA", wanted=256)
 METRICS = DoorPlan(name="external metrics", wanted=256)
-"""The plan of the port for external metrics, with the expected number of connections. A cluster has few autoscalers,
-each with one or two connections.
+"""The plan for the connections of the port for external metrics: its name, and the number of connections that it needs.
+A cluster has few autoscalers, each with one or two connections.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerPorts:
     """The bound sockets of the ports for other people's autoscalers; None for a port that the settings leave out.
-    `doors` holds the permitted number of connections by the port's name.
+    `doors` holds, for each port's name, the number of connections that the process can give to it.
     """
 
     scaler: socket.socket | None = None
@@ -29,12 +29,12 @@ class AutoscalerPorts:
     doors: Mapping[str, int] = field(default_factory=dict)
 
     def door(self, plan: DoorPlan) -> Door:
-        """Return the door of a port, which limits the port's connections."""
+        """Return the limiter of a port's simultaneous connections."""
         return Door(self.doors.get(plan.name, plan.wanted))
 
 
 def plans_of(settings: AutoscalerSettings) -> tuple[DoorPlan, ...]:
-    """Return the door plans of the ports that the settings contain."""
+    """Return, for each port in the settings, its plan: the port's name, and the number of connections that it needs."""
     return tuple(plan for plan, port in ((SCALER, settings.scaler_port), (METRICS, settings.metrics_port)) if port is not None)
 
 
@@ -50,9 +50,9 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Return the certificate for a port that offers only `protocol`; None if none is set. If a second protocol were
-    offered, clients would choose it. Each port has a certificate object of its own, because each trusts different
-    authorities to verify its clients.
+    """Return the certificate for a port that offers only `protocol`; None if no certificate is set. Clients might
+    choose a second protocol if the port offered it. Each port has its own certificate object, because each port
+    verifies its clients by different authorities.
     """
     if settings.cert_file is None or settings.key_file is None:
         return None

@@ -35,8 +35,8 @@ _NUMBERS = {
     "double precision": ("d", 8, 701),
     "boolean": ("?", 1, 16),
 }
-"""For each numeric type and booleans: the struct format, the size in bytes and Postgres' type id, which arrays
-contain.
+"""For each numeric type, and for booleans: the struct format, the size in bytes, and Postgres' type id, which an
+encoded array names.
 """
 
 

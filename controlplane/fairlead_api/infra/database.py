@@ -223,8 +223,8 @@ class Database:
         """Run `work` in one transaction, and again from the start if Postgres ended the transaction to resolve a
         deadlock.
 
-        Raises StoreUnavailable if Postgres is unreachable or read-only; in both cases nothing was committed that the
-        caller knows of.
+        Raises StoreUnavailable if Postgres is unreachable or read-only, StoreBusy if it is too busy. The transaction is
+        then rolled back. If the connection was lost during the commit, however, the transaction may be committed.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()

@@ -50,11 +50,11 @@ def why_not_there(share: float | None, days: int) -> str:
     """Return the possible reasons why a decision is missing, the likeliest first, and how to keep the next decision."""
     part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
     likely = (
-        f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, "
-        "refused, moved, failed or retried; "
+        f"not sampled: {part} of the decisions about requests without a problem are kept, but all decisions about late, "
+        "refused, moved, failed or retried requests; "
         "send the header `x-fairlead-explain: 1` to have one kept"
     )
-    return f"{likely}. Otherwise its request has not ended yet, it is older than {days} days, or the id is mistyped."
+    return f"{likely}. Otherwise the request has not ended yet, the decision is older than {days} days, or the id is mistyped."
 
 
 class Conflict(ServiceError):
@@ -129,7 +129,7 @@ class Unavailable(ServiceError):
 
 
 class StoreUnavailable(Unavailable):
-    """Postgres does not respond. Nothing of this call was stored."""
+    """Postgres does not respond. Nothing of this call was stored, unless the connection was lost during the commit."""
 
     code = "database-unavailable"
 

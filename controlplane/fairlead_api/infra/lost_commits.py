@@ -22,8 +22,8 @@ from fairlead_client.resources.audit import AuditAction, AuditHead
 _log = logging.getLogger(__name__)
 
 ONCE_IN = timedelta(minutes=10)
-"""Time after an audit entry about a loss of data in which no second entry is written. Several processes and pools
-notice the same loss.
+"""Minimum time between two audit entries about a loss of data. It prevents a second entry about the same loss, which
+several processes and pools notice.
 """
 SHOWN_FOR = timedelta(days=1)
 
@@ -31,15 +31,16 @@ _ENTRIES = tables.audit_log.c
 
 
 async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
-    """Return the audit entry about a loss of committed data; empty if there already is a recent entry about the loss.
-    `sign` describes the sign by which the loss was detected; the database is complete up to `since`.
+    """Return the audit entry about a loss of committed data, as a list. The list is empty if a recent audit entry
+    already records the loss. `sign` describes the sign by which the loss was detected. The database is complete up to
+    `since`.
     """
     lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
     if (await connection.execute(lately)).scalar_one_or_none() is not None:
         return []
     moment = f"{since:%Y-%m-%dT%H:%M:%SZ}"
     words = f"{sign}: it was restored, or lost its last commits; check what was revoked since {moment}: tokens, gateway keys, login links, logins"
-    _log.error("the database went back", extra={"sign": sign, "since": moment})
+    _log.error("the database lost committed data", extra={"sign": sign, "since": moment})
     return [
         AuditDraft(
             actor="control-api",
@@ -47,7 +48,7 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
             source="database",
             action=AuditAction.DATABASE_WENT_BACK,
             object="database",
-            reason=f"The database went back ({words})",
+            reason=f"The database lost committed data ({words})",
             after={"since": moment},
         )
     ]

@@ -71,7 +71,7 @@ def slo_of(row: Any) -> SloFacts:
 
 
 async def goals_of(connection: AsyncConnection, pool: PoolKey) -> dict[int, float]:
-    """Return the percentile that each version of the pool's objectives promises. Raises NotFound."""
+    """Return the target percentile by version of the pool's objectives. Raises NotFound."""
     slo = tables.slo_configs.c
     row = await pool_row(connection, pool)
     found = await connection.execute(select(slo.version, slo.percentile).where(slo.pool_id == row.id))

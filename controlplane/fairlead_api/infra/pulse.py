@@ -72,7 +72,7 @@ def shut(connection: Connection) -> None:
 
 
 TOLD_SECONDS = 5.0
-"""Minimum difference in seconds between the database's clock and this machine's clock that is logged."""
+"""Difference in seconds between the database's clock and this machine's clock from which the difference is logged."""
 _QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -83,7 +83,9 @@ class WaitLimits:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """Set a time limit for the connection that starts now and replaces any earlier limit."""
+        """Set the time limit of the connection: `seconds` from now. An earlier limit of the connection no longer
+        applies.
+        """
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds

@@ -1,7 +1,8 @@
-"""Finds the session that a person names: by its identity, or by the name that its client sends
-(`fairlead.session_identities`). Finds the names of the keys of sessions.
+"""Finds the session that a person means. The person writes the session's identity, or the name that a client sends
+(`fairlead.session_identities`). Also finds the name of the gateway key to which a session belongs.
 
-It stands below all subjects, as the routes of several subjects name sessions; no other module searches for names.
+This module belongs to no subject, because the routes of several subjects accept names of sessions. No other module
+searches for such names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +21,9 @@ from fairlead_api.tables import gateway_keys, pools, sessions
 from fairlead_client.resources.problems import SessionOfKey
 
 NAMED = 1_000
-"""Maximum number of sessions per pool that are read for one name: those whose identities may belong to it, in their
-order. More only exist if a thousand keys use the name, or if clients without keys send as many names that go on with
-`@` and a hexadecimal digit.
+"""Maximum number of sessions per pool that are read for one name, in the order of their identities. More can exist only
+if a thousand gateway keys use the name, or if clients without keys send a thousand names that begin like the name's
+identities.
 """
 
 
@@ -33,17 +34,19 @@ class SessionNames:
         self._database = database
 
     async def identity(self, pool: PoolKey, session: str) -> str:
-        """Return the identity of the pool's session that a person calls `session`.
+        """Return the identity of the pool's session that a person calls `session`, which is an identity or a name.
 
-        An identity is taken as it is. Otherwise it is the pool's only session with this name, and `session` itself if
-        the pool has none. Raises SeveralSessions if sessions of several keys have the name.
+        An identity is returned unchanged. For a name, the result is the identity of the pool's only session with this
+        name. If the pool has no such session, the name itself is returned. Raises SeveralSessions if sessions of
+        several keys have the name.
         """
         query = _candidates(session).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name)
         return await self._chosen(session, str(pool), query)
 
     async def filtered(self, pool: str | None, session: str | None, sight: Sight) -> str | None:
-        """Return the identity for a list's filter by session: of the pool, or without a pool of all pools in sight.
-        Raises InvalidInput for a pool that is not namespace/name; SeveralSessions as `identity` does.
+        """Return the session's identity for the filter of a list; None if `session` is None. If `pool` is None, the
+        session is searched in all pools in `sight`. Raises InvalidInput for a pool that is not namespace/name;
+        SeveralSessions as `identity` does.
         """
         if session is None:
             return None
@@ -70,8 +73,8 @@ class SessionNames:
 
 
 async def names_of_keys(connection: AsyncConnection, identities: Iterable[str]) -> dict[str, str]:
-    """Return the names of the gateway keys whose sessions these are, by identity; the id of a key that does not exist.
-    Sessions without a key are left out.
+    """Return, by identity of a session, the name of the gateway key to which the session belongs, or the key's id if
+    the key does not exist. Sessions without a key are left out.
     """
     ids = {identity: key for identity in identities if (key := tenant_of(identity))}
     if not ids:
@@ -82,10 +85,12 @@ async def names_of_keys(connection: AsyncConnection, identities: Iterable[str]) 
 
 
 def _candidates(session: str) -> "Select[Any]":
-    """Return a query for the sessions that may be meant: pool, identity, name of the key.
+    """Return a query for the sessions whose identity is `session`, or whose name may be `session`. Its rows have the
+    pool, the identity, and the name of the key.
 
-    An identity ends with `@` and hexadecimal digits, so all identities of a name lie between two bounds of the primary
-    key, in every collation. Some collations have other names there too, which the caller must leave out.
+    The identity of a key's session is the name, `@` and hexadecimal digits. All identities of a name therefore lie
+    between two bounds of the primary key, in every collation. Some collations have other names there too, which the
+    caller must leave out.
     """
     of_pool = sessions.c.pool_id == pools.c.id
     low, high = f"{session}@0", f"{session}@g"

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""Factor: a figure that took t seconds to compute is reused for RESTS times t, unless a caller would then have to wait
-for the figure.
+"""A figure that took t seconds to compute is not recomputed in the background for RESTS times t seconds, but at most
+for half of the time for which it is usable.
 """
 PAUSE_SECONDS = 0.25
 """Seconds before a figure is recomputed in the background, so that the other requests of the same caller come first."""

@@ -9,7 +9,7 @@ Sight = frozenset[str] | None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """A part of a list: at most `limit` rows after a cursor, of pools in `sight`. `reverse` reverses the order of the
-    list. With `whole`, the list is read to its end, in an order in which rows keep their position meanwhile.
+    list. With `whole`, the list is read to its end, in an order that does not change during the reading.
     """
 
     cursor: str | None = None

@@ -16,8 +16,8 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """Return `instant`, which was `written` in this field. Raises InvalidInput if it is outside the years 2000 to 2199;
-    see `is_usual`.
+    """Return `instant`, which a request gives as `written` in the field `field_name`. Raises InvalidInput if the
+    instant is outside the years 2000 to 2199.
     """
     if not is_usual(instant):
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Maximum seconds for which a migration waits for a lock. Statements that queue for the lock behind it wait equally
-long.
+"""Maximum seconds for which a migration waits for a lock. Other statements that need the same lock may wait equally
+long behind the migration.
 """
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
@@ -36,7 +36,7 @@ class DatabaseTooOld(FairleadError):
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
-            f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: start "
+            f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: run "
             f"the version that added {oldest} on it once, or start with an empty database (for the sandbox, delete "
             "its state folder .fairlead)"
         )
@@ -98,7 +98,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("3F", "make the schema that the role's search_path names"),
     ("08", "the connection was lost: start again"),
 )
-"""Remedies for refusals by the database that are not a fault of the migration, by SQLSTATE or class of SQLSTATEs."""
+"""By SQLSTATE or class of SQLSTATEs: the remedy if the database refuses a migration for a reason outside the migration.
+"""
 
 
 def _remedy(error: psycopg.Error) -> str:
@@ -125,8 +126,8 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
     A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
-    A database that a newer version migrated is left unchanged. During a rollout or after a roll-back, processes of this
-    version use such a database too, and the next release's migrations remove nothing that they need.
+    A database that a newer version migrated is left unchanged. Processes of this version may use it during a rollout or
+    after a roll-back, because the migrations of the next release remove nothing that these processes need.
 
     Raises DatabaseTooOld for a database from before the oldest migration of this version, MigrationRefused.
     """

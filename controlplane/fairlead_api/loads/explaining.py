@@ -23,21 +23,22 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Minimum length of the range of time from which an instance's senders are read. A shorter range has too few recorded
-requests, so the senders are read from the five minutes before its end.
+"""Minimum length of the range of time for which the sessions are read that sent requests to an instance. A shorter
+range has too few recorded requests, so the five minutes before its end are read instead.
 """
 SHARED = 240
-"""The figures of all instances, read once, are reused for requests about any instance of the pool for the range's
-length divided by SHARED (15 s for a range of an hour). Little changes in that time, and an open page requests them
-repeatedly.
+"""The figures of all instances of a pool are read at once, and reused for requests about any of the instances. They are
+reused for the length of the range divided by SHARED: 15 s for a range of an hour. Little changes in that time, and an
+open page requests them repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""A request for a range of at least LONG that ends at most ENDED ago gets the figures and times that were read last.
-Newer figures are read in the background.
+"""Limits of ranges that are served from the latest figures. For a range of at least LONG that ends at most ENDED ago,
+the figures that were read last are returned, with the range to which they belong. Newer figures are read in the
+background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
-"""A change may be the cause of a load if it lies at most this long before the range of time."""
+"""Maximum time between a change and the beginning of the range. Older changes are not read as possible causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,8 @@ class LoadWindows(Protocol):
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """Return the senders to the instance from `senders_from` on, the sessions that arrived and left from `start`
-        on, and the changes from `changes_from` on, all until `end`.
+        """Return the facts about the instance until `end`: the sessions that sent requests to it from `senders_from`
+        on, the sessions that arrived and left from `start` on, and the changes from `changes_from` on.
         """
 
 
@@ -142,9 +143,10 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """Return [start, end) and a window of equal length before it, both widened to whole samples of the table that
-    serves cells of that length. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput, which names
-    the query parameter `from`.
+    """Return the range [start, end) and a range of equal length before it, as a grid of two columns. Both ranges are
+    widened to whole samples of the table that has the samples for such a column. Tables with samples shorter than
+    `finest` seconds are not used, because retention has deleted these samples. Raises InvalidInput, which names the
+    query parameter `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -239,8 +241,8 @@ SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 pool has too little capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""Maximum time between a change and the beginning of a range for which the change may be a cause; at most the length of
-the range itself.
+"""Maximum time between a change and the beginning of the range, at most the length of the range itself. Older changes
+are not named as possible causes.
 """
 
 
@@ -253,8 +255,8 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield one sentence if the instance had more or less than the other instances, and one if only this instance had
-    too little capacity. Only the SLO's metrics show too little capacity.
+    """Yield a sentence that compares the instance's figure with the median of the other instances, and sentences about
+    exceeded SLO limits. Yields nothing if either figure is unknown.
     """
     value, others = figure.compared, figure.others
     if value is None or others is None:
@@ -273,7 +275,9 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Yield sentences about SLO limits that were exceeded, by this instance alone or by the whole pool."""
+    """Yield sentences about SLO limits: one for each limit that this instance alone or the whole pool exceeded;
+    otherwise one sentence that no limit was exceeded.
+    """
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
@@ -291,7 +295,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             yield f"It alone was over {limit}."
     if judged and not over:
         limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
-        yield f"What it answered in this time was within the {limits} {'limits' if len(judged) > 1 else 'limit'}."
+        yield f"In this time it stayed within the {limits} {'limits' if len(judged) > 1 else 'limit'}."
 
 
 def _were(count: int) -> str:
@@ -348,7 +352,7 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
 def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterator[str]:
     others = found.others_requests
     if others and found.requests > others * MUCH and found.requests >= FEW_RECORDED:
-        yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
+        yield f"It was sent {found.requests:,} requests; the median of the other instances is {others:,.0f}."
     hits = figures["hit_rate"]
     enough = found.requests >= FEW_RECORDED  # one miss is no hit rate of an instance
     if enough and hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:

@@ -71,7 +71,7 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""The `Place` of an instance of which only cells remain."""
+"""The `Place` of an instance that is known only from its cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,8 @@ class Slice:
     """The values of all instances in one column: for each instance the maximum over its seconds or, for a mean, the sum
     and the number of its seconds.
 
-    No value is None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for maxima.
-    Adjacent columns with the same instances are processed fastest if they share one `instances` object.
+    A missing value is None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for
+    maxima. Adjacent columns with the same instances are processed fastest if they share one `instances` object.
     """
 
     column: int
@@ -120,9 +120,9 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of an instance's load: the SLO in force, and the speed at which routers measured an instance to
-    compute uncached prompt tokens, in tokens per second (None = not measured yet). `shown` is a metric with the limit
-    that the reader already sees; that limit takes precedence over the present limit.
+    """The limits of an instance's load: the SLO in force, and the measured speed of an instance in uncached prompt
+    tokens per second (None = not measured yet). `shown` is a metric with the limit that the reader already sees; that
+    limit takes precedence over the present limit.
     """
 
     slo: SloFacts
@@ -157,9 +157,9 @@ def heatmap(
     """Arrange cells as the rows of a heatmap with a colour scale.
 
     `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` gives
-    the state, role and node by id, for existing instances and for all instances with cells. There are at most MAX_ROWS
-    rows: existing instances take precedence over instances that no longer exist, and within both groups the order
-    `sort` decides. A group's cell is the maximum over its instances, or the mean over all their seconds.
+    the state, role and node by id, for existing instances and for all instances with cells. `sort` is the order of the
+    rows. If there are more than MAX_ROWS rows, existing instances are kept first, then other instances, both in the
+    order `sort`. A group's cell is the maximum over its instances, or the mean over all their seconds.
     """
     limit = limits.of(metric)
     name_of = _naming(group, instances)
@@ -211,8 +211,8 @@ def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
 
 
 def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
-    """Return the moves between groups of instances, by column and pair of groups. The newest move represents
-    its pair.
+    """Return the moves between groups of instances, combined by column and pair of groups. Each result has the data of
+    the newest move of its pair, and the number of moves.
     """
     found: dict[tuple[int, str, str], HeatmapMigration] = {}
     for move in migrations:
@@ -262,7 +262,7 @@ class _Lines:
         return new
 
     def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
-        """Fill the rows' cells of columns that are still empty."""
+        """Write the values of columns into the rows. None of these columns may have values yet."""
         order = sorted(columns)
         first, last = order[0], order[-1] + 1
         whole = last - first == len(order)
@@ -352,11 +352,12 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """Return a sort key for rows: by role and name; or with the rows of the largest, newest or worst values first and
-    rows without values last. "Worst" means how far and for how long values exceed the limit.
+    """Return a sort key for rows. For `name`, rows are ordered by role and name. For `max`, the row with the largest
+    value is first; for `latest`, the row with the largest newest value; for `pain`, the row with the largest excess.
+    The excess is the sum of the parts by which values are above the limit. Rows without values are last.
 
-    The mean decides between equally bad rows, and for metrics without a limit. For a metric whose low values are bad,
-    the row with the lowest mean is first.
+    Rows of equal excess, and all rows of a metric without a limit, are ordered by their mean: the highest mean first,
+    or the lowest mean first for a metric whose low values are bad.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

@@ -113,8 +113,9 @@ def load_routes(
     ) -> Response:
         """Explains an instance's load over a range of at most a day: its figures compared with the figures of other
         instances, the sessions that sent the most to it, the sessions that arrived and left, and changes of the pool.
-        `limit` is the metric's limit from a heatmap, so that heatmap and explanation judge by one value even while the
-        limit is being measured; without it, the present limit is used.
+
+        `limit` is the metric's limit on a heatmap that the caller already shows, so that the explanation uses the same
+        limit. Without `limit`, the present limit is used, which changes while it is being measured.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock(), limit))

@@ -1,5 +1,5 @@
-"""Stores session migrations and re-routes once each, rolls them up (minutes from rows, hours from minutes), and reads
-them for the public API: lists, flows between instances, newest moves.
+"""Stores each session migration and each re-route once, rolls them up (minutes from rows, hours from minutes), and
+reads them for the public API: lists, flows between instances, newest moves.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)

@@ -1,7 +1,8 @@
-"""Kinds of plans: each kind turns a request into a change, and has questions about the change's effect.
+"""Kinds of plans: each kind turns a request into a change, and supplies the questions (`plans.questions`) that find the
+change's effect.
 
-Each kind is a module of `plans/kinds`. This module has the shared parts of kinds: of the kinds that change a section of
-the pool's spec, a mark on an instance, or a session's binding.
+Each kind is a module of `plans/kinds`. This module has the shared parts of the kinds that change a section of the
+pool's spec, a mark on an instance, or a session's binding.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,14 +42,14 @@ class Change:
 
     @property
     def after(self) -> dict[str, Any]:
-        """Return the part of the object that plans may change, after the change."""
+        """The part of the object that plans may change, after the change."""
         return merged(self.part, self.patch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, and functions that read the objects concerned. `spec_of` reads the pool's spec of an
-    earlier revision, given the revision's number.
+    """A request to change a pool, with the means to read the objects that the change concerns. `spec_of` reads the
+    pool's spec of an earlier revision, given the revision's number.
     """
 
     pool: PoolKey
@@ -83,11 +84,11 @@ def _never(_before: Spec, _after: Spec) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of plan.
+    """A kind of plan. `name.facts` are the facts about the kind that clients know too.
 
-    Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
-    Conflict. `questions` returns the questions about the change's effect: one question, or one for each role whose
-    number of instances changes; it raises InvalidInput for a spec that the operator would refuse.
+    `change` turns a request into a change; it raises InvalidInput, NotFound and Conflict. `questions` returns the
+    questions about the change's effect: one question, or one for each role whose number of instances changes; it raises
+    InvalidInput for a spec that the operator would refuse.
 
     `is_part` returns whether a plan of this kind could make a part of the difference between two specs of a pool;
     `is_for_admins` returns whether that part needs an admin, even if the kind's role is lower.
@@ -127,8 +128,8 @@ def check_shape(request: PlanRequest) -> None:
 def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """Return the whole spec after the patch, with its defaults.
 
-    Raises InvalidInput, which names the field of the spec, also for faults that only the operator would notice: the
-    Kubernetes API does not know policies and their parameters.
+    Raises InvalidInput, which names the field of the spec. This includes faults that only the operator would notice,
+    because the Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
     policies.check(after.routing, [role.name for role in after.roles])

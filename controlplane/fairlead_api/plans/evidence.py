@@ -28,8 +28,8 @@ class InstanceUse:
     cache_tokens: int
     in_flight: int
     recent_sessions: int = 0
-    """Number of the instance's sessions that had a turn within the last five minutes; `recent_tokens` is the number of
-    these sessions' tokens.
+    """Number of the instance's sessions that had a request within the last five minutes; `recent_tokens` is the number
+    of these sessions' tokens.
     """
     recent_tokens: int = 0
 
@@ -74,7 +74,9 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The share of the recorded `requests` that would have had an outcome that a caller is interested in."""
+    """A share of the recorded requests of the last `seconds`: the requests that would have had a certain outcome.
+    `requests` is the number of recorded requests.
+    """
 
     share: float
     requests: int

@@ -1,4 +1,4 @@
-"""Forecasts, for the effect of a plan, which part of their caches sessions keep when their instances leave."""
+"""Forecasts the part of their caches that sessions keep when a plan makes their instances leave."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,9 @@ FEW = 3
 
 
 def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = True) -> HandOverForecast | None:
-    """Return the share of their caches that sessions keep when these instances leave one after the other; None if no
-    such instance computes prompts. With `replaced`, new instances keep the computing capacity the same.
+    """Return a forecast for the sessions of these instances, which leave one after the other: the share of their caches
+    that the sessions keep. None if none of the instances computes prompts. With `replaced`, each instance gets a
+    successor, so that the capacity for prompts stays the same.
     """
     computing = [use for use in pool.instances if use.role is not Role.DECODE and use.state in ACCEPTING]
     gone = [use for use in leaving if use in computing]
@@ -38,8 +39,9 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Return the forecast in which sessions keep the smallest part of their caches. `forecasts` are the forecasts of
-    several parts of one change, which concern the same sessions. A forecast whose result is unknown takes precedence.
+    """Return the forecast in which sessions keep the smallest part of their caches; None without forecasts. `forecasts`
+    are the forecasts of several parts of one change, which concern the same sessions. A forecast whose result is
+    unknown takes precedence.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

@@ -17,7 +17,7 @@ from fairlead_api.plans.rollouts import StoredRevision
 class TargetKind(StrEnum):
     """A kind of object that a plan may change, named as in Kubernetes. `Engine` is one engine of a pool whose engines
     already run, and `Engines` the list of such engines. `Session` is not a Kubernetes object; a plan changes the
-    session's home.
+    instance to which the session is bound.
     """
 
     POOL = "InferencePool"
@@ -147,8 +147,8 @@ class ClusterGateway(ObjectReader, Protocol):
 
 
 class SessionHomes(Protocol):
-    """Sessions as objects that plans change: `spec.instance` is the session's home instance (missing = no home), and
-    the generation is the version of the session's binding.
+    """Sessions as objects that plans change: `spec.instance` is the instance to which the session is bound (missing =
+    not bound), and the generation is the version of the session's binding.
 
     Methods raise NotFound, and Conflict and InvalidInput as `ClusterGateway` does.
     """
@@ -161,7 +161,7 @@ class SessionHomes(Protocol):
 
 
 class PlannedObjects:
-    """Implements `ClusterGateway` for Kubernetes objects and session homes."""
+    """Implements `ClusterGateway` for Kubernetes objects and for the bindings of sessions."""
 
     def __init__(self, cluster: ClusterGateway, sessions: SessionHomes) -> None:
         self._cluster = cluster

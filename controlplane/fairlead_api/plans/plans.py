@@ -111,8 +111,8 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Record as applied the plans that were written while no record was made, because the process ended in between.
-        A plan that was never written, because the cluster refused it or did not respond, expires as usual.
+        """Record plans as applied if their objects were written, but the process ended before it recorded that. A plan
+        that was never written, because the cluster refused it or did not respond, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
@@ -180,20 +180,20 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Plan the same change again for the object in its present state, and return the new plan. It shows the
-        difference from that state.
+        """Plan the same change again for the object in its present state, and return the new plan, which shows the
+        difference from the present state.
 
         Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already as planned.
         """
         stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
-            raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; plan the next change on its own")
+            raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; make a new plan for a further change")
         if plan.kind.facts.creates and plan.undo_of is None:
             asked = PlanRequest(kind=plan.kind, fields=stored.change["spec"])
             return await self.plan(pool, asked, caller, now)
         if stored.is_of_existence and stored.change:
-            raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that again")
+            raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that deletion again")
         found = await self._cluster.read(stored.object)
         if stored.is_of_existence:
             return await self._previews.of_deletion(pool, plan.kind, found, caller, now, undo_of=plan.undo_of)
@@ -220,8 +220,8 @@ def _may_be_written(error: ServiceError | InvalidInput) -> bool:
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """Return the plan if it was applied, and by this caller. Raises Conflict if it was applied by somebody else, or if
-    it ended in another way.
+    """Return the plan if this caller applied it. Raises Conflict if somebody else applied the plan, or if the plan
+    ended in another way.
     """
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)
@@ -241,4 +241,4 @@ def _confirmed(plan: Plan, request: ApplyRequest) -> None:
     if request.confirm != name:
         raise InvalidInput("confirm", request.confirm, f"this is a heavy change: write the pool's name, {name}")
     if not request.reason or not request.reason.strip():
-        raise InvalidInput("reason", request.reason, "this is a heavy change: write why")
+        raise InvalidInput("reason", request.reason, "this is a heavy change: write the reason")

@@ -202,8 +202,9 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Return the path and value of the only change in a patch below `path`. If the patch changes several values, return
-    the path of the part that contains them, and all of them. Lists are not repeated.
+    """Return the path and the new value of the only change in a patch, where `path` is the path of the patch itself. If
+    the patch changes several values, return the path of the part that contains them, and the values as text. A new list
+    is not returned, but only the words "the same list".
     """
     path = path.strip(".")
     if len(change) != 1:

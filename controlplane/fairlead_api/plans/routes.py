@@ -150,7 +150,7 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
 
 
 def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
-    """Return the use cases of plans, for Kubernetes objects and session homes."""
+    """Return the use cases of plans, for Kubernetes objects and for the bindings of sessions."""
     planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
     new_id = partial(secrets.token_hex, 8)
     return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)

@@ -51,11 +51,11 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""Time after its creation in which a plan can be applied, unless it is a proposal."""
+"""Maximum age at which a plan can be applied, unless the plan is a proposal."""
 PROPOSED = timedelta(days=1)
-"""Time after its creation in which a proposal can be applied."""
+"""Maximum age at which a proposal can be applied."""
 UNDO = timedelta(hours=1)
-"""Time after its application in which a plan can be undone."""
+"""Time for which an applied plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,9 @@ class PlanStore(Protocol):
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Append the audit entry of an attempt to apply a plan that began at `now` and certainly wrote nothing. Removes
-        the record that the attempt began, so that a later change of the object is not attributed to this plan.
+        """Append the audit entry of an attempt to apply a plan; the attempt began at `now` and certainly wrote nothing.
+        Also remove the record that the attempt began, so that a later change of the object is not attributed to this
+        plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:

@@ -49,8 +49,8 @@ def scale_target_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def is_ended_elsewhere(annotations: Mapping[str, str]) -> bool:
-    """Return whether an instance with these annotations is a pod that a pool adopted, and which its own
-    workload ends.
+    """Return whether an instance with these annotations is an adopted pod, which is ended by its own workload and not
+    by Fairlead.
     """
     return ADOPTED_BY_ANNOTATION in annotations
 

@@ -45,7 +45,7 @@ Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUseView:
-    """The use of a pool by a router, from the router's last report; `idle_seconds` is extended to the present."""
+    """The use of a pool by a router, from the router's last report; `idle_seconds` is counted up to the present."""
 
     held_requests: int
     held_prompt_tokens: int
@@ -168,7 +168,7 @@ def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, .
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
     """Return the pool's demand; None without a live router, or if a router that has the pool's table does not report
-    its use of the pool. If `behind`, figures lag and the idle time is unknown, so the pool is not scaled to zero, but
+    its use of the pool. If the figures are `behind`, the idle time is unknown. Then the pool is not scaled to zero, but
     held requests still start instances.
     """
     serving = [router for router in routers if router.acknowledged is not None]

@@ -1,4 +1,5 @@
-"""The figures with which others can scale a pool's instances: KEDA, a HorizontalPodAutoscaler, or an alert.
+"""The figures by which a pool's instances can be scaled from outside Fairlead: by KEDA, by a HorizontalPodAutoscaler,
+or by people who get an alert.
 
 The pool's page shows the same figures: the number of instances that the operator wants, or would want in mode Advise,
 and the share of requests within the objectives.
@@ -19,4 +20,6 @@ class ScalingFigures:
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
     task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
-    """The same of whole tasks that were over in the last hour, by pool and priority class with a target."""
+    """The share (0-1) of the tasks that were over in the last hour and met their target, minus the share that the
+    target demands. By pool and by priority class with a target.
+    """

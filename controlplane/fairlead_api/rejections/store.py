@@ -141,9 +141,11 @@ def _cause_of(row: Any) -> Cause:
 
 
 def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
-    """Return queries for the number of completed requests in [start, end) of these pools. They read pool rollups as far
-    as these exist, and otherwise seconds. Whole minutes are used if the range is long, or so old that its seconds were
-    deleted (`finest` is the length in seconds of the shortest records that remain).
+    """Return queries for the number of completed requests in [start, end) of these pools. The sum of the results is the
+    number.
+
+    The queries read pool rollups as far as these exist, and otherwise seconds. Whole minutes are read if the range is
+    longer than FINE, or if `finest`, the length in seconds of the shortest records that remain, is above 1.
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
@@ -162,13 +164,13 @@ def _served(of: Collection[int], start: datetime, end: datetime, finest: int) ->
 
 
 def _whole(at: datetime) -> datetime:
-    """Return the start of the step of STEP length that contains a time."""
+    """Return a time rounded down to a whole step of length STEP."""
     return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
 
 
 def _pools(name: str | None, sight: Sight) -> "Select[Any]":
-    """Return a query for the id and name of the pool with this name, or with None of all visible pools. Deleted pools
-    are included.
+    """Return a query for the ids and names of pools: of the pool with this name, or, if the name is None, of all
+    visible pools. Deleted pools are included.
     """
     wanted = select(pools.c.id, _pool_name.label("name"))
     wanted = wanted if name is None else wanted.where(_pool_name == name)

@@ -43,7 +43,7 @@ class ReportStore(Protocol):
     """The port to the database for storing reports."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
-        """Make sure that rows of these days can be stored; `days` is given by table."""
+        """Make sure that rows of these days can be stored; `days` holds the days for each table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
         """Store those reports of one router that are new, in one transaction. The result's receipts are in the order of
@@ -72,7 +72,8 @@ class Ingestion:
         error = clock_error(reports[0], now.timestamp())
         if error:
             _log.warning(
-                "a router's clock is wrong, its times are corrected", extra={"router": reports[0].router, "seconds": round(error, 1)}
+                "a router's clock is wrong; the times in its reports are corrected",
+                extra={"router": reports[0].router, "seconds": round(error, 1)},
             )
         kept: list[Report] = []
         for report in reports:

@@ -64,15 +64,16 @@ def clock_error(report: Report, now: float) -> float:
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
     """Return the part of the report that can be stored, and the number of rows that were dropped or changed, by reason.
 
-    The report's times are corrected by `shift`. Bindings, migrations and refusals are history, so an impossible time in
-    them is replaced by `now`. Samples and refusals above their maximum age are dropped.
+    The report's times are corrected by `shift`. Bindings, migrations and re-routes must not be lost, so an impossible
+    time in them is replaced by `now`. All other rows with a time are dropped if they are above their maximum age or in
+    the future.
     """
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
         """Return the rows of one field that can be stored, and count the dropped rows. `place` returns the row to
-        store, or None to drop the row. If all rows are newer than `oldest` seconds and can be stored unchanged, they
-        are returned without calling `place`.
+        store, or None to drop the row. With `oldest`, a maximum age in seconds, `place` is not called if all rows are
+        newer and can be stored unchanged.
         """
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
@@ -149,8 +150,8 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 _IN_ORDER = frozenset({RowTime.MOMENT, RowTime.SECOND})
-"""The kinds of row times with which all rows of a field are first checked together, because almost always all of them
-can be stored.
+"""Kinds of row times. If a field's rows have such times, all rows of the field are first checked together, which is
+faster and almost always enough.
 """
 
 
@@ -247,7 +248,9 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """Return a function like that of `_check`, which checks many values at once."""
+    """Return the check for a field of type `hint`. Unlike the check of `_check`, it takes the field's values of many
+    rows.
+    """
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

@@ -125,16 +125,18 @@ def report_routes(
 
 
 WHOLE_HOURS = 7_200.0
-"""Seconds before its deletion from which a sample is no longer accepted. When a sample is stored, its hour is computed
-again from finer rows. Until then, retention must not have deleted a part of these rows, even if all settings of
-retention are equal.
+"""Seconds by which the maximum age of a sample is shorter than the retention of its rollups. A stored sample causes its
+hour to be computed again from finer rows, so retention must not delete some of these rows before that, even if all
+retention settings are equal.
 """
 
 
 def report_ages(retention: Retention) -> Ages:
     """Return the maximum age in seconds, by field of Report, at which rows are still stored: the age at which retention
-    would delete them, or, for rows that are rolled up, `WHOLE_HOURS` less. No row is stored that is as old as the ids
-    that retention deletes: a report without its id would be counted again.
+    deletes the rows, and for rolled-up rows `WHOLE_HOURS` less.
+
+    The maximum age is always below the age at which retention deletes the ids of reports, because a report whose id was
+    deleted would be counted again.
     """
     kept = {name: (kind.kept, 86_400.0 * getattr(retention, kind.kept)) for name, kind in ROW_KINDS.items() if kind.kept}
     known = 86_400.0 * retention.reports_days - CLOCK_TOLERANCE_SECONDS

@@ -16,7 +16,7 @@ from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, R
 
 WINDOW_SECONDS = 30
 LAG_SECONDS = 2
-"""Seconds after the end of a second within which its samples are collected and sent."""
+"""Seconds after which all routers have sent the samples of a second."""
 
 _ENOUGH_BUCKETS = 6
 """Minimum number of 10-s buckets with a measured decode step from which the step time is fitted."""
@@ -117,7 +117,7 @@ class PoolMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentInstance:
-    """An instance that exists now, and how many of its requests are in live routers."""
+    """An instance that exists now, with the numbers of its requests that are in flight and waiting in live routers."""
 
     id: str
     role: Role

@@ -25,7 +25,7 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
     async def search(
         caller: Annotated[Caller, Depends(viewer)],
         q: Annotated[str, Query(max_length=200, description="Any part of a name or id.")] = "",
-        limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of hits of each kind.")] = 8,
+        limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results of each kind.")] = 8,
     ) -> Any:
         """Pools, instances, sessions, requests, plans and audit entries whose name or id contains this text.
 

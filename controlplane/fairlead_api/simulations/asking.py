@@ -103,7 +103,9 @@ class PoolAtPresent:
     capability: EngineCapability = NOTHING_KNOWN
     """The measured capability of the pool's instances."""
     changed_at: datetime | None = None
-    """When the spec was last changed: what was recorded before shows another pool. None if that is not known."""
+    """The time at which the spec was last changed; None if it is not known. Requests recorded before that time do not
+    show the pool as it is.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,14 +182,15 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
-        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {percentage(fit.ttft.mean_error)} and TPOT "
-        f"{percentage(fit.tpot.mean_error)} of the mean off."
+        f"Engines: fitted {age} to {fit.source}; on other requests, the mean error was {percentage(fit.ttft.mean_error)} of the mean TTFT and "
+        f"{percentage(fit.tpot.mean_error)} of the mean TPOT."
     )
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """Return the pool to simulate. Its engine model is the one fitted to its requests, unless its engines are simulated
-    engines or the request names another model. Raises InvalidInput for impossible numbers of instances.
+    """Return the pool to simulate. Its engine model is the model that was fitted to the pool's requests, unless the
+    pool has simulated engines or the request names another model. Raises InvalidInput for impossible numbers of
+    instances.
     """
     facts = pool.facts
     numbers = _instances(request, pool)
@@ -227,8 +230,8 @@ def _weights(present: Sequence[float], count: int) -> list[float]:
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Return the numbers of instances, by field of SimulatedTarget: the requested number or, without a request, the
-    present number.
+    """Return the numbers of instances to simulate, by field of SimulatedTarget: the requested number of each role, or
+    its present number if the request gives none. Raises InvalidInput.
     """
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (
@@ -344,7 +347,7 @@ class Simulations:
         """
         found = await self._store.get(pool, simulation_id)
         if found.state is not SimulationState.DONE or found.winner is None:
-            raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; only a done one can be planned from")
+            raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; a plan can be made only from a done one")
         place = found.winner if request.policy is None else request.policy
         if not 0 <= place < len(found.policies):
             raise InvalidInput("policy", place, f"write the index of a policy, 0 to {len(found.policies) - 1}")

@@ -131,7 +131,7 @@ class Expectations:
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
         """Queue the simulation of a plan that was just made, or use the result of the simulation that recommended the
-        plan. An error in this is only logged.
+        plan. If this fails, the failure is only logged.
         """
         try:
             trial = None if simulation is None else await self._advised(plan, question, simulation)

@@ -15,8 +15,8 @@ WITHIN = 0.25
 FEW_SESSIONS = 3.0
 """Maximum difference at which two numbers of sessions count as equal."""
 SURE_SESSIONS = 87.0
-"""The smallest mean of two counts of sessions at which the counts are a reliable figure. If the standard deviation of a
-count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
+"""Number of moved sessions, as a mean of two runs, from which the number is a reliable figure. If the standard
+deviation of a count is its square root, two counts with this mean differ by at most a quarter in nine of ten cases.
 """
 _STUDENT = 2.13
 """A mean of `PARTS` parts lies within this number of standard errors of the true value in nine of ten cases (Student's
@@ -50,8 +50,10 @@ class Trialled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """The values of one quantity in all runs: without the change, with the change, and with the change at other request
-    rates. `parts` are its values over parts of the measured requests divided by time, as means over the seeds;
-    `session_parts` the same for parts divided by session.
+    rates.
+
+    For `parts` and `session_parts`, the measured requests are divided into parts, by time and by session. Each holds
+    the quantity's value in each part, as a mean over the seeds.
     """
 
     quantity: Quantity
@@ -73,10 +75,12 @@ class _Found:
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
     """Return the expected figures without and with the planned change, as means over the seeds.
 
-    A figure is unknown in these cases: without the change, the simulated figure differs by more than a quarter from the
-    recorded one; the results of the two seeds, or at other request rates, differ by more than a quarter; the results of
-    parts of the requests differ so much that another sample might give another result; or the figure is a small number
-    of sessions.
+    A figure is unknown in these cases:
+
+    - Without the change, the simulated figure differs by more than a quarter from the recorded figure.
+    - The figure differs by more than a quarter between the two seeds, or between the request rates.
+    - The figure differs so much between parts of the requests that other requests might give another result.
+    - The figure is a small number of sessions.
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
@@ -144,8 +148,8 @@ def _by_chance(found: _Found) -> str | None:
 
 def _by_rate(found: _Found, expected: float) -> str | None:
     """Return the reason why the figure depends too much on the request rate; None if it does not. Real traffic never
-    repeats exactly, and real engines are not exactly as fast as declared; both have the same effect as another request
-    rate.
+    repeats exactly, and real engines are not exactly as fast as declared. Either difference has the effect of another
+    request rate.
     """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None

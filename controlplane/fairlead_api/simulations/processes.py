@@ -28,8 +28,8 @@ LOOK_SECONDS = 1.0
 MOST_SECONDS = 600.0
 """Maximum duration of a simulation in seconds. A simulation that takes longer is stopped."""
 NICENESS = 5
-"""Niceness of the simulator's processes. With it they get a third of the CPU time that a serving process gets: they
-yield to such processes, but make progress even on a machine that is never idle.
+"""Niceness of the simulator's processes. A simulator process gets a third of the CPU time that a serving process gets.
+So simulations hardly slow down serving processes, and still make progress on a machine that is never idle.
 """
 _STARTS = 2
 _LONGEST_LINE = 1 << 20
@@ -111,7 +111,7 @@ class Simulating:
             await self._store.fail(claimed, self._runner, why)
             return
         late = ", ".join(one.policy for one in claimed.policies if one not in ended)
-        progress.notes.append(f"It was stopped after {MOST_SECONDS:g} s. Not simulated to the end: {late}.")
+        progress.notes.append(f"It was stopped after {MOST_SECONDS:g} s. Policies that were not simulated to the end: {late}.")
         await self._finish_policies(claimed, ended, progress)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:

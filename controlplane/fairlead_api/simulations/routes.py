@@ -217,7 +217,7 @@ def expectations_of(infra: Infra) -> Expectations:
 
 
 def feature(infra: Infra, guard: Guard, plans: Plans) -> Feature:
-    """Return the feature of simulations and fitted engine models, whose background job runs queued simulations."""
+    """Return the feature of simulations and fitted engine models. Its background job runs queued simulations."""
     new_id, enabled = partial(secrets.token_hex, 8), infra.simulates
     simulations = Simulations(PostgresSimulations(infra.control), plans, infra.policies, new_id, enabled=enabled)
     simulating = Simulating(

@@ -1,5 +1,5 @@
-"""A simulation for the process that runs it: its inputs and requests. Computes the results and the best policy from the
-figures of its runs. Pure.
+"""A simulation as the process that runs it needs it: inputs and requests. Also computes the results and the best policy
+from the figures of the runs. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,8 +67,8 @@ class Claimed:
     person requested.
     """
     sizing: Asked | None = None
-    """The question of a simulation for advice; None for other simulations. Its later runs depend on the results of the
-    first runs.
+    """The question of a simulation for advice; None for other simulations. The later runs of a simulation for advice
+    depend on the results of its first runs.
     """
 
     @property

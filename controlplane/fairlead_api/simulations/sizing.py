@@ -22,10 +22,12 @@ from fairlead_client.resources.simulations import MOST_INSTANCES
 from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, SimulatedTarget
 
 MOST_TRIED = 64
-"""Largest number of instances that is simulated, because simulating many instances takes long."""
+"""Largest number of instances that is simulated, unless the pool already has more. The number is bounded because
+simulating many instances takes long.
+"""
 MOST_SIZED = 5_000
-"""Number of recorded requests, the newest of the window, that a simulation for advice simulates, about thirty times. A
-pool that gets this many requests in less time than a simulation needs is simulated with more requests.
+"""Number of recorded requests that each of the about thirty runs of a simulation for advice simulates: the newest
+requests of the window. More requests are simulated if this many arrived in too short a time.
 """
 HOST_CACHES = 4
 """Size of the simulated cache in host memory, as a multiple of an instance's KV cache."""
@@ -35,8 +37,8 @@ AS_IT_IS = PoolChange()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The question of a simulation for advice: how many instances of a role would serve a pool's recorded requests
-    within the objectives? The role has `present` instances and may have at most `most`. `estimate` is the number that
-    follows from rates and means; `held` is the number that the last advice gave.
+    within the objectives? The role has `present` instances and may have at most `most`. `estimate` is the number
+    computed from rates and means, and `held` is the number in the last advice; None = unknown.
     """
 
     role: Role
@@ -61,8 +63,8 @@ class Asked:
         return min(self.most, max(MOST_TRIED, self.present), MOST_INSTANCES)
 
     def scaled(self, replicas: int) -> PoolChange:
-        """Return the change to this number of instances. In the simulation, they serve from the beginning: the time
-        that a start takes does not matter for whether they suffice.
+        """Return the change to this number of instances. All instances serve from the beginning of the simulation,
+        because the time to start instances does not affect whether their number suffices.
         """
         return PoolChange(role=self.role, replicas=replicas)
 

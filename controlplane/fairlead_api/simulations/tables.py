@@ -56,8 +56,10 @@ simulations = Table(
 """Simulations. `trace` is the uploaded trace, as compressed JSON. `runner` is the process that claimed the simulation,
 `heard_at` the time of its last report. `plan` is the plan whose effect is simulated, `plan_runs` are the runs of that
 simulation and `trialled` their results; all three are None for a simulation that a person requested. `sizing` is the
-question of a simulation for advice, and `sized` its result. The `plan` of a simulation for advice is its own id, so
-that a process of an earlier release treats it as a plan's simulation and does no harm.
+question of a simulation for advice, and `sized` its result.
+
+In a simulation for advice, `plan` is the simulation's own id. A process of an earlier release therefore treats the
+simulation as a plan's simulation, which does no harm because no plan has this id.
 """
 
 engine_fits = Table(

@@ -1,9 +1,9 @@
 """Computes attainment, the use of error budgets, and the attainment under other targets, from counts of requests. Pure.
 
 The windows and thresholds of the alerts are from Google's SRE workbook ("Alerting on SLOs", its sixth way) for a budget
-of 30 days: 2 % of the budget within an hour, 5 % within six hours, 10 % within three days. A goal of 90 % cannot burn
-faster than 10 times, so it would never reach a threshold of 14.4. Therefore a threshold is at most 80 % (fast alerts)
-or 40 % (slow alerts) of the fastest possible burn.
+of 30 days: 2 % of the budget within an hour, 5 % within six hours, 10 % within three days. The burn rate is bounded by
+the goal: for a goal of 90 % it is at most 10, and never reaches a threshold of 14.4. Therefore a threshold is at most
+80 % (fast alerts) or 40 % (slow alerts) of the highest possible burn rate.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,8 +23,8 @@ PERIOD = "30d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A rule for alerts about an error budget. An alert fires if the budget burns faster than `threshold`, or faster
-    than the share `part` of the fastest possible burn if that is less.
+    """A rule for alerts about an error budget. An alert fires if the burn rate over both windows, `long` and `short`,
+    exceeds `threshold`, or the share `part` of the highest possible burn rate if that is less.
     """
 
     name: str
@@ -73,7 +73,7 @@ def total(kept: Iterable[Kept]) -> Counts:
 
 
 def share_of(version: int | None, priority_class: str | None, counts: Counts) -> SloShare:
-    """Return the shares that follow from the counts."""
+    """Return the attainment and the other shares that follow from the counts."""
     return SloShare(
         version=version,
         priority_class=priority_class,
@@ -89,17 +89,19 @@ def share_of(version: int | None, priority_class: str | None, counts: Counts) ->
 
 
 Goals = Callable[[Kept], float | None]
-"""Returns the percentile by which requests are judged; None if it is not known."""
+"""A function that returns the target percentile by which counted requests are judged; None if it is not known."""
 
 
 def by_version(percentiles: Mapping[int, float]) -> Goals:
-    """Return the goals of objectives for which the percentile depends on the version alone."""
+    """Return a function that gives the target percentile of counts, if the percentile depends only on the version of
+    the objectives.
+    """
     return lambda kept: percentiles.get(kept.version)
 
 
 def burn_of(kept: Iterable[Kept], goals: Goals) -> float | None:
-    """Return the late requests divided by the requests that the error budget allows to be late; None if it allows
-    none.
+    """Return the burn rate: the number of late requests divided by the number that the error budget allows. None if it
+    allows no late request.
     """
     known = list(_with_goals(kept, goals))
     allowed = sum(one.counts.judged * budget_share(goal) for one, goal in known)
@@ -114,7 +116,9 @@ def _with_goals(kept: Iterable[Kept], goals: Goals) -> Iterator[tuple[Kept, floa
 
 
 def burn_window(window: str, priority_class: str | None, kept: Iterable[Kept], goals: Goals) -> BurnWindow:
-    """Return the part of the error budget that the requests in a window used. Requests without a goal are left out."""
+    """Return the use of the error budget by the requests of one window: the burn rate, and the counts from which it is
+    computed. Requests without a goal are left out.
+    """
     known = list(_with_goals(kept, goals))
     counts = total(one for one, _ in known)
     late = counts.judged - counts.within_slo

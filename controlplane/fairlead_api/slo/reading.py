@@ -1,8 +1,8 @@
 """Use cases: how well a pool's objectives were met, how fast its error budget burns, and how many requests would have
 met other targets.
 
-Counts are kept by the minute for some days and by the hour for longer. Therefore a range that begins within the last
-day is widened to whole minutes, and any other range to whole hours.
+Counts are kept by the minute for some days and by the hour for longer. Therefore a range that begins within the last 25
+hours is widened to whole minutes, and any other range to whole hours.
 """
 
 from collections import defaultdict
@@ -121,8 +121,8 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """Return the burn rate of the error budget, by priority class, over each window for whose whole length counts
-        are kept.
+        """Return the burn rate of the error budget, by window and priority class. A window is left out if counts are
+        not kept for its whole length.
         """
         goal = await self._store.goal(pool)
         goals = by_version(await self._store.percentiles(pool))

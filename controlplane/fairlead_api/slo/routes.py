@@ -65,8 +65,10 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         priority_class: Class = None,
     ) -> Ask:
         """The attainment that recorded requests, with their recorded latencies, would have had under other targets
-        (`5s`, `80ms`). The result is exact for targets that are bounds of latency cells, which round numbers are; for
-        other targets it is a lower and an upper bound.
+        (`5s`, `80ms`).
+
+        For round targets, which are bounds of latency cells, the result is exact. For all other targets, the result is
+        a lower and an upper bound.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock())

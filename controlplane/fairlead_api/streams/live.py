@@ -29,7 +29,7 @@ LEAST_SECONDS = 0.4
 """Minimum seconds between two reads of the same state, even if the state changes more often."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""Maximum age of the event named in Last-Event-ID for a stream to continue from there."""
+"""Maximum time by which a stream reaches back to continue after the event that Last-Event-ID names."""
 
 OVERLAP = timedelta(seconds=5)
 """Time by which each poll reads back before the newest row that it has already read, because a transaction that began
@@ -111,9 +111,7 @@ class Live:
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """Read the topics that show the pool soon, instead of at their next poll, because the pool's state has
-        changed.
-        """
+        """Read all topics about the pool without waiting for their next poll, because the pool's state has changed."""
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()
@@ -219,8 +217,8 @@ def _since(last_event_id: str | None, now: datetime) -> datetime | None:
     """Return the time from which a stream continues after the event with the id `last_event_id`, at most RESUME ago;
     None without a usable id.
 
-    The time is OVERLAP before the event: the event lacked rows of transactions that were still open, and its id may be
-    from another process whose clock differs. Therefore an item may be sent twice.
+    The time is OVERLAP before the event, for two reasons. The event lacks rows of transactions that were still open,
+    and its id may be from a process with another clock. Therefore an item may be sent twice.
     """
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None

@@ -64,8 +64,8 @@ def added(parts: Iterable[Rolled]) -> dict[str, int]:
 def task_burn(
     pool: str, at: datetime, windows: Mapping[str, Sequence[Rolled]], percentiles: Mapping[tuple[int, str], float], version: int
 ) -> SloTaskBurn:
-    """Return the burn rates of the error budgets of tasks. `windows` has the tasks of each window for whose whole
-    length tasks are kept; `version` is the version of the objectives in force.
+    """Return the burn rates of the error budgets of tasks. `windows` has the tasks of each window; a window is missing
+    if tasks are not kept for its whole length. `version` is the version of the objectives in force.
     """
     goals = goals_of(percentiles)
     kept = {name: [one.kept for one in rolled if goals(one.kept) is not None] for name, rolled in windows.items()}

@@ -1,5 +1,5 @@
 """Computes how the requests in a report change session trees and sums. Pure: its functions get the stored rows, and
-return the new ones.
+return the changed rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,12 @@ class Grown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Sums over the turns of a session for one task: when the first turn arrived, when the last one ended, and the
-    turns' figures.
+    """Sums over the turns of a session for one task: the time at which the first turn arrived, the time at which the
+    last turn ended, and the turns' figures.
 
-    `priority_class` is the class of the first turn. `answered` says whether the last turn was answered, that is neither
-    refused nor failed. If turns tie, the first class by name counts, and a turn without an answer.
+    `priority_class` is the class of the turn that arrived first. If several turns arrived first, it is the first of
+    their classes by name. `answered` is False if the turn that ended last was refused or failed. If several turns ended
+    last, one refused or failed turn among them is enough.
     """
 
     first_at: float
@@ -125,8 +126,8 @@ class _Growing:
         self._sessions = dict(known)
         self._forked = forked
         self._ends: dict[tuple[str, int], Grown] = {}
-        """The sessions that these requests extended beyond their first turn, by tenant and by the block with which
-        their conversation now ends.
+        """Sessions whose conversation these requests extended beyond its first turn: by tenant, and by the block with
+        which the conversation now ends.
         """
         self._roots = {name: one.root for name, one in known.items()}
         self._members: dict[str, list[str]] = {}
@@ -173,8 +174,8 @@ class _Growing:
         return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
 
     def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
-        """Return the session of the same tenant with the longest conversation with which the prompt begins; None if
-        there is no such session.
+        """Return the parent from which the turn's conversation was forked: the session of the same tenant whose
+        conversation is the longest beginning of the turn's prompt. None if there is no such session.
         """
         tenant = tenant_of(turn.name or "")
         for block in reversed(turn.blocks):

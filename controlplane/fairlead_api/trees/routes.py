@@ -41,8 +41,10 @@ def tree_routes(guard: Guard, reader: PostgresTrees, names: SessionNames, clock:
     @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
     async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """The tree of sessions that contains a session: its sessions, tasks and turns. At most the first 200 sessions,
-        and their 2,000 newest turns. The tree has no sessions if no request of the session is recorded. The session is
-        named as in the address of a session.
+        and their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
+
+        The session is named by its identity, or by its client's name if sessions of only one gateway key have this
+        name.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await reader.tree(pool, await names.identity(pool, session), clock()))
@@ -56,7 +58,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees, names: SessionNames, clock:
 
     async def get_slo_tasks(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
         """The attainment of the targets of whole tasks (`spec.slo.task`) by the tasks that ended in this time, by
-        version and priority class. Of very many tasks the 20,000 newest are judged.
+        version and priority class. If very many tasks ended, only the newest 20,000 are judged.
         """
         now, pool = clock(), PoolKey(namespace=namespace, name=name)
         begun, ended = parse_range(start, end, now)

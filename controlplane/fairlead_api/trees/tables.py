@@ -47,8 +47,8 @@ task_turns = Table(
     Index(None, "count_at", postgresql_where=text("count_at IS NOT NULL")),
 )
 """Sums over a session's turns for one task; the task is "" for turns that name no task. See `growing.Sums` for
-`priority_class` and `answered`. `count_at` is when to see whether the task is over (`store.task_rollups`); NULL if the
-task was counted with these sums.
+`priority_class` and `answered`. `count_at` is the time of the next check whether the task is over
+(`store.task_rollups`); NULL if the task was counted with these sums.
 """
 
 TASK_SUMS = (
@@ -71,8 +71,8 @@ finished_tasks = Table(
     *(count_column(name) for name in TASK_SUMS),
     Index(None, "pool_id", "bucket"),
 )
-"""The tasks that were over when they were counted, each as a rollup of one task: `bucket` is the hour in which it was
-over. The row goes when the task goes on.
+"""The tasks that were over when they were counted, each as a rollup of one task: `bucket` is the hour in which the task
+was over. If the task continues, its row is deleted.
 """
 
 task_rollups_1h = Table(

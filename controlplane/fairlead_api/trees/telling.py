@@ -118,8 +118,9 @@ def waited(rows: Iterable[Any]) -> list[Waited]:
 
 
 def spreads(found: Iterable[Waited]) -> list[Spread]:
-    """Return one distribution of gaps for each tenant and tool, ordered by the number of turns, the largest first. At
-    most MOST_TIMES are returned, and one further distribution for each tenant that has further tools.
+    """Return the distributions of gaps, one for each tenant and tool, ordered by the number of turns, the largest
+    number first. At most MOST_TIMES are returned. All further tools of a tenant are combined in one further
+    distribution.
     """
     by_place: dict[tuple[str, str], list[Waited]] = {}
     for one in found:

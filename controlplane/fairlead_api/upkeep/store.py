@@ -32,9 +32,9 @@ class Sweep:
     With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     Postgres before version 18 would otherwise read such tables completely.
 
-    With `chain`, the columns that identify a chain of rows and the column of a row's place in it, the rows are deleted
-    in the order of `order`, which must be that of the places within a chain. A row for which the condition `held` is
-    true stays, and so do the later rows of its chain, so that no chain ever has a gap.
+    `chain` is for rows that form chains: it names the columns that identify a row's chain, and the column of the row's
+    place in it. The rows of a chain are deleted in the order of their places, which `order` must be. A row for which
+    the condition `held` is true is kept with all later rows of its chain, so that no chain ever has a gap.
     """
 
     table: str
@@ -222,8 +222,8 @@ class PostgresUpkeep:
         return True
 
     async def clock_ahead(self) -> timedelta:
-        """Return by how much the database's clock is ahead of this machine's clock, as both are now: a clock that was
-        wrong when this process started may have been set meanwhile.
+        """Return by how much the database's clock is ahead of this machine's clock. Both clocks are read now, because a
+        clock that was wrong when this process started may have been set since.
         """
         async with self._database.reading() as connection:
             said: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
@@ -240,8 +240,8 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Delete rows older than `before` to which a retention setting applies, in batches, so that other transactions
-        wait only briefly. Returns the number of deleted rows.
+        """Delete the rows of a retention setting that are older than `before`. Deletes in small batches, so that other
+        transactions wait only briefly. Returns the number of deleted rows.
         """
         deleted = 0
         for one in SWEEPS[setting]:

@@ -19,8 +19,8 @@ MOST_DIFFERENCE = timedelta(days=1)
 wrong, and deleted rows cannot be restored.
 """
 LEAST_KEPT: Mapping[str, timedelta] = {"rollups_10s_days": MINUTES_KEPT + timedelta(hours=1)}
-"""How long rows are kept at least, by setting: ranges that begin within `MINUTES_KEPT` are read from these rows,
-widened by up to a step.
+"""Minimum time for which rows are kept, by retention setting. Ranges that begin within `MINUTES_KEPT` are read from
+these rows, and the start of a range may be moved back by up to a step.
 """
 
 
@@ -31,7 +31,7 @@ class UpkeepStore(Protocol):
         """Run `work` unless another process is running this job. Returns whether `work` was run."""
 
     async def clock_ahead(self) -> timedelta:
-        """Return by how much the database's clock is ahead of this machine's clock, as both are now."""
+        """Return by how much the database's clock is ahead of this machine's clock at present."""
 
     async def make_days(self, first: date, last: date) -> None: ...
 
@@ -52,7 +52,7 @@ class Rollups(Protocol):
         """Recompute some of the buckets that are due; return their number."""
 
     async def lag(self, now: datetime) -> float:
-        """Return the seconds by which the rollups of that pool are overdue that lags most."""
+        """Return the seconds by which the rollups of the pool that lags most are overdue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Upkeep:
         await self._store.alone(name, partial(job, now))
 
     async def close_plans(self, now: datetime) -> None:
-        """Close plans that were applied without a record of it, because the process ended in between."""
+        """Record plans as applied if their objects were written, but the process ended before it recorded that."""
         await self._store.alone("plans", partial(self._close_plans, now))
 
 

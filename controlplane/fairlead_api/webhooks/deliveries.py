@@ -25,10 +25,10 @@ TIMEOUT_SECONDS = 10.0
 LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
-"""Maximum number of notices that are claimed together: in total (AT_ONCE), and for one webhook (OF_ONE_WEBHOOK).
-Therefore a failing webhook does not delay all others.
+"""Maximum numbers of notices that are claimed together: AT_ONCE in total, and OF_ONE_WEBHOOK for one webhook. Because
+of the second limit, a failing webhook does not delay all others.
 """
-UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
+UNKNOWN_END = "no outcome is recorded: the attempt is in progress, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class DeliveryStore(Protocol):
     """The port to the database for delivering notices."""
 
     async def claim(self, now: datetime) -> Sequence[Claimed]:
-        """Claim due notices; of each webhook, first the notices that have been due longest. An attempt without an end
-        is recorded for each claimed notice.
+        """Claim due notices. For each webhook, the notices that have been due longest come first. For each claimed
+        notice, an attempt without an end is recorded.
         """
 
     async def record(self, outcome: Outcome, now: datetime) -> None:

@@ -40,7 +40,7 @@ Conditions = Sequence[Mapping[str, Any]]
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
     """Yield an event if the pool begins to miss its objectives or its targets of tasks. Also yield an event if its
-    rollout stops, or if the reason changes for which it is stopped.
+    rollout stops, or if the reason why the rollout is stopped changes.
     """
     for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
         missed = _condition(after, kind)
@@ -61,7 +61,7 @@ def _of_condition(kind: NoticeKind, pool: PoolKey, words: str, condition: Mappin
 
 
 def of_lost(pool: PoolKey, instance: str, reason: str) -> Event:
-    """Return the event of an instance that became Lost."""
+    """Return the event that an instance became Lost."""
     words = f"Instance {instance} of {pool} is lost: {reason}"
     return Event(kind=NoticeKind.INSTANCE_LOST, pool=str(pool), subject=instance, words=words, facts={"reason": reason})
 
@@ -71,7 +71,7 @@ VANISHED = "InstanceVanished"
 
 
 def of_operator(pool: PoolKey, event: PoolEvent) -> Iterator[Event]:
-    """Yield an event if the operator's event is about an instance that vanished, which only the operator can report."""
+    """Yield an event if the operator reports that an instance vanished. Only the operator notices such a loss."""
     if event.reason == VANISHED and event.instance is not None:
         yield of_lost(pool, event.instance, event.message)
 
@@ -94,7 +94,7 @@ _SKIPPED = {
 
 
 def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
-    """Return the event of a schedule's window that did not open at its start."""
+    """Return the event that a schedule's window did not open at its start."""
     start = skipped.start.isoformat()
     words = f"Schedule {skipped.schedule} of {pool} did not open its window of {start}: {_SKIPPED[skipped.reason]}"
     facts = {"start": start, "reason": skipped.reason.value}
@@ -102,7 +102,7 @@ def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
 
 
 def of_departure(pool: PoolKey, words: str) -> Event:
-    """Return the event of demand that departed from the forecast."""
+    """Return the event that demand departed from the forecast."""
     told = f"Schedules of {pool} that follow its forecast are suspended: {words}"
     return Event(kind=NoticeKind.FORECAST_LEFT, pool=str(pool), subject=str(pool), words=told, facts={"message": words})
 
@@ -118,7 +118,7 @@ def of_proposal(plan: Plan) -> Iterator[Event]:
 
 
 def of_plan(plan: Plan, reason: str | None) -> Event:
-    """Return the event of a plan that was applied."""
+    """Return the event that a plan was applied."""
     why = f": {reason}" if reason else ""
     words = f"{plan.applied_by} applied plan {plan.id} ({plan.kind}) to {plan.pool}{why}"
     facts = {"kind": plan.kind.value, "by": plan.applied_by, "reason": reason, "undo_of": plan.undo_of}

@@ -91,7 +91,7 @@ def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) 
 
 
 def literal_of(host: str) -> IpAddress | None:
-    """Return the IP address that the host's text is; None if the text is a name."""
+    """Return the host as an IP address; None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -99,8 +99,8 @@ def literal_of(host: str) -> IpAddress | None:
 
 
 def _is_public(address: IpAddress) -> bool:
-    """Return whether everybody on the internet can reach the address. If it is an IPv6 address that contains an IPv4
-    address, that one must be public too.
+    """Return whether everybody on the internet can reach the address. An IPv6 address that contains an IPv4 address is
+    public only if the IPv4 address is public too.
     """
     inner = _embedded(address)
     return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
@@ -147,7 +147,7 @@ def _kinds(named: Iterable[NoticeKind]) -> tuple[NoticeKind, ...]:
 
 def _pools(named: tuple[str, ...]) -> tuple[str, ...]:
     if len(named) > MOST_POOLS:
-        raise InvalidInput("pools", f"{len(named)} names", f"name at most {MOST_POOLS}, or none for all")
+        raise InvalidInput("pools", f"{len(named)} names", f"name at most {MOST_POOLS} pools, or none for all pools")
     for name in named:
         try:
             PoolKey.parse(name)

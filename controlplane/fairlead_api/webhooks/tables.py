@@ -38,6 +38,6 @@ notices = Table(
     Index(None, "at", "id"),
     Index("ix_notices_waiting", "webhook", "due_at", "id", postgresql_where=text("state = 'waiting'")),
 )
-"""The notices to deliver and delivered, with a row for each event and webhook. `attempts` has at most
+"""Notices, already delivered or still to be delivered, with a row for each event and webhook. `attempts` has at most
 `deliveries.MOST_ATTEMPTS` entries.
 """

@@ -442,7 +442,7 @@ async def test_an_instance_is_drained_by_operators_and_the_drain_taken_back(door
     name = (await door.viewer.instances(door.pool)).items[0].id
     plan = await door.operator.create_plan(door.pool, PlanRequest(kind=PlanKind.DRAIN, instance=name))
     assert [one["after"] for one in plan.diff] == ["true"]
-    assert "until its successor does" in plan.effect.notes[0]
+    assert "until its successor serves" in plan.effect.notes[0]
     assert (await door.operator.apply_plan(plan.id, ApplyRequest(confirm=door.pool.name, reason="try"))).state is PlanState.APPLIED
     inverse = await door.operator.undo_plan(plan.id)
     assert [(one["before"], one["after"]) for one in inverse.diff] == [("true", None)]

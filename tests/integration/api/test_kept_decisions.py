@@ -73,7 +73,7 @@ async def test_what_is_not_there_was_most_likely_not_sampled(api: ApiInstance) -
     with pytest.raises(ApiProblem) as unsampled:
         await api.viewer.decision("d" * 32)
     remedy = unsampled.value.problem.remedy or ""
-    assert remedy.startswith("not sampled: only about 5 % of the decisions are kept")
+    assert remedy.startswith("not sampled: only about 5 % of the decisions about requests without a problem are kept")
     assert "x-fairlead-explain: 1" in remedy
     assert "older than 7 days" in remedy
     report = await api.viewer.search("order-4711")

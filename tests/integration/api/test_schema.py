@@ -146,7 +146,7 @@ def test_a_database_of_before_the_oldest_migration_is_left_as_it_is_with_the_rem
         assert ended.returncode == 1
         (line,) = ended.stderr.splitlines()
         assert revision in line
-        assert f"start the version that added {BASELINE} on it once, or start with an empty database" in line
+        assert f"run the version that added {BASELINE} on it once, or start with an empty database" in line
 
 
 def test_who_migrates_waits_for_the_one_who_does_already(postgres_url: str) -> None:

@@ -208,7 +208,9 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """Return the name of the identity and its source. A login link's source is shortened to digits of its hash."""
+    """Return the name and source of the person who made a credential, as one text. A login link is shown by the first
+    digits of its source's hash.
+    """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
 
@@ -219,7 +221,9 @@ def _owned(owner: Identity | None) -> list[ColumnElement[bool]]:
 
 
 def _all_within(namespaces: Sight) -> list[ColumnElement[bool]]:
-    """Return the conditions for tokens whose rights are limited to these namespaces."""
+    """Return the SQL conditions for tokens that give no right outside these namespaces; no condition for all
+    namespaces.
+    """
     table = tables.api_tokens
     if namespaces is None:
         return []

@@ -1,4 +1,4 @@
-"""Stores gateway keys in Postgres; of each secret only the SHA-256."""
+"""Stores gateway keys in Postgres. Only the SHA-256 of each secret is stored."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -122,7 +122,7 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey:
-        """Changes a key that is not revoked. Raises NotFound, Conflict."""
+        """Changes a key. Raises NotFound; Conflict if the key is revoked."""
 
         async def work(connection: AsyncConnection) -> GatewayKey:
             before = await _living(connection, key_id)
@@ -140,7 +140,7 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def rotate(self, key_id: str, secret: str, rotation: GatewayKeyRotation, caller: Caller, now: datetime) -> GatewayKey:
-        """Gives a key that is not revoked another secret. Raises NotFound, Conflict."""
+        """Gives a key a new secret. Raises NotFound; Conflict if the key is revoked."""
 
         async def work(connection: AsyncConnection) -> GatewayKey:
             before = await _living(connection, key_id)

@@ -1,6 +1,6 @@
-"""Reads the situations of pools: first the facts of all pools at once, then the signals of pools that miss their
-objectives, and the active alerts on error budgets. Also reads trends of visible pools over a range: requests in time,
-refused and failed requests, and instance hours.
+"""Reads the situations of pools: the facts of all pools, the signals of pools that miss their objectives, and the
+active alerts on error budgets. Also reads trends of visible pools over a range: requests in time, refused and failed
+requests, and instance hours.
 """
 
 import math

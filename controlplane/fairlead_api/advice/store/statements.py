@@ -1,5 +1,5 @@
-"""The SQL statements of advice. Each covers all requested pools; its cost is bounded by minutes of traffic or by
-existing objects.
+"""The SQL statements of advice. Each statement covers all requested pools. The rows that a statement reads are bounded
+by the minutes of traffic or by the number of objects.
 """
 
 from sqlalchemy import text
@@ -9,9 +9,9 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_ALONE = 500
-"""Maximum number of a pool's kept decisions that are searched for requests that found an idle instance."""
+"""Maximum number of a pool's kept decisions that are read to find requests whose instance was idle."""
 ROUTER_FORGOTTEN_SECONDS = 3600
-"""Time after its last report, in seconds, from which a silent router is no longer a finding."""
+"""Seconds for which a silent router is reported as a finding, counted from the router's last report."""
 MOST_MOVES = 2000
 """Maximum number of a pool's moves whose gains are added up; the newest moves are used."""
 
@@ -134,8 +134,8 @@ SELECT 1 / sample_rate AS weight, CASE WHEN coalesce(held_seconds, 0) = 0 AND co
     AND CAST(c.value ->> 'pending_tokens' AS float8) = 0) THEN ttft_seconds - coalesce(queued_seconds, 0) END AS alone
 FROM decisions WHERE pool_id = :pool AND at > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' ORDER BY at DESC LIMIT {MOST_ALONE}
 """)  # noqa: S608
-"""SQL for a pool's newest kept decisions: how many requests each stands for, and the seconds from dispatch to first
-token if the instance had no other prompt to compute, else NULL.
+"""SQL for a pool's newest kept decisions. `weight` is the number of requests that a decision represents. `alone` is the
+seconds from dispatch to first token if the instance had no other prompt to compute, else NULL.
 """
 SESSIONS = text("SELECT instance, count(*) AS bound FROM sessions WHERE pool_id = :pool AND instance = ANY(:names) GROUP BY instance")
 MINUTES = text("""

@@ -1,4 +1,4 @@
-"""Stores the prices of instances that follow from the costs that OpenCost measures for their pods."""
+"""Computes prices of instances from the costs of their pods, which OpenCost measures, and stores the prices."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,11 @@ HOUR = timedelta(hours=1)
 AGAIN = timedelta(hours=3)
 """Time for which an hour's costs are read again, because OpenCost gets a pod's last samples late."""
 LONGEST_GAP = timedelta(hours=48)
-"""Maximum age of costs that are read after OpenCost or all processes of the API were unavailable."""
+"""Maximum age of the hours whose costs are read late, after OpenCost or all processes of the API were unavailable."""
 AT_ONCE = timedelta(hours=6)
-"""Longest range of one request to OpenCost, which computes its response from Prometheus."""
+"""Longest range of one request to OpenCost. The range is short, because OpenCost computes each response from
+Prometheus.
+"""
 
 
 class MeasuredPrices:
@@ -38,8 +40,8 @@ class MeasuredPrices:
         """The first whole hour whose costs are not stored yet or may still change; None before the first read."""
 
     async def look(self, now: datetime) -> None:
-        """Read and store the prices of the last hours. Raises Unavailable; the next call then continues where this one
-        ended.
+        """Read and store the prices of the last hours. Raises Unavailable; the next call then continues with the first
+        hour that is not stored.
         """
         if self._opencost is None:
             return

@@ -21,13 +21,17 @@ LENGTHS = {1: 10, 10: 10, 60: 60, 300: 300}
 """Seconds that a stored row covers, by the row's step in seconds."""
 
 MOST_GAPS = 8
-"""If more gaps than this lie between stored columns, everything from the first to the last gap is read from rollups."""
+"""Maximum number of gaps between stored columns that are read from rollups one by one. If there are more, one read
+covers all columns from the first to the last gap.
+"""
 
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
 _values = msgspec.json.Decoder(list[int | float | None])
-"""Decoder of a metric's values. Whole numbers stay whole: writing 184,000 of them takes 2 ms, fractions take 11 ms."""
+"""Decodes a metric's values. Whole numbers are decoded as integers, because 184,000 integers are written as JSON in 2
+ms and as many floats in 11 ms.
+"""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
@@ -91,7 +95,9 @@ SECONDS = f""", names AS (
 }
 )
 """
-"""SQL that stores the single seconds of a bucket. It follows `per_second` in a statement about that bucket."""
+"""SQL that stores the single seconds of a bucket. It continues a statement that has already defined `per_second` for
+this bucket.
+"""
 
 
 async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:

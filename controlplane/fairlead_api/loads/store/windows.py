@@ -163,7 +163,9 @@ def _seen(row: Any) -> Seen:
 
 
 def _figures(source: str) -> str:
-    """Return SQL for all metrics and counts of all instances in each column; `place` is the column's index."""
+    """Return SQL with one row for each instance and column of the grid: all metrics and counts, and in `place` the
+    index of the column.
+    """
     if source == "1s":
         parts = [f"max({metric}) AS {metric}_max, sum({metric}) AS {metric}_sum, count({metric}) AS {metric}_n" for metric in METRICS]
         parts += [f"coalesce(sum({SUMMED[name]}), 0) AS {name}" for name in _COUNTS]
@@ -278,7 +280,9 @@ async def _sent(connection: AsyncConnection, pool: int, instance: str, start: da
 async def _moved(
     connection: AsyncConnection, table: Table, pool: int, instance: str, ends: tuple[str, str], between: tuple[datetime, datetime]
 ) -> Moved:
-    """Return the moves that have the instance in the first column of `ends`, grouped by the instance in the second."""
+    """Return the moves that connect the instance with other instances, counted by the other instance. `ends` names two
+    columns of the table: the column that must contain the instance, and the column with the other instance.
+    """
     here, there = (table.c[name] for name in ends)
     query = (
         select(there)

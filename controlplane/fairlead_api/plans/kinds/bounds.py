@@ -1,6 +1,4 @@
-"""Changes the minimum and maximum number of instances of a role, and how many of the instances above the needed number
-sleep.
-"""
+"""Changes the minimum and maximum number of instances of a role, and the number of its spare instances that sleep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ _WARM = "warm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsQuestion(SpecQuestion):
-    """Finds the effect of other bounds, and of another declared number of instances if the bounds change that
+    """Finds the effect of changed bounds, and of a changed declared number of instances if the bounds change that
     number.
     """
 
@@ -81,7 +79,9 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def _still_asleep(warm: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the section `warm` of a role that takes turns, which it does by sleeping. Raises InvalidInput."""
+    """Return the section `warm` of a role that takes turns on its devices with other roles, if the section lets at
+    least one instance sleep. Raises InvalidInput otherwise, because the role gives up its devices by sleeping.
+    """
     if warm is None or warm["asleep"] < 1:
         remedy = "write at least 1: the role takes turns on its devices (roles[].warm.turns), and gives them up by sleeping"
         raise InvalidInput("warm.asleep", None if warm is None else warm["asleep"], remedy)
@@ -121,6 +121,6 @@ def _declared(spec: Spec) -> tuple[Any, ...]:
 
 
 KIND = Kind(name=PlanKind.BOUNDS, change=_change, questions=_questions)
-"""The kind `bounds`. A difference between two specs never has a part of this kind, because `scale` covers the numbers
-of roles.
+"""The kind `bounds`. No part of a difference between two specs belongs to this kind: changes of a role's numbers belong
+to the kind `scale`.
 """

@@ -15,7 +15,7 @@ FIELD = "priorityClasses"
 
 
 class ClassesQuestion(SpecQuestion):
-    """Finds the effect of other priority classes."""
+    """Finds the effect of changed priority classes."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return classes_effect(known.use.facts.priority_classes, self.after.priority_classes)
@@ -25,7 +25,7 @@ class ClassesQuestion(SpecQuestion):
 
 
 def classes_effect(before: Sequence[PriorityClass], after: Sequence[PriorityClass]) -> PlanEffect:
-    """Return the effect of other priority classes: the new order of the classes, and the treatment of requests that
+    """Return the effect of changed priority classes: the new order of the classes, and the treatment of requests that
     name a removed class.
     """
     order = ", ".join(one.name for one in sorted(after, key=lambda one: -one.priority))

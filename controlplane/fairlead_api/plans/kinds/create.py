@@ -1,4 +1,4 @@
-"""Creates a pool. Such a plan is shown and undone with the code of `delete`."""
+"""Creates a pool. The module `delete` shows and undoes such a plan."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""Deletes a pool, and creates it again when that is undone: the content of such a plan, and its writes.
+"""Deletes a pool, and creates the pool again when the deletion is undone. This module makes such plans and writes them.
 
-In such a stored plan, `change` is the manifest to create, or empty for a deletion. `inverse` is the reverse: empty for
-a creation, or the manifest.
+In the stored plan of a creation, `change` is the manifest to create, and `inverse` is empty. In the stored plan of a
+deletion, `change` is empty, and `inverse` is the manifest.
 """
 
 from collections.abc import Mapping

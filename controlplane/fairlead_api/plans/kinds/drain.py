@@ -36,15 +36,15 @@ class DrainQuestion(MarkQuestion):
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Return the effect of a drain: the sessions that move, and the capacity that remains until a new instance serves,
-    or from now on if the instance is not `replaced`. Raises NotFound.
+    """Return the effect of a drain: the sessions that move, and the capacity that remains until the new instance
+    serves. If the instance is not `replaced`, that capacity remains permanently. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is InstanceState.DRAINING:
         return PlanEffect(notes=[f"{instance} drains already."])
     left = [use for use in pool.instances if use.state is InstanceState.SERVING and use.role is one.role and use is not one]
     number = f"{amount(len(left), 'instance')} of role {{}} {'serves' if len(left) == 1 else 'serve'}"
-    words = f"{number.format(one.role)} until its successor does; the number of instances stays."
+    words = f"{number.format(one.role)} until its successor serves; the number of instances stays the same."
     if not replaced:
         return _emptied(pool, one, number.format(one.role), alone=not left)
     if not left:
@@ -61,8 +61,8 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """Return the effect on an engine that Fairlead does not stop: it drains, stays empty, and can be put back into
-    service.
+    """Return the effect of draining an engine that Fairlead does not stop: the engine drains, stays empty, and can be
+    put back into service.
     """
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,

@@ -8,7 +8,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class DrainingQuestion(SpecQuestion):
-    """Finds the effect of another drain timeout."""
+    """Finds the effect of a changed drain timeout."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         longest = format_duration(self.after.drain.timeout_seconds)

@@ -12,7 +12,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class EarlyRejectionQuestion(SpecQuestion):
-    """Finds the effect of another rule for early rejection."""
+    """Finds the effect of a changed rule for early rejection."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -29,7 +29,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
     """
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
-    notes = ["The estimate does not include refusals because of decoding; Predicted refuses at least as much as Load."]
+    notes = ["The estimate leaves out refusals that decoding causes. Mode Predicted refuses at least as many requests as mode Load."]
     notes = notes if after.mode == "Predicted" else []
     if refused is None:
         return PlanEffect(notes=notes)

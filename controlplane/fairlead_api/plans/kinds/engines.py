@@ -31,7 +31,9 @@ _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """Finds the effect of adding engines (they have an entry) or removing engines (their entry is None)."""
+    """Finds the effect of adding and removing engines. `engines` has an entry for an engine to add, and None for an
+    engine to remove.
+    """
 
     change: Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class FairnessQuestion(SpecQuestion):
-    """Finds the effect of another order of waiting requests."""
+    """Finds the effect of a changed order of waiting requests."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         fair = self.after.routing.fairness == FAIR_TENANTS

@@ -9,7 +9,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class PaceQuestion(SpecQuestion):
-    """Finds the effect of another pace of automatic scaling."""
+    """Finds the effect of a changed pace of automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         scaling = self.after.scaling
@@ -25,7 +25,7 @@ class PaceQuestion(SpecQuestion):
 def _step(verb: str, pace: ScaleUpSpec | ScaleDownSpec) -> str:
     if not pace.instances and not pace.percent:
         return f"A role never {verb}."
-    most = f"{pace.instances} or {pace.percent:g} %, the larger of both"
+    most = f"{pace.instances} or {pace.percent:g} %, whichever is larger"
     return f"A role {verb} by at most {most}, in {format_duration(pace.period_seconds)}."
 
 

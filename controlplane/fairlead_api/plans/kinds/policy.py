@@ -12,7 +12,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class PolicyQuestion(SpecQuestion):
-    """Finds the effect of another routing policy."""
+    """Finds the effect of a changed routing policy."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return policy_effect(known.use, self.after.facts(), known.policies)
@@ -24,11 +24,11 @@ class PolicyQuestion(SpecQuestion):
 
 
 def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of another policy or other parameters. Routers apply the change with the next routing table,
-    without a restart.
+    """Return the effect of a changed policy or of its changed parameters. Routers apply the change with the next
+    routing table, without a restart.
 
-    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving. There
-    is no record of the sessions that are already bound to the instance that the ring would choose.
+    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving,
+    because no record shows which sessions are already bound to the instance that the ring would choose.
     """
     before, bound = pool.facts.routing.policy, pool.sessions
     wanted = policies.entry(after.routing.policy)

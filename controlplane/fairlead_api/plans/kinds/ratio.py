@@ -13,7 +13,7 @@ from fairlead_client.simulation_jobs import Autoscaled, PoolChange, RoleRange
 
 
 class RatioQuestion(SpecQuestion):
-    """Finds the effect of other rules for the ratio between prefill and decode instances."""
+    """Finds the effect of changed rules for the ratio between prefill and decode instances."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return ratio_effect(self.after)
@@ -38,7 +38,9 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def ratio_effect(after: PoolSpec) -> PlanEffect:
-    """Return the effect of the mode in which the ratio is set in the new spec."""
+    """Return the effect of the new spec's mode for the ratio, which determines whether Fairlead changes the roles of
+    instances.
+    """
     return PlanEffect(notes=[RATIO_MODES[after.ratio.mode]])
 
 

@@ -20,7 +20,9 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertQuestion:
-    """Finds the effect of restoring an earlier spec, with the questions of the kinds that the change consists of."""
+    """Finds the effect of restoring an earlier spec. It combines the questions of all kinds of plans that change the
+    sections in which the specs differ.
+    """
 
     parts: tuple[Question, ...]
 

@@ -15,7 +15,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RingQuestion(SpecQuestion):
-    """Finds the effect of another number of anchors per instance."""
+    """Finds the effect of a changed number of anchors per instance."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return ring_effect(known.use, self.after.facts(), known.policies)
@@ -25,7 +25,7 @@ class RingQuestion(SpecQuestion):
 
 
 def ring_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Return the effect of another number of anchors per instance: the keys that change owner, and the sessions that
+    """Return the effect of a changed number of anchors per instance: the keys that change owner, and the sessions that
     follow them.
     """
     new = [use.entry(after.anchors_per_instance) for use in pool.instances]

@@ -10,7 +10,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RolloutQuestion(SpecQuestion):
-    """Finds the effect of other rules for rollouts."""
+    """Finds the effect of changed rules for rollouts."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return rollout_effect(known.use, self.after.rollout)

@@ -22,7 +22,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleQuestion:
-    """Finds the effect of another number of instances of a role."""
+    """Finds the effect of a changed number of instances of a role."""
 
     role: Role
     before: int
@@ -97,8 +97,8 @@ def asked_role(request: PlanRequest, roles: Sequence[Mapping[str, Any]]) -> int:
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
-    """Return the role that the request scales if an InferencePoolRole, and not the pool, declares the number of its
-    instances; otherwise None.
+    """Return the requested role if an InferencePoolRole declares the number of its instances; None if the pool declares
+    the number.
     """
     for role in spec.get("roles") or []:
         if role.get("name") == request.role and role.get("replicas") is None:
@@ -141,9 +141,11 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int, policies: P
 
 
 def _taken_by_new(pool: PoolUse, role: Role, added: int, policies: PolicyCatalogue) -> tuple[float, int, int]:
-    """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens
-    that follow; all zero unless the policy places every request by the ring. New instances have no names yet, and
-    places on the ring follow from names: each place is equally probable, so the share is that of their anchors.
+    """Return the share of the keys that `added` new instances of the role take, and the sessions and cached tokens that
+    follow these keys. All three are zero unless the policy places every request by the ring.
+
+    The positions of new instances on the ring are unknown, because positions are computed from names and new instances
+    have no names yet. Therefore the share of the keys is estimated as the share of the anchors.
     """
     if not added or role is Role.DECODE or policies.entry(pool.facts.routing.policy).ring is not RingUse.EVERY_REQUEST:
         return 0.0, 0, 0

@@ -14,7 +14,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class ScalingQuestion(SpecQuestion):
-    """Finds the effect of other rules for automatic scaling."""
+    """Finds the effect of changed rules for automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return scaling_effect(self.after)

@@ -32,7 +32,7 @@ _FIELDS = ("name", "action", "spec", "start", "schedules")
 
 
 class ScheduleQuestion(SpecQuestion):
-    """Finds the effect of other schedules."""
+    """Finds the effect of changed schedules."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return await asyncio.to_thread(schedule_effect, self.after, known.now)  # a week has up to 10,080 starts of each
@@ -70,8 +70,8 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether admins must make the change: some schedule differs between the two specs and, in one of them, sets
-    a value that only admins may change.
+    """Return whether the change of the spec from `before` to `after` needs an admin. It does if a schedule that only
+    one of the two specs contains sets a value that only admins may change.
     """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]

@@ -12,7 +12,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SessionsQuestion(SpecQuestion):
-    """Finds the effect of other rules for sessions."""
+    """Finds the effect of changed rules for sessions."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return sessions_effect(known.use.sessions, known.use.facts, self.after.facts())
@@ -22,7 +22,10 @@ class SessionsQuestion(SpecQuestion):
 
 
 def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEffect:
-    """Return the effect of other rules on the `bound` sessions, which is their number."""
+    """Return the effect of changed rules for sessions: the time for which sessions stay bound to their instances, and
+    warnings about sessions that lose their binding or are no longer recognized by their header. `bound` is the number
+    of bound sessions.
+    """
     old, new = before.session, after.session
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:

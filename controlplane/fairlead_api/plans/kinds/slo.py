@@ -15,7 +15,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SloQuestion(SpecQuestion):
-    """Finds the effect of other latency targets."""
+    """Finds the effect of changed latency targets."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -27,8 +27,8 @@ class SloQuestion(SpecQuestion):
 
 
 def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
-    """Return the effect of other latency targets: the attainment that the past day's requests would have had and, with
-    early rejection, the share that would be refused. `latencies` are numbers of requests by latency cell, for each
+    """Return the effect of changed latency targets: the attainment that the past day's requests would have had and,
+    with early rejection, the share that would be refused. `latencies` are numbers of requests by latency cell, for each
     priority class.
     """
     whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
@@ -37,7 +37,9 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
         return PlanEffect(warnings=refusing(refused))
     warnings, notes = refusing(refused), []
     if whole.met is False:
-        warnings.insert(0, f"The goal of {after.percentile:g} % in time would have been missed: {percentage(most)} were.")
+        warnings.insert(
+            0, f"The goal of {after.percentile:g} % in time would have been missed: {percentage(most)} would have been in time."
+        )
     elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
         notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:

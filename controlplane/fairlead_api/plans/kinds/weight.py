@@ -23,8 +23,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightQuestion:
-    """Finds the effect of another weight of one instance. `stays` is True if the weight is stored where it outlives the
-    instance.
+    """Finds the effect of a changed weight of one instance. `stays` is True if the weight is stored in a place that
+    outlives the instance.
     """
 
     instance: str
@@ -76,7 +76,7 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 
 def weight_effect(pool: PoolUse, instance: str, before: float, after: float, policies: PolicyCatalogue, *, stays: bool) -> PlanEffect:
-    """Return the effect of another weight of one instance on the ring. An instance that is warming gets the same
+    """Return the effect of a changed weight of one instance on the ring. An instance that is warming gets the same
     fraction of the new weight as it has of the present weight.
 
     `stays` is True if the weight is stored in a place that outlives the instance. Raises NotFound; InvalidInput for an

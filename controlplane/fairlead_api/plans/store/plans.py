@@ -44,7 +44,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""Maximum age of plans that the API searches for after a stop: plans that were left open when the API stopped."""
+"""Maximum age of a plan that is examined because a process of the API may have stopped while it applied the plan."""
 _MOST = 100
 
 
@@ -237,7 +237,9 @@ class PostgresPlanList:
             )
 
     async def hand_over(self, plan: Plan) -> HandOverResult:
-        """Return the part of their caches that sessions have kept since the plan was applied."""
+        """Return the part of the leaving instances' caches that sessions have kept since the plan was applied, with the
+        attainment of the pool before and after. If the plan was not applied, the result has only the expected part.
+        """
         result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
         if plan.applied_at is None:
             return result

@@ -44,8 +44,8 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""SQL for the times from creation to first service, of the twenty newest instances whose start was observed. A start
-takes fewer than ten transitions.
+"""SQL for the times from creation to first service. It examines the fifty newest instances, and uses the twenty newest
+of them whose start was observed. Ten transitions of an instance are enough, because a start takes fewer.
 """
 
 
@@ -91,8 +91,8 @@ async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapp
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """Return the measurements of each live router, made on `instance`, or on all instances if it is None; ordered by
-    quantity and router name.
+    """Return the measurements of each live router, ordered by quantity and router name: the measurements on `instance`,
+    or, if `instance` is None, the measurements over all instances.
     """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]

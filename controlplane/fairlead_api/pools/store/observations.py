@@ -143,7 +143,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
     """Return the seconds since a router that is not live had a request of the pool; None if no such router is known.
 
-    A router that signed off reported that time. A router that stopped reporting may have had a request until its last
-    report.
+    For a router that signed off, the seconds are exact, because its last report has its idle time. A router that
+    stopped reporting counts as busy until its last report.
     """
     return (await connection.execute(_IDLE_ELSEWHERE, {"pool": str(pool_id)})).scalar_one()

@@ -1,5 +1,5 @@
 """Reads pools and their instances for the public API: the present state (lists and details, cached for simultaneous
-callers), the past (revisions and events), the hash ring, and the figures with which others scale pools.
+callers), the past (revisions and events), the hash ring, and the figures for other people's autoscalers.
 """
 
 import asyncio
@@ -268,8 +268,8 @@ class PostgresScalingFigures:
 
 
 async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
-    """Return the newest recommended number of instances by pool id and role, for pools in mode Advise; none where the
-    number has changed since.
+    """Return the newest recommended number of instances, by pool id and role, for pools in mode Advise. A
+    recommendation is left out if the role's desired number has changed since.
     """
     asked = [(row.id, role, number) for row in rows if _is_advised(row.spec) for role, number in desired_of(row).items()]
     found: dict[int, dict[str, int]] = {}

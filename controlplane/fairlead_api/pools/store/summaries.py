@@ -227,8 +227,8 @@ def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the number of instances that a spec declares for each role. Parts of the spec that cannot be read are left
     out.
 
-    It is used while a pool's status has no desired number: a new pool has none yet, and an older operator never sets
-    one.
+    Declared numbers replace the desired numbers that a pool's status lacks: the status of a new pool has none yet, and
+    an older operator never sets them.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}

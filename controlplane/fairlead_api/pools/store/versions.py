@@ -1,6 +1,8 @@
-"""Stores revisions of a pool's spec and versions of its SLO, each once and with an audit entry naming the person or
-program that made the change. Also stores the pool's routing tables: a table gets a new version when its content changes
-(recorded with the changed instances), or when a router has a version that this database never issued.
+"""Stores revisions of a pool's spec and versions of its SLO, each once. Each gets an audit entry, which names the
+person or program that made the change.
+
+Also stores the pool's routing tables. A table gets a new version when its content changes (recorded with the changed
+instances), or when a router has a version that this database never issued.
 """
 
 from dataclasses import replace
@@ -81,8 +83,9 @@ async def note_revision(
 
 
 async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
-    """Return the version of the pool's SLO. A new version is stored if the SLO's targets or classes have changed, by
-    `revision` of the spec or by a window of a schedule. If `facts` is None, the last version stays in force.
+    """Return the version of the pool's SLO. A new version is stored, with the number `revision` of the spec, if the
+    SLO's targets or classes have changed: in the spec, or because a window of a schedule opened or closed. If `facts`
+    is None, the last version stays in force.
     """
     if facts is None:
         return int(row.slo_version)
@@ -115,7 +118,7 @@ _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
     case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
 ).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
-"""SQL for the content of the last routing table; null if that table has the hash `hash`."""
+"""SQL for the content of the last routing table; null if the content is unchanged, that is, if its hash is `hash`."""
 
 
 async def note_table(

@@ -75,15 +75,18 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 
 
 LATEST = timedelta(seconds=20)
-"""Maximum delay with which a router's state may arrive after a newer one; a larger difference means that the router's
-clock was set back. It is shorter than the difference from which routers' times are corrected
+"""Maximum delay with which an older state of a router may arrive after a newer state. Within this delay, the newer
+state stays. If the states are further apart, the router's clock was set back, and the older state replaces the newer
+one.
+
+The delay is shorter than the difference from which routers' times are corrected
 (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that a correction cannot make a new state seem old.
 """
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
-"""The fields of a Report whose rows are stored once, bindings first (ROWS); and those whose rows belong to a pool
-(OF_POOLS).
+"""ROWS: the fields of a Report whose rows are stored once, bindings first. OF_POOLS: the fields among them whose rows
+belong to a pool.
 """
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
@@ -167,8 +170,8 @@ class PostgresReports:
         stored.lost_moves.update(applied.lost_moves)
 
     async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
-        """Store a report that contains rows that cannot be stored: halve it again and again until the bad rows are
-        isolated, and count those.
+        """Store a report that contains rows that cannot be stored. The report is halved repeatedly until the bad rows
+        are isolated. The bad rows are only counted, and all other rows are stored.
         """
         part = _Stored()
         try:

@@ -67,8 +67,9 @@ async def read_annotations(
 
 
 def _order(one: Annotation) -> tuple[datetime, AnnotationKind, str]:
-    """Return the place of a marked event. Failures of one moment stay in the order in which they happened: an instance
-    may be lost and be back in the same state.
+    """Return the sort key of a marked event: its time, kind and description. Failures have no description in the key,
+    so failures at one time stay in the order in which they happened: an instance may be lost and be back at the same
+    time.
     """
     return one.at, one.kind, "" if one.kind is AnnotationKind.FAILURE else one.words
 
@@ -157,15 +158,16 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Return the last scaling decision of each role and controller in each step, as the number of instances and the
-    loads in its signals: by metric and part, then by step.
+    """Return the last scaling decision of each role and controller in each step: the number of instances, and the loads
+    in its signals. They are arranged by metric and part (a role, or a role and a controller), then by step.
     """
     return decided_lines((await connection.execute(_DECIDED, _where(pool, where))).all())
 
 
 def decided_lines(rows: Iterable[Any]) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """Arrange rows of decisions by metric and part, then by step. Each controller recommends for itself, so numbers of
-    different controllers are different parts. Loads are taken from the newest decision of the step.
+    """Arrange rows of decisions by metric and part, then by step. A part is a role, or a role and a controller: each
+    controller makes its own recommendation, so the numbers of several controllers are kept apart. Loads are taken from
+    the newest decision of the step.
     """
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.at):

@@ -44,8 +44,8 @@ class Applied:
 
 
 async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> Applied:
-    """Apply the report's binding changes in order. The migration that belongs to a change is stored exactly if the
-    change takes effect.
+    """Apply the report's binding changes in order. The migration that belongs to a change is stored only if the change
+    takes effect.
     """
     changes = [change for change in report.bindings if change.pool in ids]
     if len(changes) < len(report.bindings):
@@ -142,8 +142,8 @@ class _Judging:
 
 
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
-    """Wait for transactions that change the instances of these pools, and block further such transactions until this
-    one ends.
+    """Wait for transactions that change the instances of these pools, and block further such transactions until the
+    transaction of this call ends.
 
     Otherwise an instance could disappear, and its sessions be unbound, between the check that it exists and the binding
     of a session to it. The lock on a pool is the lock that storing a row of the pool takes. It is taken before the

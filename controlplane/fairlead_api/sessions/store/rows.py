@@ -1,5 +1,5 @@
-"""A session's row and its holders while a report (or a drain) is applied: rows are locked in one order, written in
-bulk, and unbound if the instance is gone.
+"""Sessions' rows and their holders while a report (or a drain) is applied. Rows are locked in one order and written in
+bulk. Sessions are unbound if their instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -72,8 +72,8 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""Seconds after a session's name was found to be shared by several conversations. A binding that arrives within this
-time comes from a router that does not know this yet.
+"""Seconds for which a session's name stays marked as shared by several conversations. A binding within this time does
+not remove the mark, because the binding's router may not know of it yet.
 """
 
 
@@ -249,8 +249,8 @@ async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, insta
     """Unbind the pool's sessions that these instances hold, or all its sessions if `instances` is None. The history
     records the end of each binding.
 
-    Routers receive no notice: each router remembers a session's last home, and reports that home and the reason for
-    leaving it with the session's next request.
+    Routers receive no notice. Each router remembers the last instance of a session, and reports this instance and the
+    reason for leaving it with the session's next request.
 
     The sessions' rows are not loaded into this process, because there may be hundreds of thousands of them. They are
     locked in the order in which reports lock them. While this runs, reports wait for the pool's row.

@@ -168,9 +168,11 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """Claim and return the oldest simulation that no runner has claimed; simulations of plans come first,
-        simulations for advice last. None if there is no such simulation. A simulation whose runner has stopped
-        reporting twice is marked as failed; so is an automatic simulation that is too old to be useful.
+        """Claim and return the oldest simulation that no runner has claimed, or whose runner has stopped reporting.
+        Simulations of plans come first, simulations for advice last. None if there is no such simulation.
+
+        A simulation is marked as failed after MOST_ATTEMPTS runners have stopped reporting. An automatic simulation is
+        also marked as failed when it is too old to be useful.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 

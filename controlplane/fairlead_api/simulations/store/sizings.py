@@ -1,5 +1,5 @@
-"""Stores automatic simulations in Postgres: for plans, and for pools that miss their objectives. Reads the results of
-simulations for advice, which advice, lists of refusals and plans use.
+"""Stores automatic simulations in Postgres: for plans, and for pools that miss their objectives. Also reads the results
+of simulations for advice. Advice, lists of refusals and plans use these results.
 """
 
 from collections.abc import Collection
@@ -40,8 +40,8 @@ AND created_at > CAST(:now AS timestamptz) - interval '{USEFUL_SECONDS} seconds'
 
 
 async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: datetime) -> dict[int, SeenSizing]:
-    """Return, for each pool, the newest simulation for advice, and the result of the newest finished one compared with
-    the pool's present targets.
+    """Return, for each pool, the newest simulation for advice. Also return the result of the newest finished simulation
+    for advice, compared with the pool's present targets.
     """
     values = {"pools": list(pools), "now": now}
     found = {row.pool_id: row for row in await connection.execute(_FOUND, values)}

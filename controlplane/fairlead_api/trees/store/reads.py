@@ -71,7 +71,9 @@ class PostgresTrees:
             return TaskList(tasks=await self._figures(connection, keys, now))
 
     async def slo_tasks(self, pool: PoolKey, start: datetime, end: datetime, now: datetime) -> SloTasks:
-        """Return the attainment of the targets of their classes by the tasks that ended in a range. Raises NotFound."""
+        """Return the attainment of the tasks that ended in a range; each task is judged by the target of its class.
+        Raises NotFound.
+        """
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
             found = await judged_tasks(connection, number, start, end, now)

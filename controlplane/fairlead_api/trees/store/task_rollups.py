@@ -1,9 +1,9 @@
 """Rolls up the tasks that are over, by the hour, priority class and version of the objectives, and reads these sums.
 
-Each report sets when its tasks are looked at (`task_turns.count_at`). A task that has ended by then gets one row in
-`finished_tasks`, made from the same sums as all other figures of tasks. A turn that arrives later makes the task due
-again: its row is replaced or, if the task continues, deleted, and the hours of the old and the new row are summed
-again. So each task counts once, even if its turns arrive late.
+Each report sets the time at which its tasks are next checked (`task_turns.count_at`). A task that is over by then gets
+one row in `finished_tasks`, made from the same sums as all other figures of tasks. A turn that arrives later makes the
+task due again. Its row is then replaced or, if the task continues, deleted, and the hours of the old and the new row
+are summed again. So each task counts once, even if its turns arrive late.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -30,15 +30,15 @@ from fairlead_api.trees.store.tasks import NAMES, SUMMED, judged, targets
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10
-"""Seconds between two looks at the tasks that are due."""
+"""Seconds between two checks of the tasks that are due."""
 AT_ONCE = 500
-"""Maximum number of pairs of session and task that one transaction looks at."""
+"""Maximum number of pairs of session and task that one transaction checks."""
 MOST_TURNS = 50_000
 """Maximum number of recorded requests that one transaction reads for a pool. If its tasks have more, the time between
 their turns stays unknown.
 """
 USUAL_IDLE = timedelta(seconds=TaskTarget(name=DEFAULT_CLASS, turn_time_seconds=1.0).idle_seconds)
-"""Time after its last turn at which a task has ended, if its class has no target."""
+"""Time without a turn after which a task has ended, if the task's class has no target."""
 
 _DUE = (
     select(task_turns.c.pool_id, task_turns.c.session, task_turns.c.task)
@@ -86,7 +86,7 @@ class PostgresTaskRollups:
         self._database = database
 
     async def look(self, now: datetime) -> None:
-        """Look at all tasks that are due by `now`, some in each transaction."""
+        """Check all tasks that are due by `now`, some in each transaction."""
         while await self._database.writing(partial(_look, now=now)) >= AT_ONCE:
             pass
 
@@ -94,7 +94,8 @@ class PostgresTaskRollups:
 async def _look(connection: AsyncConnection, now: datetime) -> int:
     """Count some of the tasks that are due. Returns the number of pairs of session and task.
 
-    The pairs are locked before their sums are read, so a report adds to them before or after, and then sets them due.
+    The pairs are locked before their sums are read, so a report adds to them either before or afterwards. If before,
+    the sums include the report. If afterwards, the report makes the pairs due again.
     """
     due: dict[int, list[Any]] = defaultdict(list)
     for row in await connection.execute(_DUE, {"now": now}):
@@ -147,7 +148,8 @@ async def _count(connection: AsyncConnection, pool: int, pairs: Sequence[Any], n
 
 async def _names(connection: AsyncConnection, pool: int, pairs: Sequence[Any]) -> list[tuple[Any, list[TaskName]]]:
     """Return, for each pair of a session and a task, all tasks that the pair concerns: the task itself; the task of the
-    session's tree; and the task named after the session, which ended if the session was a root and got a parent.
+    session's tree; and the task that is named after the session. The last of these existed if the session was a root
+    before it got a parent.
     """
     sessions = bindparam("sessions", [one.session for one in pairs], type_=ARRAY(Text))
     query = select(session_trees.c.session, session_trees.c.root).where(
@@ -176,7 +178,7 @@ async def _summed(
 
 
 async def _forget(connection: AsyncConnection, pool: int, names: Sequence[TaskName]) -> set[datetime]:
-    """Delete the rows of these tasks. Returns their hours."""
+    """Delete the rows of these tasks from `finished_tasks`. Return the hours in which the deleted rows counted."""
     tasks = finished_tasks.c
 
     def of(named: bool) -> Any:
@@ -230,8 +232,8 @@ async def _tool_seconds(connection: AsyncConnection, pool: int, over: Mapping[Ta
 
 
 async def _parts(connection: AsyncConnection, pool: int, named: bool, over: Iterable[TaskName]) -> list[tuple[TaskName, Any]]:
-    """Return the pairs of session and task of tasks; `named` selects tasks whose names clients gave, or tasks without a
-    given name.
+    """Return the pairs of session and task whose turns belong to the tasks `over`, each with the name of its task.
+    `named` selects the tasks whose names clients gave, or all other tasks.
     """
     own = bindparam("own", [name for kind, name in over if kind is named], type_=ARRAY(Text))
     same = (task_turns.c.pool_id == session_trees.c.pool_id) & (task_turns.c.session == session_trees.c.session)

@@ -1,7 +1,7 @@
-"""Sums of tasks, and their attainment of the targets of their classes (`spec.slo.task`).
+"""Sums of tasks, and the attainment of tasks: each task is judged by the target of its class (`spec.slo.task`).
 
-A task is judged by the version of the pool's objectives that was in force when its last turn ended, from its present
-sums: there is no second count that could differ from them. Every read is bounded.
+A task is judged by the version of the pool's objectives that was in force when its last turn ended. It is judged from
+its present sums, so there is no second count that could differ from them. Every read is bounded.
 """
 
 from collections import Counter
@@ -21,9 +21,11 @@ from fairlead_api.tables import session_trees, sessions, slo_configs, task_turns
 from fairlead_client.resources.slo import TaskShare
 
 MOST_JUDGED = 20_000
-"""The newest pairs of session and task in a range among which tasks are judged."""
+"""Maximum number of pairs of session and task whose tasks are judged for a range; the newest pairs are used."""
 MOST_LATELY = 2_000
-"""The same for the pool's condition, which is judged every few seconds."""
+"""Maximum number of pairs of session and task whose tasks are judged for the pool's condition. It is lower than
+MOST_JUDGED, because the condition is judged every few seconds.
+"""
 LATELY = timedelta(hours=1)
 
 joined = task_turns.join(
@@ -32,7 +34,9 @@ joined = task_turns.join(
 moves = sessions.c.migrations
 _with_moves = joined.outerjoin(sessions, (sessions.c.pool_id == task_turns.c.pool_id) & (sessions.c.session == task_turns.c.session))
 NAMES: Mapping[bool, Any] = {True: task_turns.c.task, False: session_trees.c.root}
-"""The name of a task, by whether clients named it."""
+"""The column with the names of tasks: for tasks that clients named (True), and for all other tasks (False). A task that
+clients did not name has the name of its root session.
+"""
 
 
 def _of_the_first(value: Any, kind: Any, *order: Any) -> Any:
@@ -61,7 +65,8 @@ def _summed(name: Any, of: Any) -> "Select[Any]":
 
 
 SUMMED = {True: _summed(NAMES[True], task_turns.c.task != ""), False: _summed(NAMES[False], task_turns.c.task == "")}
-"""The sums of tasks by their names, by whether clients named them."""
+"""Queries for the sums of tasks, grouped by name: for tasks that clients named (True), and for all other tasks (False).
+"""
 
 
 def targets(of: Any) -> Any:
@@ -146,14 +151,16 @@ async def judged_tasks(
 
 
 def _one_of(column_: Any, names: "Select[Any]") -> Any:
-    """Return a condition on an array of names, as Postgres uses the index for an array; for a sub-query it would read
-    the whole table.
+    """Return the condition that a column has one of these names. The names are an array, because Postgres uses the
+    index for an array, but reads the whole table for a sub-query.
     """
     return column_ == func.any(func.array(names.distinct().scalar_subquery()))
 
 
 async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -> tuple[TaskObservation, ...]:
-    """Return the tasks that were over in the last hour, by class, among the newest."""
+    """Return, by class, the numbers of tasks that were over in the last hour. Only the newest tasks are counted
+    (MOST_LATELY).
+    """
     found: dict[str, Counter[str]] = {}
     for one in (await judged_tasks(connection, pool, now - LATELY, now, now, MOST_LATELY)).shares:
         counts = {"tasks": one.tasks, "in_time": one.in_time, "broken_off": one.broken_off}
@@ -167,7 +174,9 @@ class _IdleTimes(NamedTuple):
 
 
 async def _idle_times(connection: AsyncConnection, pool: int) -> _IdleTimes | None:
-    """Return the shortest and longest idle time of the pool's targets of tasks; None if no version has any."""
+    """Return the shortest and longest idle time of the pool's targets of tasks; None if no version of the objectives
+    has such a target.
+    """
     target = targets(slo_configs.c.task)
     of_targets = select(func.min(target.c.idle_seconds), func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true()))
     shortest, longest = (await connection.execute(of_targets.where(slo_configs.c.pool_id == pool))).one()

@@ -25,8 +25,8 @@ from fairlead_api.tables import task_turns
 from fairlead_api.trees.growing import Grown, Growth, grown, wants_place
 
 MOST_SOUGHT = 20_000
-"""Maximum number of blocks that are looked up for one report, to find the sessions from which others fork. A session
-whose blocks would exceed the number becomes a root.
+"""Maximum number of blocks that are looked up for one report, to find the sessions from which the report's sessions
+were forked. A session whose blocks would exceed the number becomes a root.
 """
 FIRST_LOOK = timedelta(minutes=1)
 """Time after the end of a turn at which its task is first checked for its end. A task that was already counted is
@@ -106,8 +106,8 @@ async def _known(connection: AsyncConnection, pool: int, names: Collection[str])
 
 
 async def _forked(connection: AsyncConnection, pool: int, new: Iterable[RecordedRequest]) -> dict[int, list[Grown]]:
-    """Return the sessions that have more than their first turn and whose conversation ends with a block of the prompts
-    of `new`, by that block.
+    """Return, for each block of the prompts of `new`, the sessions whose conversation ends with this block. Sessions
+    with only one turn are left out.
     """
     sought: dict[int, None] = {}
     for turn in new:

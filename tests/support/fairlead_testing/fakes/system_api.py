@@ -198,7 +198,7 @@ def _pool(request: web.Request) -> PoolKey:
 
 def _require_router(name: str) -> None:
     if name != "router" and not name.startswith("router-"):
-        raise SaidNo(403, "denied", f"the token does not speak for {name}")
+        raise SaidNo(403, "denied", f"the token may not report as {name}")
 
 
 def _json(answer: Any) -> web.Response:

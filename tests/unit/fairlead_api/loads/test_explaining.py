@@ -219,7 +219,7 @@ def test_more_to_compute_than_elsewhere_is_no_cause_of_its_own_where_the_pool_wa
         "Both were over the TTFT limit of 5.00 s: the pool was short.",
     ]
     in_time = explained({"a": loaded(19_286, 3.26), "b": loaded(12_421, 2.82)}, metric="pending_prefill_tokens")
-    assert in_time.causes[1] == "What it answered in this time was within the TTFT limit."
+    assert in_time.causes[1] == "In this time it stayed within the TTFT limit."
 
 
 def test_what_changed_minutes_before_is_no_cause() -> None:
@@ -275,7 +275,7 @@ def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None
     )
     assert found.causes[2:] == [
         "It rose just then: 1.00 s in the stretch before, 9.00 s in this one.",
-        "It was sent 50 requests, the median of the others 10.",
+        "It was sent 50 requests; the median of the other instances is 10.",
         "Its cache helped little: a mean prefix hit rate of 10.0 %, 60.0 % elsewhere.",
         "Its KV cache was 95.0 % full, so the engine may have preempted requests.",
         "31 sessions left for 3 others.",

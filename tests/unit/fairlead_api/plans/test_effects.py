@@ -163,7 +163,7 @@ def test_targets_are_held_against_recorded_latencies() -> None:
     strict = slo_effect(pool, SloFacts(ttft_seconds=0.5), cells, None)
     assert strict.predicted_attainment == 0.62
     assert strict.prediction_basis == "from 1,200 requests of the past day, served as they were"
-    assert (strict.warnings, strict.notes) == (["The goal of 90 % in time would have been missed: 62.0 % were."], [])
+    assert (strict.warnings, strict.notes) == (["The goal of 90 % in time would have been missed: 62.0 % would have been in time."], [])
     assert slo_effect(pool, SloFacts(), {}, None).predicted_attainment is None
 
 

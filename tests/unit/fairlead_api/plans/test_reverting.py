@@ -142,7 +142,7 @@ def test_a_drained_instance_gives_its_sessions_away_and_the_capacity_left_is_tol
     effect = drain_effect(USE, "p1")
     assert (effect.sessions_moved, effect.requests_in_flight, effect.victims, effect.heavy) == (10, 1, ["p1"], True)
     assert effect.predicted_attainment is None, "the simulation says what requests get"
-    assert effect.notes == ["1 instance of role prefill serves until its successor does; the number of instances stays."]
+    assert effect.notes == ["1 instance of role prefill serves until its successor serves; the number of instances stays the same."]
 
 
 def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody_does() -> None:

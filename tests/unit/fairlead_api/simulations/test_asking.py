@@ -50,7 +50,7 @@ def test_a_pool_is_simulated_by_the_engine_fitted_to_it_unless_another_is_asked_
     found = inputs_of(asked(), real, BUILT_IN, NOW).target
     assert found.fitted == a_fit().costs
     assert found.fit_words == (
-        "Engines: fitted 3 days ago to requests of default/chat; on requests not fitted to, TTFT was 12.0 % and TPOT 5.0 % of the mean off."
+        "Engines: fitted 3 days ago to requests of default/chat; on other requests, the mean error was 12.0 % of the mean TTFT and 5.0 % of the mean TPOT."
     )
     assert inputs_of(asked(engine=EngineModel.VLLM_8B), real, BUILT_IN, NOW).target.fitted is None
     assert inputs_of(asked(), replace(POOL, fit=a_fit()), BUILT_IN, NOW).target.fitted is None, "simulated engines are as they are declared"

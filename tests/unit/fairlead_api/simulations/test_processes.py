@@ -174,7 +174,7 @@ async def test_a_simulation_whose_time_is_over_has_the_policies_that_ended_and_n
     store = Stopped("fairlead", "ear")
     with pytest.raises(AllDone):
         await Simulating(store, "runner", 1, SLOW).run()
-    assert store.ended == (["fairlead"], 0, ["It was stopped after 2 s. Not simulated to the end: ear."])
+    assert store.ended == (["fairlead"], 0, ["It was stopped after 2 s. Policies that were not simulated to the end: ear."])
 
 
 def test_only_a_policy_all_of_whose_runs_ended_has_results() -> None:

@@ -197,7 +197,7 @@ async def test_an_instance_is_drained_from_its_page_and_the_drain_is_taken_back(
         await operator.submit(f"{path}/plans", page=path, kind="drain")
         page = (await operator.http.get("/plans/p-0001")).text
         assert "metadata.annotations.fairlead.dev/drain" in page
-        assert "serve until its successor does" in page
+        assert "serve until its successor serves" in page
         await operator.submit("/plans/p-0001/apply", reason="bad GPU")
         assert operator.fake.world.annotations(name) == {"fairlead.dev/drain": "true"}
         answer = await operator.submit(f"{path}/plans", page=path, kind="undrain")

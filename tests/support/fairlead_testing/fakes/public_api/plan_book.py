@@ -195,7 +195,7 @@ EFFECTS = {
     PlanKind.SLO: PlanEffect(
         predicted_attainment=0.874,
         prediction_basis="from 24,310 first tokens of the last 30 minutes, served as they were",
-        warnings=["The goal of 90% in time would have been missed: 87.4% were."],
+        warnings=["The goal of 90% in time would have been missed: 87.4% would have been in time."],
     ),
     PlanKind.EARLY_REJECTION: PlanEffect(
         predicted_refusals=0.031,
@@ -229,7 +229,7 @@ EFFECTS = {
         sessions_moved=12,
         cache_tokens_lost=268_000,
         requests_in_flight=5,
-        notes=["6 instances of role both serve until its successor does; the number of instances stays."],
+        notes=["6 instances of role both serve until its successor serves; the number of instances stays the same."],
     ),
     PlanKind.ENGINES: PlanEffect(
         instances_added=1, key_share_moved=0.125, notes=["engine-9 gets requests once it answers and serves the pool's model."]
@@ -267,7 +267,7 @@ EFFECTS = {
     ),
     PlanKind.REVERT: PlanEffect(notes=["96 sessions keep their homes; ear decides from their next request on."]),
     PlanKind.BOUNDS: PlanEffect(notes=["Scaling and schedules keep the pool between 2 and 16 instances."]),
-    PlanKind.PACE: PlanEffect(notes=["A role grows by at most 4 or 100 %, the larger of both, in 60s."]),
+    PlanKind.PACE: PlanEffect(notes=["A role grows by at most 4 or 100 %, whichever is larger, in 60s."]),
     PlanKind.SESSIONS: PlanEffect(notes=["A session keeps its home for 2h after its last request."]),
     PlanKind.DRAINING: PlanEffect(
         notes=["An instance that drains waits for its requests in flight at most 10m, even if it drains already."]
