@@ -112,8 +112,8 @@ class Tab:
 
 @cache
 def quiet_tabs(policy: str) -> dict[str, str]:
-    """Return, by name of the tab, why a tab has nothing to show under this policy; empty for a policy that this process
-    does not know.
+    """Return the reason why a tab has nothing to show under this policy, by the tab's name. Empty for a policy that
+    this process does not know.
     """
     if policy not in BUILT_IN.names:
         return {}

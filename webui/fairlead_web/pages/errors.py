@@ -20,9 +20,11 @@ from fairlead_web.text.addresses import Here, session_path, tree_path, with_quer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
     """The content of an error page. `remedy` is a sentence that says what to do now. `retry_path` is set if it is safe
-    to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a form that was
-    refused. `search` is the name of a list in which the person may search. `choices` are the sessions that have the
-    name in the address: the path that leads on with this session, its identity and its key's name.
+    to try again; the form data `sent` are then sent to this path. `form_path` leads back to the page of a refused form.
+    `search` is the name of a list in which the person may search.
+
+    `choices` is filled if several sessions have the name in the address. It has, for each of these sessions, the path
+    of the page about that session, the session's identity, and the name of its key.
     """
 
     problem: Problem
@@ -76,7 +78,7 @@ SEARCHED = {
 """For each section of the site, the list in which a person may search if an object of the section does not exist."""
 
 PASSING = frozenset({429, 503})
-"""Statuses of problems that may pass soon."""
+"""HTTP statuses of problems that may soon end."""
 
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
@@ -119,7 +121,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 def _path_with(here: Here, one: SessionOfKey) -> str:
-    """Return the path of the same page with this session, where the address has the name of several."""
+    """Return the path of the same page for one of the sessions that have the name in the address."""
     if here.params.get("session"):
         return with_query(here.path, {**here.params, "session": one.session})
     return (tree_path if here.path.startswith("/trees/") else session_path)(one.pool, one.session)

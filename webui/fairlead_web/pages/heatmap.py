@@ -111,8 +111,9 @@ class HeatmapPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
-    """The texts of a heatmap that a script has read again: its scale and its summary; for the page's first heatmap also
-    the ranking of rows and the moves. With `has_labels`, they include the names of the rows, which have changed.
+    """The texts of a heatmap that a script has loaded again: its scale and its summary; for the page's first heatmap
+    also the ranking of rows and the moves. If `has_labels` is True, the names of the rows are included, because they
+    have changed.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"

@@ -129,8 +129,8 @@ class PlanPage(Context):
     followed: bool
     """Whether the plan was applied and starts or stops instances."""
     carried_out: PoolSummary | None
-    """The pool as the operator has reported it since such a plan was applied; None before that, as an earlier report
-    has the numbers of the former spec.
+    """The pool as the operator reported it after it received the applied plan; None if the plan starts and stops no
+    instances, or the operator has not reported the pool since. An earlier report has the numbers of the former spec.
     """
     changes: list[Change]
     problem: Problem | None
@@ -143,7 +143,7 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """The part of the caches of leaving instances that was kept; None if it could not be read."""
+    """How much of the leaving instances' caches was kept; None if this could not be read."""
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]

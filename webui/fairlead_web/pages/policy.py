@@ -43,8 +43,8 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRow:
-    """A shadow policy, which only advises, compared with the policy that decided: how often both chose the same, and
-    the predictions for those decisions in which they did not.
+    """A shadow policy, which only advises, compared with the policy that decided: how often both chose the same
+    instance, and the predictions for the decisions in which they chose different ones.
     """
 
     at: datetime | None
