@@ -55,9 +55,9 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the address and token of the control API. Values that are not given come from this folder's running
-    sandbox. Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request
-    would go to another system.
+    """Return the addresses and the token of the control API. Values that are not given come from this folder's running
+    sandbox. Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a running sandbox, because otherwise the
+    request would go to another system.
     """
     if url and token:
         return url, token
@@ -128,8 +128,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def _refusal(error: ApiProblem, is_of_kubectl: bool) -> click.ClickException:
-    """Return the control API's refusal as an exception. A refusal of invalid input counts as a usage error, as if the
-    command line had refused it.
+    """Return the control API's refusal as an exception. If the API refuses an input as invalid, the exception is a
+    usage error, as if the command line had refused the input.
     """
     kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
     return kind("\n".join([told(error.problem) + _to_sign_in(error, is_of_kubectl), *conflict_lines(error.problem)]))
@@ -171,8 +171,8 @@ class RunningSandbox:
 
 
 def _sandbox(root: Path) -> RunningSandbox | None:
-    """Return the sandbox that runs on this state directory; None if no sandbox runs, if it is not installed, or if it
-    belongs to another user: only its owner can read the file with the token.
+    """Return the sandbox that runs on this state directory. None if no sandbox runs, if the sandbox's package is not
+    installed, or if another user owns the sandbox, because only its owner can read the file with the token.
     """
     try:
         if not (root / "run.json").exists():

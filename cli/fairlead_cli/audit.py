@@ -35,7 +35,7 @@ def audit() -> None:
 
 
 def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that filter entries to a command; pool and range are added elsewhere."""
+    """Add to a command the options that filter entries, except the pool and the range."""
     for option in (
         click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending."),
         click.option("--action", help="Only this action, such as plan.applied, or plan.*."),
@@ -254,7 +254,7 @@ def _is_signed(key: str, signature: str, message: bytes) -> bool:
 
 
 _MOST_DIGITS = 18
-"""As many digits as every id of an entry has at most."""
+"""Maximum number of digits of an entry's id."""
 
 
 def _head(text: str) -> AuditHead:

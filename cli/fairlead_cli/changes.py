@@ -113,7 +113,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections of the spec that have no command of their own."""
+"""The kinds of change of a section of the spec that have no command of their own."""
 
 
 @change.command("set")
@@ -176,8 +176,8 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """Return the error for a change of several pools that stopped at an unanswered question. It lists the changed pools
-    and the unchanged pools.
+    """Return the error for a change of several pools that ended because a question was not answered. The error lists
+    the changed pools and the unchanged pools.
     """
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
@@ -214,8 +214,8 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: str, text: str) -> Any:
-    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because users would
-    not mean the default by it. Raises InvalidInput.
+    """Return a field's value from YAML text. An empty text, or a mere comment, would be null in YAML; it is refused,
+    because the user probably does not mean the default. Raises InvalidInput.
     """
     try:
         value = read_yaml(text)
@@ -227,7 +227,7 @@ def _value(path: str, text: str) -> Any:
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """Return all pools whose migrations are not in the wanted state yet."""
+    """Return all pools whose migrations are not in the state `wanted` yet."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

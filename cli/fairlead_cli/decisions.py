@@ -1,4 +1,6 @@
-"""`fairlead decisions` shows why requests went where they went."""
+"""`fairlead decisions` shows the routing decisions: for each request, the chosen instance and the reason for the
+choice.
+"""
 
 from typing import Any
 

@@ -146,8 +146,8 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
 
 
 def _or_page(plan: Plan, approval: Approval) -> str:
-    """Return a hint at the web page where the plan can be undone; "" if the control API is reached through
-    Kubernetes'.
+    """Return a hint at the web page where the plan can be undone; empty if the control API is reached through the
+    Kubernetes API.
     """
     if is_behind_kubernetes(approval.url):
         return ""
@@ -168,7 +168,9 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
-    """Return lines about the expected share of the leaving instances' cached tokens that is kept."""
+    """Return lines about the share of the pool's hits that is expected to be kept, and what keeping them costs; empty
+    without a forecast.
+    """
     if expected is None:
         return []
     if expected.hits_kept is None:
@@ -178,8 +180,8 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
-    """Return lines about the share of requests within the objectives, after the plan was applied and before; empty if
-    it was not applied.
+    """Return lines about the share of requests within the objectives, since the plan was applied and in the ten minutes
+    before; empty if the plan was not applied.
     """
     if found.until is None:
         return []
@@ -188,8 +190,8 @@ def outcome_lines(found: HandOverResult) -> list[str]:
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
-    """Return lines about the share of the leaving instances' cached tokens that was kept, and about the expected
-    share.
+    """Return lines about the share of the pool's hits that was kept, next to the expected share; empty if the plan was
+    not applied.
     """
     if found.until is None:
         return []
@@ -211,8 +213,8 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """Return lines about the effect that the plan's simulation expects; or about why it is unknown, or the simulation's
-    progress.
+    """Return lines about the effect that the plan's simulation expects. If it is not known, the lines give the reason
+    or the simulation's progress.
     """
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]

@@ -1,5 +1,5 @@
-"""`fairlead schedules` shows windows in time: open windows, the begins of the next windows, and the outcomes of past
-windows; and the schedules that a forecast proposes.
+"""`fairlead schedules` shows the windows of schedules: open windows, the next starts, and the outcomes of past starts;
+and the schedules that a forecast proposes.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`fairlead sessions` shows which instances hold and held a session, and keeps all of its decisions."""
+"""`fairlead sessions` shows the instances that hold or held a session, and keeps all routing decisions of a session."""
 
 import click
 

@@ -1,5 +1,5 @@
-"""`fairlead slo` shows how well a pool met its objectives, how well it would have met others, and changes them by a
-plan.
+"""`fairlead slo` shows how well a pool met its objectives and how well it would have met other targets. It also changes
+the targets by a plan.
 """
 
 from typing import Any
@@ -246,7 +246,9 @@ def _of_tasks(one: TaskShare) -> tuple[str, ...]:
 
 
 def _within(target: float | None, found: float | None) -> str:
-    """The target, and the time that the goal's share of the tasks did not exceed."""
+    """Return the target of tasks, followed in parentheses by the time within which the goal's share of the tasks ended;
+    an en dash without a target.
+    """
     return "–" if target is None else seconds(target) if found is None else f"{seconds(target)} ({seconds(found)})"
 
 

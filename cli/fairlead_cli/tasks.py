@@ -1,4 +1,6 @@
-"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the times for which sessions think."""
+"""`fairlead tasks` shows the cost of agents' tasks, the tree of a session, and the think times of sessions: how long
+they wait between turns.
+"""
 
 from typing import Any
 

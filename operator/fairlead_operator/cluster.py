@@ -69,15 +69,14 @@ class Cluster(Protocol):
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Apply a merge patch; return False if the object does not exist.
 
-        A `resourceVersion` in the body must match the object's, otherwise the patch is refused (409); so must a `uid`
-        (422).
+        The patch is refused if its body has another `resourceVersion` (409) or another `uid` (422) than the object.
         """
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Apply an object by server-side apply, which also creates it; return the object afterwards.
 
-        The call is refused (409) if another manager set one of the fields to another value, unless `force`, and if
-        `resourceVersion` or `uid` in the body do not match.
+        The call is refused (409) if the body has another `resourceVersion` or `uid` than the object. Without `force`,
+        it is also refused if another manager set one of the fields to another value.
         """
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> bool:

@@ -37,11 +37,11 @@ class _Visit(asyncio.Protocol):
         self._begun = asyncio.get_running_loop().time()
 
     def may_go(self) -> bool:
-        """See `Visitor`."""
+        """Return whether the connection has lasted so long that it may be closed in favour of a new one."""
         return self._transport is not None and asyncio.get_running_loop().time() - self._begun >= STRANGER_SECONDS
 
     def turn_away(self) -> None:
-        """See `Visitor`."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 

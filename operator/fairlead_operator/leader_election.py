@@ -179,9 +179,10 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to take or renew the Lease. If this operator holds the Lease, the attempt is cut off when the hold
-        ends, because the operator must then have stopped acting; otherwise it is cut off after `hold_seconds`, when a
-        success would be too late to be of use.
+        """Try once to take or renew the Lease.
+
+        If this operator holds the Lease, the attempt ends at the latest when the hold ends, because the operator must
+        then stop acting. Otherwise it ends after at most `hold_seconds`, because a later success would be of no use.
         """
         try:
             async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):

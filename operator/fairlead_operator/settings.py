@@ -63,7 +63,7 @@ class Pace:
     silence: float = 10.0
     """Seconds without a response about a pool after which the control API counts as unreachable."""
     recent_figures: float = 120.0
-    """Seconds after the control API's last response for which SLOMet keeps the shares of that response. They are shares
+    """Seconds after the control API's last response for which SLOMet keeps the shares in that response. The shares are
     of the requests of five minutes.
     """
     longest_retry: float = 300.0
@@ -177,7 +177,8 @@ class PickerSettings:
 class OperatorSettings:
     """All settings of the operator.
 
-    `namespaces` empty = all; `health_port` 0 = no health endpoint; `identity` empty = a new identity.
+    If `namespaces` is empty, the operator watches all namespaces. If `health_port` is 0, there is no health endpoint.
+    If `identity` is empty, each start makes a new identity.
     """
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))

@@ -42,7 +42,7 @@ class Engines(Protocol):
     """The calls to an engine at `address` (host:port). No call raises an error."""
 
     async def is_sleeping(self, address: str) -> EngineSleep:
-        """Ask the engine whether it sleeps."""
+        """Return the engine's answer to the question whether it sleeps."""
 
     async def gave_up_memory(self, address: str) -> bool:
         """Return whether the engine says that it has given up the memory of its GPU."""
@@ -153,7 +153,7 @@ class Sleepers:
         self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
-        """Return the pods with the present sleep states of their engines. Only engines of these `roles`, which keep
+        """Return the pods with the present sleep states of their engines. Only engines of `roles`, the roles that keep
         sleepers, and engines that slept before are called.
         """
         able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]

@@ -24,7 +24,7 @@ ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
 """A loopback address to which no process binds explicitly.
 
-If a port is taken on this address, a process listens on that port on all addresses.
+If a port is taken on this address, some process listens on that port of all addresses.
 """
 
 

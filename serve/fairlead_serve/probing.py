@@ -33,8 +33,8 @@ MODELS_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """The report of an engine about itself; None and () for missing values. `problem`: the reason why it does not
-    respond.
+    """The report of an engine about itself. Missing values are None or (). `problem` is the reason why the engine is
+    not healthy or lists no models; None without a problem.
     """
 
     url: str
@@ -67,7 +67,7 @@ class Prober:
         await self._http.aclose()
 
     async def health(self, url: str) -> Health:
-        """Return whether the engine's health check succeeds, and if not, why."""
+        """Return the health that the engine's health check shows, with the reason if the check fails."""
         try:
             answer = await self._http.get(f"{url}/health")
         except httpx.HTTPError as error:
@@ -78,8 +78,8 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """Return the models that an engine lists. None if it has no list; a result without names if the list needs an
-        API key.
+        """Return the models that an engine lists. The result has no names if the list needs an API key; it is None if
+        there is no list.
         """
         try:
             answer = await self._http.get(f"{url}/v1/models")
@@ -132,7 +132,7 @@ class HealthWatch:
     """The health of a changing set of addresses. Each address has its own task for probes, so a slow engine delays no
     other.
 
-    `now`: seconds of any clock. `changed`: is called when an engine's health has changed.
+    `changed` is set when an engine's health or its list of models has changed.
     """
 
     def __init__(self, prober: Prober, changed: asyncio.Event) -> None:

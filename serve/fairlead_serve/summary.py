@@ -33,7 +33,7 @@ class ServeReport:
 
 
 _NAMES = {"vllm": "", "sglang": "SGLang, "}
-"""Display names of engine types. vLLM has none, because simulated engines report the same type."""
+"""Display names of engine types. vLLM is left out, because simulated engines report the type vLLM too."""
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:

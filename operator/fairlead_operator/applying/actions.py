@@ -175,9 +175,10 @@ class Applier:
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
         """Raise NotOwned if an object of another owner has the name.
 
-        Raise Altered if it lacks the label by which instances are found: it would not count, and each round would
-        create another. A fresh object is deleted. One that is not fresh, such as after an operator that was killed
-        before it could delete it, gets the label back, as it may serve by now.
+        Raise Altered if the pool's object lacks the label by which instances are found: the instance would not count,
+        so each round would create another. A fresh object is deleted first. An object that is not fresh gets its label
+        back, because its instance may already serve; it exists, for example, if the operator was killed before it could
+        delete the object.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"

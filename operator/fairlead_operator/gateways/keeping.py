@@ -96,8 +96,10 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove the pool's existing objects for gateways. They are searched for once, and again as long as the status
-        lists gateways.
+        """Remove the pool's existing objects for gateways. Return the facts of the failure if that fails; otherwise
+        None.
+
+        The objects are removed once, and again in each round in which the status still lists gateways.
         """
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):

@@ -71,7 +71,7 @@ def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:
 
 
 class LeavingNodes:
-    """The nodes with instances: why each of them will be taken away, if it will, and which pools use it."""
+    """The nodes with instances: which of them will be taken away and why, and which pools use them."""
 
     def __init__(self, when: str = NO_NODES) -> None:
         self._when = when
@@ -87,7 +87,7 @@ class LeavingNodes:
         self._pools.pop(pool, None)
 
     def marked(self, pool: PoolKey, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """Return the pool's pods; those on nodes that will be taken away are marked as if a person wanted them drained.
+        """Return the pool's pods. A pod whose node will be taken away is marked as if a person had requested its drain.
         After a restart of the operator, a drain for this reason continues until the operator has read the node.
         """
         found = tuple(pods)

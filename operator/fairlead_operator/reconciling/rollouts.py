@@ -120,9 +120,11 @@ def _same_step(before: Rollout | None, now: Rollout) -> bool:
 def present_canary(
     rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
 ) -> CanaryFacts | None:
-    """Return the canary's facts for routers; None without a canary. The canary's share of the sessions is the step's
-    share, but at most its share of the instances that take requests, so that its instances do not get more work than
-    the other instances. The share is 0 while the rollout is halted.
+    """Return the canary's facts for routers; None without a canary.
+
+    The canary gets the share of the sessions that its step sets, but at most the share of its instances among all
+    instances that take requests. Therefore no canary instance gets more work than another instance. The share is 0
+    while the rollout is halted.
     """
     if rollout is None or spec is None or spec.rollout.canary is None:
         return None

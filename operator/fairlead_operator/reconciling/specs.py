@@ -68,7 +68,8 @@ class AcceptedSpecs:
     def accept_again(self, document: Mapping[str, Any]) -> PoolSpec:
         """Return the spec of a document that was accepted before. Raises InvalidInput.
 
-        Former versions accepted templates with marks of a single pod: such a pool keeps its templates and instances.
+        Former versions accepted templates with labels or annotations that belong to a single pod. A pool with such a
+        template keeps it, and keeps its instances.
         """
         try:
             return self.accept(document)

@@ -127,8 +127,8 @@ def _ring(old: Mapping[str, Any], facts: PoolFacts, anchors: int) -> dict[str, A
 
 
 def is_urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether more than figures and wording changed in a status; a change of only these may wait for the next
-    regular round.
+    """Return whether the status changed in more than figures and wording. A change in figures and wording alone may
+    wait for the next regular round.
     """
     return _essence(old) != _essence(new)
 
