@@ -44,7 +44,7 @@ url_option = click.option(
     type=KindOption(_ADDRESSES),
     default=(),
     help="The control API; several addresses, with commas, replace each other after a failure [FAIRLEAD_URL]. "
-    f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
+    f"Default: the sandbox of this folder, else {_ADDRESSES.example}.",
 )
 token_option = click.option(
     "--token",
@@ -64,7 +64,9 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
     named = os.environ.get("FAIRLEAD_STATE_DIR")
     found = _sandbox(Path(named or ".fairlead").absolute())
     if named and found is None and not url:
-        raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
+        raise InvalidInput(
+            "FAIRLEAD_STATE_DIR", named, "no sandbox of yours runs there; name the folder of a running sandbox, or give --url"
+        )
     if found is not None and (not url or set(url) == set(found.apis)):
         return url or found.apis, token or found.admin
     return url or (_ADDRESSES.example,), token

@@ -137,7 +137,7 @@ def fit_command(
 @url_option
 @token_option
 def forget(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Forget the engine model that `fit --store` stored of a pool; needs the role operator."""
+    """Forget the engine model that `fit --store` stored for a pool. The token needs the role operator."""
     found = ask(url, token, lambda api: api.forget_engine(pool_named(name)))
     print_done(as_json, found, f"Forgotten: what-if and plans simulate {name} as if no fit had been stored.")
 

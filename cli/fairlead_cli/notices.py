@@ -79,8 +79,8 @@ def create(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Make a webhook and print the secret that signs its notices, this once. URL is the receiver's address; `-` reads
-    it from standard input, which keeps it out of the shell's history. The token needs the role admin.
+    """Make a webhook, and print once the secret that signs its notices. URL is the receiver's address; `-` reads it
+    from standard input, which keeps it out of the shell's history. The token needs the role admin.
     """
     request = WebhookRequest(
         name=name,

@@ -140,7 +140,7 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
         reason = click.prompt("This is a high-impact change. Reason", err=approval.as_json)
     done = ask(approval.url, approval.token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
     approval.tell(
-        f"Applied. Until {time_words(done.undo_until)} it is taken back by `{program()} change undo {done.id}`{_or_page(done, approval)}"
+        f"Applied. Until {time_words(done.undo_until)} undo it with `{program()} change undo {done.id}`{_or_page(done, approval)}"
     )
     return done
 
@@ -186,7 +186,7 @@ def outcome_lines(found: HandOverResult) -> list[str]:
     if found.until is None:
         return []
     after, before = ("not known" if one is None else percent(one) for one in (found.attainment_after, found.attainment_before))
-    return [f"In time since it was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
+    return [f"Requests in time since the plan was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
@@ -199,8 +199,8 @@ def kept_lines(found: HandOverResult) -> list[str]:
     kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
     return [
         f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
-        f"{found.sessions_handed_over} over before their next turn; {found.tokens_moved:,} tokens came along, {found.tokens_computed_ahead:,} "
-        f"were computed ahead, {found.tokens_lost:,} were computed again by their turns."
+        f"{found.sessions_handed_over} over before their next turn. {found.tokens_moved:,} tokens were transferred, {found.tokens_computed_ahead:,} "
+        f"were computed in advance, and {found.tokens_lost:,} were computed again in later turns."
     ]
 
 

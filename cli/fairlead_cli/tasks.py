@@ -19,7 +19,7 @@ SESSION_COLUMNS = ("session", "from", "turns", "refused", "hits", "in the model"
 
 @click.group()
 def tasks() -> None:
-    """Tasks of agents: what they cost, their sessions, and how long these think."""
+    """Tasks of agents: their cost, their sessions, and the think times of these sessions."""
 
 
 @tasks.command("list")

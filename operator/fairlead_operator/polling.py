@@ -99,7 +99,7 @@ class UntoldDeletions:
                 for pool in sorted((one for one in still if one.namespace == namespace and one.name not in there), key=str):
                     await self._tell(pool, control_plane, cluster)
             except ClusterError as error:
-                logger.warning("deletions not looked for", extra={"namespace": namespace, "error": str(error)})
+                logger.warning("no search for deletions", extra={"namespace": namespace, "error": str(error)})
 
     async def _tell(self, pool: PoolKey, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
         """Report a pool's deletion to the control API, if the pool no longer exists. Raises ClusterError."""
@@ -114,4 +114,4 @@ class UntoldDeletions:
             try:
                 await self.look(control_plane, cluster)
             except Exception:  # one bad answer must not end the looks
-                logger.exception("looking for deletions broke")
+                logger.exception("the search for deletions failed because of a bug")

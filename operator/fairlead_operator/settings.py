@@ -199,7 +199,7 @@ class OperatorSettings:
             "FAIRLEAD_LEAVING_NODES",
             Choice((NO_NODES, TERMINATIONS, CORDONS)),
             "the nodes whose instances are drained before they are evicted",
-            "`terminations`: those that an autoscaler or a cloud says it takes away; `cordons`: cordoned ones too; both need the right to get nodes",
+            "`terminations`: nodes that an autoscaler or a cloud announces to take away; `cordons`: also cordoned nodes; both need the right to get nodes",
         ),
     )
     engine_image: str = field(

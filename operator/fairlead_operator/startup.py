@@ -208,7 +208,7 @@ async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
     try:
         await asyncio.wait_for(lease.release(), _RELEASE_SECONDS)
     except (ClusterError, TimeoutError) as error:
-        logger.warning("lease not released, it runs out", extra={"error": str(error)})
+        logger.warning("lease not released; it expires after its duration", extra={"error": str(error)})
 
 
 async def wait_for_kubernetes(cluster: ServesPools, health: Health) -> None:

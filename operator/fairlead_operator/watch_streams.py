@@ -246,4 +246,4 @@ def _check_refusal(body: bytes, wait: str) -> None:
         if found.kind == "Status" and found.details:
             seconds = found.details.get("retryAfterSeconds", seconds) if isinstance(found.details, dict) else None
     if not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_RETRY_AFTER:
-        raise msgspec.DecodeError(f"it asks to wait for something else than 0 to {LONGEST_RETRY_AFTER} seconds")
+        raise msgspec.DecodeError(f"its Retry-After is not a number from 0 to {LONGEST_RETRY_AFTER} seconds")

@@ -52,7 +52,7 @@ class ClusterSetup:
             for path in copies:
                 write_private(path, text)
         except OSError as problem:
-            raise SandboxError(f"{source}: there is no kubeconfig to be read ({problem.strerror})") from None
+            raise SandboxError(f"{source}: the kubeconfig cannot be read ({problem.strerror})") from None
 
     async def apply_definitions(self) -> None:
         """Apply every definition in `crds/`, and in the sandbox's own cluster also the definition of LeaderWorkerSets;

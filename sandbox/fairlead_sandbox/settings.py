@@ -26,7 +26,7 @@ class SandboxSettings:
         metadata=variable(
             "FAIRLEAD_DATABASE_URL",
             Text("postgresql://user:password@host:5432/database", "URL"),
-            "a Postgres of yours to use",
+            "the URL of your own Postgres",
             "its contents outlive the sandbox",
             default_shown="one of its own",
         ),

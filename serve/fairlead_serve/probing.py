@@ -48,7 +48,7 @@ class EngineFindings:
 
 def keyless_words(pool_file: Path) -> str:
     """Return the remedy if engines respond but none lists its model, which may need an API key."""
-    return f"no engine names its model without a key: write `model` into {pool_file}"
+    return f"no engine lists its model without an API key: write `model` into {pool_file}"
 
 
 class _Version(msgspec.Struct):

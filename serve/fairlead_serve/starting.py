@@ -176,7 +176,7 @@ def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
 
 
 def _taken(option: str, port: int) -> InvalidInput:
-    return InvalidInput(option, port, "it is taken; write another one, or leave it out to use a free one")
+    return InvalidInput(option, port, "the port is taken; write another port, or leave the option out to use a free port")
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:

@@ -269,4 +269,4 @@ def _not_rendered(status: int) -> ApiProblem:
 
 
 def _titles(status: int) -> str:
-    return {404: "No such page", 405: "This address does not take that", 413: "Too large"}.get(status, "The request cannot be served")
+    return {404: "No such page", 405: "Method not allowed here", 413: "Too large"}.get(status, "The request cannot be served")

@@ -122,7 +122,7 @@ def opened(path: Path) -> Iterator[Backup]:
         with zipfile.ZipFile(path) as kept:
             yield Backup(kept, _checked(kept, path))
     except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError, EOFError) as error:
-        raise NotABackup(f"{path} is not a whole backup: it was cut short, or something else made it; take another one") from error
+        raise NotABackup(f"{path} is not a complete backup: it was cut short, or another program made it; use another file") from error
 
 
 def _checked(kept: zipfile.ZipFile, path: Path) -> Manifest:
@@ -137,5 +137,5 @@ def _checked(kept: zipfile.ZipFile, path: Path) -> Manifest:
             while part := member.read(_CHUNK):
                 seen.update(part)
         if seen.hexdigest() != digest:
-            raise NotABackup(f"{path}: {name} is not what was backed up; take another backup")
+            raise NotABackup(f"{path}: the content of {name} has changed since the backup; use another backup")
     return manifest

@@ -63,7 +63,7 @@ class Cluster:
         except ClusterRefused as refused:
             if refused.reason != "AlreadyExists":
                 raise
-            return f"{what}: left as it is there"
+            return f"{what}: exists there already, and is left unchanged"
         return f"{what}: made"
 
     async def _list(self, kind: str) -> list[Document]:

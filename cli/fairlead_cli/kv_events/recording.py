@@ -226,7 +226,7 @@ def record_to(
     try:
         file = _created(path)
     except OSError as error:
-        raise InvalidInput("--out", str(path), f"name a file that can be written and is not there yet ({error.strerror})") from None
+        raise InvalidInput("--out", str(path), f"name a file that can be written and does not exist yet ({error.strerror})") from None
     recorder = Recorder(url=url, engine_type=engine_type, model=model, file=file, progress=progress, chance=random.Random(seed))
     try:
         with file:

@@ -63,9 +63,9 @@ class GatewayNews:
             try:
                 await self.look(cluster, routers, wake)
             except ClusterError as error:
-                logger.warning("looking at gateways failed", extra={"error": str(error)})
+                logger.warning("gateways cannot be read", extra={"error": str(error)})
             except Exception:  # one bad answer must not end the looking
-                logger.exception("looking at gateways broke")
+                logger.exception("reading gateways failed because of a bug")
 
 
 async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:

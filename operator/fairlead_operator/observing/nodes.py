@@ -123,6 +123,6 @@ class LeavingNodes:
             try:
                 await self.look(cluster, wake)
             except ClusterError as error:
-                logger.warning("looking at nodes failed", extra={"error": str(error)})
+                logger.warning("nodes cannot be read", extra={"error": str(error)})
             except Exception:  # one bad answer must not end the looking
-                logger.exception("looking at nodes broke")
+                logger.exception("reading nodes failed because of a bug")

@@ -81,7 +81,7 @@ class RolloutRound:
     def news(self) -> tuple[str, str] | None:
         """Return reason and message of the event to record about the rollout; None if no event is needed."""
         if self.now is not None and self.now.rejected and (self.before is None or not self.before.rejected):
-            return RolloutTrouble.REJECTED.value, f"The canary goes back: {self.now.measured}"
+            return RolloutTrouble.REJECTED.value, f"The canary is rolled back: {self.now.measured}"
         if self.now is not None and self.step is not None and not _same_step(self.before, self.now):
             return "CanaryStep", self.words
         if self.now is not None and self.steps and self.before is not None and self.before.step < self.now.step:

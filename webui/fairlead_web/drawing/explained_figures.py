@@ -107,7 +107,7 @@ def _digits(margin: Margin) -> int:
 
 
 def forecast_remark(found: Forecast | None) -> str:
-    """Return a remark about a TTFT prediction that was far off; empty for any other prediction, and if there was none."""
+    """Return a remark about a TTFT prediction that was far off; empty for any other prediction, and without one."""
     if found is None or not found.is_far_off:
         return ""
     more, less = max(found.actual_seconds, found.predicted_seconds), min(found.actual_seconds, found.predicted_seconds)

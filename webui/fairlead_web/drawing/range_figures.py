@@ -49,11 +49,11 @@ class ShownFigures:
         )
         parts = [f"{formats.count(number)} {words}" for number, words in ended if number]
         rest = found.sent - sum(number for number, _ in ended)
-        uneven = f" {formats.count(rest)} more were sent than ended: some still ran at the end." if rest > 0 else ""
-        uneven = f" {formats.count(-rest)} more ended than were sent: some were sent before." if rest < 0 else uneven
+        uneven = f" {formats.count(rest)} more were sent than ended, because some still ran at the end." if rest > 0 else ""
+        uneven = f" {formats.count(-rest)} more ended than were sent, because some were sent before." if rest < 0 else uneven
         return (
             f"Sent to instances: {formats.count(found.sent)}. Ended there: {', '.join(parts) or 'none'}.{uneven} A request counts here "
-            "each time it is sent: again after a failure, and to two instances where one prefills and another decodes. A refused one "
+            "each time it is sent: again after a failure, and to two instances where one prefills and another decodes. A refused request "
             "is not sent."
         )
 

@@ -205,7 +205,7 @@ class _Cluster:
             token = self._token.read_text("utf-8").strip()
             if token and token.isascii() and token.isprintable() and " " not in token:
                 return token
-        raise _NotAsked("the file with its token has none that can be used")
+        raise _NotAsked("the file for its token contains no usable token")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -269,5 +269,5 @@ def in_words(error: ClientError) -> str:
         return str(error)
     status = error.problem.status
     if status in {401, 403}:
-        return f"it refuses the token ({status}); it needs one of role viewer in all namespaces"
-    return "it has no such list: it is of an older version, or no Fairlead" if status == 404 else f"it answers {status}"
+        return f"it refuses the token ({status}); give a token of role viewer in all namespaces"
+    return "it has no such list: it has an older version, or is not Fairlead" if status == 404 else f"it answers {status}"

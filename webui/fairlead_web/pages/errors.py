@@ -98,7 +98,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
     remedy, command = REMEDIES.get(
-        problem.status, ("Reading again is safe. If it stays, the log of the control API says more.", "fairlead logs api")
+        problem.status, ("Reading again is safe. If the error stays, read the log of the control API.", "fairlead logs api")
     )
     here = here_of(request, site.settings.base_path)
     kind = next((name for name in SEARCHED if here.path.startswith(f"/{name}")), "")
