@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
 
 MOST_UNKNOWN = 0.2
-"""Maximum share (0-1) of a pool's requests that may be unrecorded. With a larger share, the fit would not know of too
-much of the engines' work.
+"""Maximum share (0-1) of a pool's requests that may be unrecorded. With a larger share, too much of the engines' work
+is missing in the fit.
 """
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 

@@ -12,7 +12,7 @@ from fairlead_operator.times import format_second
 
 _MOST_DOUBLINGS = 30
 _LONG_SECONDS = 10.0
-"""Least pause in seconds for which messages give the time of the next try."""
+"""Minimum pause, in seconds, for which messages give the time of the next try."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class FailedAction:
 class ActionBackoff:
     """The actions of one pool that the Kubernetes API refused.
 
-    An action is paused for 1, 2, 4, … seconds, at most `longest`. Its key contains the change as well as the object: a
-    corrected template or number is another action.
+    An action is paused for 1, 2, 4, … seconds, at most `longest`. Its key contains the change as well as the object, so
+    that a corrected template or number counts as another action.
     """
 
     longest: float

@@ -16,7 +16,9 @@ __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "H
 FIELD_MANAGER = "fairlead-operator"
 
 _WRITE_SECONDS = 35.0
-"""Time limit of a write: an admission webhook may take 30 s before the server reports its failure."""
+"""Time limit of a write, in seconds. It is long, because an admission webhook may take 30 s before the server reports
+its failure.
+"""
 
 
 class Resource(Enum):

@@ -42,8 +42,8 @@ def turns_spec(spec: PoolSpec | None) -> TurnsSpec | None:
 
 class DeviceTurns:
     """The devices that the pools of each namespace share. `wake` wakes a pool's worker; `waiting` is the metric of
-    waiting instances by pool. A pool that has completed no round for `silence` seconds does not count as waiting: its
-    condition is out of date, and it could not take a device.
+    waiting instances by pool. A pool that has completed no round for `silence` seconds does not count as waiting,
+    because its condition is out of date and it could not take a device.
     """
 
     def __init__(self, waiting: Gauge | None = None, silence: float = 60.0) -> None:

@@ -94,9 +94,9 @@ def pod(
 def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], role: Role, nodes: int) -> dict[str, Any]:
     """Return the LeaderWorkerSet of one instance with several nodes; `leader` is the manifest of its leader pod.
 
-    There is one set for each instance, not one for a pool: a set with several groups always ends the last group first,
-    while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set, where Kueue
-    looks for its queue.
+    There is one set for each instance, and not one for the pool, because a set with several groups always ends the last
+    group first, while Fairlead ends the instance that is cheapest to lose. The template's labels are also on the set,
+    where Kueue looks for its queue.
     """
     name, metadata = leader["metadata"]["name"], leader["metadata"]
     of_group = {GROUP_LABEL: identity.name, ROLE_LABEL: role.value}

@@ -87,7 +87,8 @@ class Pace:
     `gateways.watching`.
     """
     nodes: float = 3.0
-    """Pause between two reads of the nodes with instances: a spot notice may come 30 s before its node is taken away.
+    """Pause between two reads of the nodes with instances. It is short, because a spot notice may come only 30 s before
+    its node is taken away.
     """
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows."""

@@ -1,14 +1,14 @@
 """Calls a pool's engines to find out whether they sleep, and to put them to sleep or wake them, by vLLM's
 `/is_sleeping`, `/sleep` and `/wake_up`.
 
-`/is_sleeping` only says that an engine computes nothing: it also returns true for a paused vLLM, and for a vLLM that
+`/is_sleeping` only says that an engine computes nothing. It also returns true for a paused vLLM, and for a vLLM that
 has not moved its weights away yet. Only `vllm:engine_sleep_state`, which vLLM sets once its call to sleep has ended,
 says that the GPU's memory is free (vllm/v1/engine/core.py and async_llm.py of 0.32.0).
 
-An engine responds to `/sleep` or `/wake_up` only after it has fallen asleep or is awake, which takes seconds. So these
-calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`. A lost response or a
-killed operator therefore does no harm. The danger: these paths are meant for developers, and anybody who reaches an
-engine's port may call them too.
+An engine responds to `/sleep` or `/wake_up` only after it has fallen asleep or is awake, which takes seconds. Therefore
+these calls (orders) are sent in the background, and later rounds read the result from `/is_sleeping`. A lost response
+or a killed operator does no harm. The danger: these paths are meant for developers, and anybody who reaches an engine's
+port may call them too.
 """
 
 import asyncio

@@ -261,8 +261,8 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
     """Create kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
-    A session created by kopf has no bound: if many pools appear at once, it opens a connection for each, and the
-    renewal of the Lease would wait behind them all.
+    A session created by kopf has no bound. If many pools appear at once, it opens a connection for each of them, and
+    the renewal of the Lease would have to wait for all of these.
     """
     server, session = await open_session(kubeconfig, connections, trace, middlewares=(Watches(asyncio.sleep), take_whole_answers))
     return kopf.AiohttpSession(server=server, aiohttp_session=session)

@@ -59,7 +59,7 @@ class ServerUser:
 class PostgresServer:
     """One database cluster on disk, and how to run it.
 
-    `socket_directory` must be short: the path of a Unix socket has room for about 107 bytes.
+    `socket_directory` must be short, because the path of a Unix socket has room for about 107 bytes.
     """
 
     binaries: Path

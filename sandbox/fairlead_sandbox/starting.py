@@ -126,7 +126,7 @@ def engine_port() -> int:
 
 
 def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
-    """Return one line for each port that is neither the preferred one nor the last run's."""
+    """Return one line for each port that is neither the preferred port nor the port of the last run."""
     notices = [
         f"port {wishes[name]} is taken: {name} listens on {port}"
         for name, port in ports.items()

@@ -47,7 +47,7 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """Return the remedy if engines respond but none lists its model, which may need an API key."""
+    """Return the remedy for engines that respond but do not list their models. The list may need an API key."""
     return f"no engine lists its model without an API key: write `model` into {pool_file}"
 
 

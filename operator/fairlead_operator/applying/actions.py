@@ -107,10 +107,11 @@ class Applier:
         """Apply the actions. Returns whether all were done.
 
         Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
-        refused creation of a role, no other creation of that role is tried. All other actions are still applied: an
-        instance is lost, drained or deleted even while no instance can be created.
+        refused creation of a role, no other creation of that role is tried. All other actions are still applied, so
+        that instances are marked as lost, drained and deleted even while no instance can be created.
 
-        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached: the remaining actions would fail too.
+        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached, because the remaining actions would
+        fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
@@ -175,10 +176,10 @@ class Applier:
     async def _require_ours(self, resource: Resource, kind: str, found: Mapping[str, Any] | None, *, is_fresh: bool) -> None:
         """Raise NotOwned if an object of another owner has the name.
 
-        Raise Altered if the pool's object lacks the label by which instances are found: the instance would not count,
-        so each round would create another. A fresh object is deleted first. An object that is not fresh gets its label
-        back, because its instance may already serve; it exists, for example, if the operator was killed before it could
-        delete the object.
+        Raise Altered if the pool's object lacks the label by which instances are found. Its instance would not count,
+        so each round would create another. A fresh object is deleted first. Any other object gets its label back,
+        because its instance may already serve. Such an object exists, for example, if the operator was killed before it
+        could delete it.
         """
         metadata = found["metadata"] if found is not None else {}
         what = f"{kind} {self._identity.namespace}/{metadata.get('name')}"

@@ -41,8 +41,8 @@ class OthersActs:
         self._told: set[str] = set()
         """Instances about which an event has already recorded that they are being removed."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """By pod and mark: when the mark was last restored, and the seconds until it may be restored again. A webhook,
-        for example, may remove or change a mark again at once.
+        """By pod and mark: the time when the mark was last restored, and the seconds until it may be restored again.
+        The pause is needed because a webhook, for example, may remove or change a mark again at once.
         """
         self._unreplaced: dict[str, Role] = {}
         """Instances that ended and have no successor yet, with their roles."""

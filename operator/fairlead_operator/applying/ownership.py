@@ -20,7 +20,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Return whether the pool with this uid owns the object; a deleted namesake had another uid."""
+    """Return whether the pool with this uid owns the object. A deleted pool of the same name had another uid."""
     return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
 
 
@@ -103,7 +103,7 @@ async def restore(cluster: Cluster, identity: PoolIdentity, resource: Resource, 
     """Create an owned object, or restore the fields that the pool sets; a null removes a field. Fields that others
     added stay.
 
-    `is_new` is True if the pool probably owns no objects yet: the object is then created without first reading it.
+    If `is_new` is True, the pool probably owns no objects yet, so the object is created without first reading it.
     Raises ClusterError, NotOwned.
     """
     name = wanted["metadata"]["name"]

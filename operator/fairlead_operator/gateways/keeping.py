@@ -21,7 +21,8 @@ _NOBODY = ("Status", "default")
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
     """Return the gateways that route to the pool, in the order of their status entries.
 
-    A gateway's status about an earlier generation is left out: the gateway has not examined the present generation yet.
+    A gateway whose status is about an earlier generation is left out, because it has not examined the present
+    generation yet.
     """
     metadata = document["metadata"]
     found = []

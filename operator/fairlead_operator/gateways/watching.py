@@ -1,8 +1,8 @@
 """Reads the statuses that gateways write on pools, and the InferenceObjectives, and wakes the workers of pools for
 which something changed.
 
-It polls every two seconds instead of watching: kopf ends its process if it may not watch a kind, and a cluster may have
-no such kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
+This module polls every two seconds and does not watch, because kopf ends its process if it may not watch a kind, and a
+cluster may lack such a kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
 """
 
 import asyncio

@@ -136,7 +136,7 @@ class KnownMarks:
 def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the parts of a pod that change when its marks change: the operator's labels with their values, the names
     of its annotations, the values of the constant annotations, and the uids of the pod's owners. If the result changes,
-    the pod must be examined, because the operator never removes these marks.
+    somebody else may have removed marks, because the operator never does; the pod must then be examined.
     """
     labels, annotations = _present(metadata.get("labels"), _LABELS), _present(metadata.get("annotations"), _ANNOTATIONS)
     said = [annotations.get(name) for name in sorted(_ONCE)]

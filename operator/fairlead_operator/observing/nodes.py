@@ -1,5 +1,5 @@
-"""Detects nodes that will be taken away, before their pods are evicted. Their instances are then drained as if a person
-had asked for it: each successor is created first.
+"""Detects nodes that will be taken away, before their pods are evicted. The instances on such a node are then drained
+as if a person had asked for it, and the successor of each instance is created first.
 
 The program that removes a node announces this by a taint or a condition of the node. The known programs are
 cluster-autoscaler, Karpenter, the termination handlers of clouds, and Azure's scheduled events. A cordon is only a sign

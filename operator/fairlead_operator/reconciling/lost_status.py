@@ -1,8 +1,8 @@
 """Finds the numbers of instances of a pool whose status is lost, from its budgets and its instances. Pure.
 
-The Kubernetes API does not promise to keep a status: a restore leaves it out, and a pool that is deleted without its
-children and created again begins without one. The last decided numbers are therefore also on the roles' budgets, which
-change with the numbers. A budget that remains from an earlier pool of the same name is ignored; then the instances are
+The Kubernetes API does not promise to keep a status. A restore leaves it out, and a pool that is deleted without its
+children and created again begins without one. Therefore the roles' budgets contain the last decided numbers too, and
+change with them. A budget that remains from an earlier pool of the same name is ignored; then the instances are
 counted.
 """
 
@@ -24,7 +24,7 @@ NOTHING: Mapping[Role, int] = MappingProxyType({})
 
 
 def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
-    """Return whether the pool's status was lost: it lacks a number that every status has after the first round."""
+    """Return whether the pool's status was lost, because it lacks a number that every status has after its first round."""
     if spec is None:
         return False
     roles = {role.name.value for role in spec.roles}

@@ -106,7 +106,7 @@ def wanted_replicas(
 
 def is_declared(role: RoleSpec) -> bool:
     """Return whether somebody declares the number of instances of a role. A role that only selects pods has no declared
-    number: its number is the number of pods.
+    number; it has as many instances as pods.
     """
     return role.selector is None or role.scale_target_ref is not None
 

@@ -1,8 +1,8 @@
-"""The numbers of instances that scaling sets in this round: its memory in the status, its records, and the time of its
-next comparison. Pure.
+"""The numbers of instances that scaling sets in this round, with the memory of scaling in the status, its records, and
+the time of its next comparison. Pure.
 
-`fairlead.scaling` decides. All its memory is in `status.scaling`, so a restart between any two rounds changes nothing.
-While the control API does not respond there are no signals, and the numbers stay unchanged.
+`fairlead.scaling` decides. The whole memory of scaling is in `status.scaling`, so a restart between any two rounds
+changes nothing. While the control API does not respond there are no signals, and the numbers stay unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

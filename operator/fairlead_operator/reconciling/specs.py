@@ -50,7 +50,7 @@ class SpecChange:
 
 
 class AcceptedSpecs:
-    """Parses and checks one pool's specs. The last accepted spec is kept, which only saves parsing it again each
+    """Parses and checks one pool's specs. The last accepted spec is kept, so that it need not be parsed again in each
     round.
     """
 
@@ -123,8 +123,8 @@ def _check_labels(spec: PoolSpec) -> None:
 
 
 def _check_flips(spec: PoolSpec) -> None:
-    """Check that flips are possible: a running engine keeps its arguments, so instances can change their role only if
-    both roles have the same template.
+    """Check that flips are possible. Instances can change their role only if both roles have the same template, because
+    a running engine keeps its arguments.
 
     Raises InvalidInput if the ratio would be kept by flips and the templates differ.
     """

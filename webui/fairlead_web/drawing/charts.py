@@ -76,8 +76,8 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""For each trigger of moves without a colour class of its own, a similar trigger. Its class is used if the picture does
-not need it otherwise, or if no class is free. There are only eight classes.
+"""By trigger without a colour class of its own, a similar trigger. The trigger gets the similar one's class if that
+class is free in the picture, or if all eight classes are taken.
 """
 
 

@@ -1,4 +1,4 @@
-"""The forms with which people change a pool: their fields, and the typed text as a plan's request.
+"""Makes the forms with which people change a pool, and turns their typed text into the request for a plan.
 
 Fields show the present values of the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
 """

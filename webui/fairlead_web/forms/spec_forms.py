@@ -69,7 +69,7 @@ class Faulty(Exception):
 
 
 def read_spec(text: str) -> dict[str, Any]:
-    """Return the spec that a text contains: the text is a spec or a whole InferencePool. Raises Faulty."""
+    """Return the spec in a text. The text is either a spec or a whole InferencePool. Raises Faulty."""
     try:
         found = read_yaml(text)
     except yaml.YAMLError as error:

@@ -12,8 +12,8 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "HasDevices", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never raise an alarm: whatever their status, the desired instances still serve the routers'
-clients.
+"""Conditions that never raise an alarm, because the desired instances still serve the routers' clients, whatever the
+conditions' status is.
 """
 
 

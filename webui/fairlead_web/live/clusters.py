@@ -1,10 +1,10 @@
 """Reads the control APIs of other clusters: their pools and findings, as this process sees them.
 
 Each cluster is queried with a separate token, from a file that only this process reads. Nobody's session is passed on,
-and no token reaches a browser. A slow or unreachable cluster delays nothing: a request waits at most `PATIENCE_SECONDS`
-for all clusters together, and the last known state is shown with its time. Requests within `FRESH_SECONDS` share one
-query. Responses are not trusted: a response that is too large, or has a value that no version of Fairlead writes, is
-reported as a trouble, and nothing of it is shown.
+and no token reaches a browser. A slow or unreachable cluster delays nothing, because a request waits at most
+`PATIENCE_SECONDS` for all clusters together; then the last known state is shown with its time. Requests within
+`FRESH_SECONDS` share one query. Responses are not trusted. A response that is too large, or has a value that no version
+of Fairlead writes, is reported as a trouble, and nothing of it is shown.
 """
 
 import asyncio

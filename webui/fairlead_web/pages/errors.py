@@ -128,8 +128,8 @@ def _path_with(here: Here, one: SessionOfKey) -> str:
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the submitted fields of a form about plans, because it is safe to send them again: a plan is not made or
-    applied twice. () for other forms.
+    """Return the submitted fields of a form about plans; () for other forms. The fields may be sent again, because a
+    plan is never made or applied twice.
     """
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()

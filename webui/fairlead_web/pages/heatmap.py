@@ -77,7 +77,7 @@ class Figure:
     row: str
     """Address of the exact numbers of a single row."""
     named_each: int
-    """Number of rows for each row name that is shown: in a large heatmap, rows are too low to show all names."""
+    """Number of rows for each row name that is shown. In a large heatmap, rows are too low for a name in each row."""
     picture: str
     without: str | None
     """Address of the page without this metric; None for the first metric, which cannot be removed."""
@@ -218,7 +218,9 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
 
 
 def _worst(visit: Visit, heatmap: Heatmap, peak: Peak | None) -> str | None:
-    """Return a link to the explanation of the worst cell, by the heatmap's own limit."""
+    """Return a link to the explanation of the worst cell, with the heatmap's limit. None without data, or if the rows
+    are groups of instances.
+    """
     if heatmap.group != "instance" or peak is None:
         return None
     end = peak.start + timedelta(seconds=heatmap.step_seconds)

@@ -180,7 +180,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Make a plan that undoes the plan, and redirect to it."""
+    """Make a plan that undoes this plan, and redirect to the new plan."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)
@@ -257,8 +257,8 @@ async def _carried_out(visit: Visit, key: PoolKey, plan: Plan) -> PoolSummary | 
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """Return the changes that others have made since the plan, newest first, as the API describes them in the
-    conflict.
+    """Return the changes that others have made since the plan, newest first. The API's description of the conflict
+    contains them.
     """
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))

@@ -50,8 +50,8 @@ class SeriesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """Show the table. If a requested metric does not exist for all pools, a pool or an instance, the API's response
-    says so.
+    """Show the table. If a requested metric does not exist for the subject of the page (all pools, a pool or an
+    instance), the API's response says so.
     """
     asked = visit.param("metrics") or "requests,ttft_attainment"
     found = await _charted(visit, MOST_CELLS // max(2, 2 * len(asked.split(","))))

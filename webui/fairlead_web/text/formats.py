@@ -171,8 +171,8 @@ def told(detail: str, remedy: str | None) -> str:
 
 
 def labelled(detail: str, field: str | None, labels: Mapping[str, str]) -> str:
-    """Return the error in a form's value, with the field named as on the form: `requests_per_minute: 'many' …` →
-    `Requests a minute: 'many' …`. `labels` has the words beside each field, by its name.
+    """Return the error in a form's value, in which the field has its name on the form: `requests_per_minute: 'many' …`
+    → `Requests a minute: 'many' …`. `labels` has the words beside each field, by the field's name.
     """
     name = max((one for one in labels if f".{field}".endswith(f".{one}")), key=len, default=None)
     named = field is not None and re.match(rf"{re.escape(field)}(?!\w)", detail)
