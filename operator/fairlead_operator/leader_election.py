@@ -107,8 +107,8 @@ class Lease:
         }
 
     async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
-        """Write the Lease if it is unchanged since it was read. Return whether it was written: if two operators try at
-        the same time, only one succeeds.
+        """Write the Lease if it is unchanged since it was read. Return whether it was written. If two operators try at
+        the same time, only one of them succeeds.
         """
         body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
         try:

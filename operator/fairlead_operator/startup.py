@@ -58,7 +58,9 @@ class NothingHandled(kopf.DiffBaseStorage):
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
-        """Return an empty essence: nothing compares it, and kopf would copy every object at every event."""
+        """Return an empty essence, because nothing compares essences. With a full essence, kopf would copy every object
+        at every event.
+        """
         return cast(kopf.BodyEssence, dict[str, Any]())
 
     def fetch(self, *, body: kopf.Body) -> None:

@@ -130,8 +130,8 @@ class PostgresServer:
             os.chown(path, self.user.owner, self.user.owner, follow_symlinks=False)
 
     async def is_ready(self) -> bool:
-        """Return whether the server accepts connections. The first time that it does, create the application's
-        database.
+        """Return whether the server accepts connections. When it accepts one for the first time, the application's
+        database is created.
         """
         try:
             connection = await psycopg.AsyncConnection.connect(

@@ -99,8 +99,9 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Return the uids that may own the socket's folder. It is the current user's uid and, if root runs the sandbox,
-        also the uid of Postgres. The latter is not allowed for a folder in a place where everybody may write.
+        """Return the uids that may own the socket's folder: the current user's uid and, if root runs the sandbox and
+        the folder lies in the state directory, also the uid of Postgres. A folder elsewhere is in a place where
+        everybody may write.
         """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}

@@ -24,7 +24,9 @@ NOTHING: Mapping[Role, int] = MappingProxyType({})
 
 
 def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
-    """Return whether the pool's status was lost, because it lacks a number that every status has after its first round."""
+    """Return whether the pool's status was lost. A lost status lacks a number that every status has after the first
+    round.
+    """
     if spec is None:
         return False
     roles = {role.name.value for role in spec.roles}

@@ -56,8 +56,8 @@ class ScheduleForm:
     at: str = ""
 
     def refused(self, field: str, words: str) -> "ScheduleForm":
-        """Return the form with a problem. `field` is the field of a schedule at fault. The problem is shown at the
-        form's field for it or, if the form has no such field, for the whole form.
+        """Return the form with a problem. `field` is the schedule's field at fault. The problem is shown at the
+        corresponding field of the form or, without such a field, for the whole form.
         """
         at = _place(field)
         return replace(self, problem=words, at=at if at in self.fields else "")

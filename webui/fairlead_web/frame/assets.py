@@ -120,8 +120,8 @@ def _shortened(body: bytes) -> bytes:
 
 
 def _shortened_css(body: bytes) -> bytes:
-    """Return a style sheet without comments on lines of their own and without the spaces around `{};,` and after the
-    colon of a declaration, which mean nothing outside strings. In a selector, no colon is followed by a space.
+    """Return a style sheet without comments on lines of their own, and without the spaces around `{};,` and after the
+    colon of a declaration. Outside strings, these spaces mean nothing. In a selector, no colon is followed by a space.
     """
     return _CSS_SPACE.sub(lambda found: found[1] or found[2] or b":", _shortened(body))
 

@@ -315,7 +315,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """The colour bar of a heatmap: the name of its palette, its marks, and the subject of the scale."""
+    """The colour bar of a heatmap: the name of its palette, its marks, and a text about the quantity on its scale."""
 
     palette: str
     marks: tuple[Mark, ...]

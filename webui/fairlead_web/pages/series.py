@@ -1,5 +1,5 @@
-"""`…/series`: the numbers that charts draw, of all pools, a pool or an instance: as a table, as files and as data for
-the charts.
+"""`…/series`: the numbers behind the charts of all pools, of a pool or of an instance, as a table, as files and as data
+for the charts.
 """
 
 import asyncio
